@@ -38,6 +38,19 @@ pub(crate) enum Command {
     Sensitivity(Sensitivity),
     /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps, overcommit
     Compare(Compare),
+    /// Runs the experiment that a file describes: designs, machines, a sweep, a timeline
+    Run(Run),
+    /// Writes a new experiment file with every key explained, which runs as it is
+    New(NewExperiment),
+    /// Lists the built-in experiments with their questions, and the experiment files of a folder
+    List(ListExperiments),
+    /// Checks an experiment file and says what it would run
+    Check {
+        /// The experiment file
+        file: PathBuf,
+    },
+    /// Prints the JSON Schema of experiment files, with which editors complete them
+    Schema,
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
     /// Shows a recording as tables, or two recordings side by side
@@ -174,6 +187,31 @@ pub(crate) struct Compare {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// The experiment file; `plimsoll new` writes one
+    pub(crate) file: PathBuf,
+    /// Sets a knob that `plimsoll knobs` lists in all designs; may be given several times
+    #[arg(long, value_name = "KNOB=VALUE")]
+    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) runs: Runs,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct NewExperiment {
+    /// The name of the experiment; the file is NAME.toml
+    pub(crate) name: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListExperiments {
+    /// A folder whose experiment files are listed too
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

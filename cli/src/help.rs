@@ -53,6 +53,41 @@ static EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "run",
+        lines: &[
+            (
+                "plimsoll run experiments/stat-interval.toml",
+                "every point of the sweep in the file",
+            ),
+            (
+                "plimsoll run mine.toml --seeds 12 --set vm.stat_interval=5",
+                "with more seeds and another knob than the file",
+            ),
+        ],
+    },
+    Examples {
+        command: "new",
+        lines: &[("plimsoll new mine", "mine.toml, which runs as it is")],
+    },
+    Examples {
+        command: "list",
+        lines: &[("plimsoll list experiments", "also those of this folder")],
+    },
+    Examples {
+        command: "check",
+        lines: &[(
+            "plimsoll check mine.toml",
+            "mistakes, or what the file would run",
+        )],
+    },
+    Examples {
+        command: "schema",
+        lines: &[(
+            "plimsoll schema > plimsoll.schema.json",
+            "for the settings of an editor",
+        )],
+    },
+    Examples {
         command: "replay",
         lines: &[
             (
@@ -123,14 +158,16 @@ Exit codes:
   1  a fault of Plimsoll
   2  an error that you can correct, such as an unknown name; see the message";
 
-/// Reads the program's arguments. If they are wrong or ask for help, prints that and exits.
+/// Parses the program's arguments. If they are wrong or ask for help, prints the error or the help,
+/// and exits.
 pub(crate) fn parse() -> Args {
     let matches = command().get_matches();
     // `command` is derived from `Args`, so the matches have all arguments of `Args`.
     Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// The command with all help texts.
+/// Returns the command-line interface with all help texts: the arguments, the exit codes, and
+/// examples for each command.
 pub(crate) fn command() -> clap::Command {
     let described = Args::command().after_help(EXIT_CODES);
     EXAMPLES.iter().fold(described, |command, examples| {
@@ -152,7 +189,7 @@ fn after_help(examples: &Examples) -> String {
     }
 }
 
-/// The experiments of the catalog with their questions.
+/// Returns the part of the help that lists the experiments of the catalog, each with its question.
 fn experiments() -> String {
     let of = CATALOG.iter();
     let lines = of.map(|of| format!("  {}\n      {}", of.name(), of.question()));

@@ -1,6 +1,7 @@
 //! Tests the command as its users see it. Each file in `cmd` is a session, and the command must
 //! print exactly the text in that file. The same holds for the `console` blocks of the pages that
-//! answer the questions of mailing-list threads, `docs/threads`, and of the page about results.
+//! answer the questions of mailing-list threads, `docs/threads`, and of the pages about results and
+//! about experiment files.
 
 use std::path::Path;
 use std::{env, fs};
@@ -37,4 +38,10 @@ fn the_page_about_results_shows_what_the_command_prints() {
 fn the_answers_to_the_threads_are_what_the_command_prints() {
     let answers = in_the_repository("answers");
     answers.case("docs/threads/*.md");
+}
+
+#[test]
+fn the_page_about_experiment_files_shows_what_the_command_prints() {
+    let page = in_the_repository("files");
+    page.case("docs/experiments.md");
 }

@@ -11,7 +11,7 @@ use plimsoll_sim::profile::ProfileError;
 
 use crate::catalog::names::nearest;
 
-/// The reason why there is no report.
+/// The error because of which a command of the lab has no result.
 #[derive(Debug)]
 pub enum Error {
     /// An unknown name.
@@ -30,13 +30,14 @@ pub enum Error {
     Invalid(String),
     /// A recording that could not be read.
     Trace(ReadError),
-    /// Two runs of one case differed. This is a bug in Plimsoll, never the user's fault.
+    /// Two runs with the same design and the same seed differed. This is a bug in Plimsoll, never
+    /// the user's fault.
     NotDeterministic {
         /// The case as text, with its design and seed.
         case: String,
-        /// The hash of the first run.
+        /// The hash that the first run produced.
         first: u64,
-        /// The hash of the second run.
+        /// The hash that the second run produced; equal runs have equal hashes.
         second: u64,
     },
 }

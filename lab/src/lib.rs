@@ -1,15 +1,15 @@
 //! Experiments: workloads, A/B runs, statistics, reports.
 //!
-//! Start at [`experiment`] for the experiments, at [`measure`] for comparing designs, and at
-//! [`report`] for the results.
+//! Start at [`experiment`] for the experiments, at [`plan`] for those of users, at [`measure`] for
+//! comparing designs, and at [`report`] for the results.
 
 pub mod bench;
 pub mod catalog;
-pub mod compare_command;
 mod error;
 pub mod exact;
 pub mod experiment;
 pub mod measure;
+pub mod plan;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -27,7 +27,8 @@ fn run(machine: &str, options: SimOptions) -> Stats {
     worker.start(&testbed, profile.topology.ids(), LENGTH);
     let mm = Rc::clone(&testbed.mm);
     testbed.sim.spawn_daemon(CpuId(0), move |sim| {
-        // The drain accesses the lists of every CPU. The loop ends with the run.
+        // CPU 0 drains the page lists of every CPU, every 2 ms. The loop ends when the simulation
+        // ends.
         loop {
             sim.sleep(Nanos(2_000_000));
             mm.pages().drain_all(sim);

@@ -16,9 +16,9 @@ const DURATION: Duration = Duration::from_millis(200);
 const SEED: u64 = 1;
 
 /// The number of measurements in a row that a prediction must miss to count as wrong. If a
-/// hypervisor moves a virtual CPU away and back during one measurement, the prices timed before and
-/// after do not show this, and the prediction misses that measurement. A wrong prediction misses
-/// every measurement.
+/// hypervisor moves a virtual CPU away and back during one measurement, the lock prices that are
+/// timed before and after the measurement do not show this, and the prediction misses. A wrong
+/// prediction misses every measurement.
 const MEASUREMENTS: usize = 5;
 
 /// Returns a measurement of `load`, or prints why there is none and returns `None`.
@@ -58,7 +58,8 @@ fn misses_with(real: &Real, prices: &[Prices]) -> Vec<Miss> {
     misses(&real.seen(), &simulate(&machine, real, SEED))
 }
 
-/// Returns the prices with the hand-over price multiplied by `factor`.
+/// Returns `prices`, but with the price of handing a lock over to a waiting CPU multiplied by
+/// `factor`.
 fn with_handover_times(factor: f64, prices: [Prices; 3]) -> [Prices; 3] {
     prices.map(|mut prices| {
         prices.handover.middle_ns *= factor;
@@ -79,8 +80,8 @@ fn waits_on_two_cpus_are_predicted_and_a_wrong_price_is_found_out() {
     let mut found_out = 0;
     for real in LOADS.into_iter().filter_map(|load| predicted(pair, load)) {
         let handover_ns = real.prices[0].handover.middle_ns;
-        // The code below multiplies the price of a hand-over by `WRONG`. The error can show only if
-        // hand-overs make up much of the waits.
+        // A hand-over price that is wrong by the factor `WRONG` can be noticed only if hand-overs
+        // (from the releasing CPU to the waiting one) make up much of the time of the waits.
         if handover_ns * (WRONG - 1.0) > 0.3 * real.waits.p99_ns {
             let found = misses_with(&real, &with_handover_times(WRONG, real.prices));
             assert_ne!(found, [], "{real}: a wrong price went unnoticed");

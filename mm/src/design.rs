@@ -1,4 +1,5 @@
-//! A design: one variant of every mechanism that has variants.
+//! A design: one variant of every mechanism that has variants, such as the counters of resident
+//! pages or the choice of a victim.
 //!
 //! The two sides of a comparison differ only in their designs. A name like `linux+shepherd-phased`
 //! starts from a base and replaces variants one by one.
@@ -25,7 +26,7 @@ use crate::vmstat::shepherd::{AtOnce, AtPhase, Shepherd};
 pub struct Design {
     /// The rule for when per-CPU vmstat work fires.
     pub schedule: &'static dyn Schedule,
-    /// The rule for which dormant CPUs are kicked, and when.
+    /// The rule by which the shepherd restarts the vmstat work of CPUs where it has gone dormant.
     pub shepherd: &'static dyn Shepherd,
     /// The rule for how many pages one zone-lock hold moves.
     pub holds: &'static dyn Holds,
@@ -74,7 +75,7 @@ impl Default for Design {
 }
 
 impl Design {
-    /// Linux 6.12, as of 6.12.117, which chooses a victim by approximate sums.
+    /// The variants of Linux 6.12, as of 6.12.117, which chooses a victim by approximate sums.
     pub const LINUX_6_12: Self = Self {
         holds: &Lists612,
         reaping: Reaping::Ascending,
@@ -82,7 +83,7 @@ impl Design {
         ..Self::LINUX_6_18
     };
 
-    /// Linux 6.18, as of 6.18.44.
+    /// The variants of Linux 6.18, as of 6.18.44.
     pub const LINUX_6_18: Self = Self {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
@@ -93,7 +94,8 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// Linux 6.19, in which a spill moves one batch per hold, as a decay already did.
+    /// The variants of Linux 6.19, in which a spill moves one batch per hold, as a decay already
+    /// did.
     pub const LINUX_6_19: Self = Self {
         holds: &Batched,
         ..Self::LINUX_6_18

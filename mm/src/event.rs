@@ -229,8 +229,8 @@ impl Phase {
 /// The result of a refresh: whether it found any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// The refresh found no work, except perhaps pages that an interrupted spill owed. So the CPU's
-    /// work goes dormant.
+    /// The refresh found no work, except perhaps pages that an interrupted spill owed. So no
+    /// further refresh of the CPU is scheduled.
     No,
     /// The refresh folded something or returned pages, or the next refresh may find something to
     /// do. So the CPU's work is deferred again.

@@ -313,9 +313,8 @@ pub trait CpuLock<M, T> {
     /// this.
     fn try_local<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 
-    /// Does what [`CpuLock::try_local`] does, but also returns `None` if taking the lock would need
-    /// more than a few instructions. If the result is `None`, the caller tries again with
-    /// [`CpuLock::try_local`].
+    /// Runs `f` pinned if the lock is free, and if taking it needs no more than a few instructions.
+    /// If the result is `None`, the caller tries again with [`CpuLock::try_local`].
     #[inline]
     fn try_quick<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.try_local(machine, site, f)
@@ -356,8 +355,8 @@ pub enum Job {
     /// The periodic work of one CPU: fold differentials and decay page lists (Linux:
     /// `vmstat_update`).
     VmstatUpdate,
-    /// The shepherd: kick dormant CPUs (Linux: `vmstat_shepherd`). There is one shepherd for the
-    /// whole machine.
+    /// The shepherd, which restarts the vmstat work of CPUs where it has gone dormant (Linux:
+    /// `vmstat_shepherd`). There is one shepherd for the whole machine.
     Shepherd,
 }
 

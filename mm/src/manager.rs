@@ -8,7 +8,8 @@
 //!
 //! A [`Manager`] is layered above `page` and `vmstat`: its periodic work shrinks the page lists of
 //! `page` and folds the differentials of `vmstat`. A schedule from `vmstat` decides when that work
-//! fires. A shepherd decides which dormant CPUs are kicked, and when.
+//! fires. A shepherd restarts the refreshes of dormant CPUs: those whose last refresh found nothing
+//! to do.
 //!
 //! Locks: a manager has no lock of its own. A refresh takes pcp and zone locks when it returns
 //! pages to zones.
@@ -115,7 +116,7 @@ impl<M: Machine> Manager<M> {
     }
 
     /// Records that `cpu` runs tasks again. The CPU's vmstat work stays dormant until the shepherd
-    /// finds a reason to kick the CPU.
+    /// finds a reason to restart it.
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
@@ -303,8 +304,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// One round of the shepherd: kicks the dormant CPUs that have work to do, and defers itself
-    /// again (Linux: `vmstat_shepherd`).
+    /// One round of the shepherd: restarts the vmstat work of those dormant CPUs that have
+    /// something to do, and defers itself again (Linux: `vmstat_shepherd`).
     fn watch(&self, machine: &M) {
         let here = machine.this_cpu();
         if self.shepherd_home.load(machine, Acquire) != word_of(here) {

@@ -47,7 +47,9 @@ fn whichever_fails(
     whichever_fails_in(|| World::new(cpus, design, grouping), scenario)
 }
 
-/// Does what [`whichever_fails`] does, in worlds that `make` makes.
+/// Runs `scenario` on new worlds from `make`. In each world one more allocation succeeds than in
+/// the world before. Stops at the first world in which no allocation is refused, and returns the
+/// number of allocations in it.
 fn whichever_fails_in(make: impl Fn() -> World, scenario: impl Fn(&World)) -> u64 {
     for nth in 0.. {
         let world = make();
@@ -71,7 +73,8 @@ fn whichever_fails_in(make: impl Fn() -> World, scenario: impl Fn(&World)) -> u6
 
 const GROUPED: Grouping = Grouping::Huge;
 
-/// Allocates pages of every kind, then frees all of them on another CPU.
+/// Allocates pages of every mobility, order and urgency, one by one and in bulk, and then frees all
+/// of them on another CPU.
 fn pages(world: &World) {
     let (machine, manager) = (&world.machine, &world.kept.manager);
     let pages = manager.pages();
@@ -309,7 +312,7 @@ fn a_shortage_is_over_without_heap_however_the_victim_is_chosen() {
     }
 }
 
-/// Makes groups of counters, adds to them, sums them and ends them.
+/// Makes groups of counters, adds to them, sums them and destroys them.
 fn count(world: &World, plan: &Plan<Plain>) -> Result<(), InitError> {
     let machine = &world.machine;
     let (mut groups, mut len) = ([const { None }; 100], 0);

@@ -47,8 +47,8 @@ impl<A: GlobalAlloc + Send + Sync> Frames for Heap<A> {
 }
 
 fn pool() -> &'static mut [MaybeUninit<u8>] {
-    // Allocators keep records beside the blocks, so from a pool of exactly 512 MiB they could not
-    // hand out even half of the frames.
+    // The pool has twice the size of all frames of the benchmark. A block is aligned to its size,
+    // so an allocator that keeps a record beside each block needs nearly two frames for one.
     let bytes = (FRAMES.0 as usize) << 13;
     Box::leak(Box::new_uninit_slice(bytes))
 }

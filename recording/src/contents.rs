@@ -1,4 +1,4 @@
-//! Reads a recording in any supported format.
+//! Reads a recording in any supported format: Plimsoll's own, or the text of `perf script`.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -11,7 +11,7 @@ use crate::{Recording, input, text};
 /// A recording, and facts about its file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contents {
-    /// The name of the file in messages.
+    /// The name that messages give to the file.
     pub file: String,
     /// The recording, in order of time.
     pub recording: Recording,
@@ -25,7 +25,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns the message `nothing`, which says why the recording cannot be used, followed by the
+    /// Returns `nothing`, a message that says why the recording cannot be used, followed by the
     /// warnings about the file. One of the warnings may name the cause.
     #[must_use]
     pub fn with_warnings(&self, nothing: String) -> String {
@@ -88,7 +88,7 @@ impl Recording {
         })
     }
 
-    /// Reads the text from `reader` to its end.
+    /// Reads the text of `perf script` from `reader` to its end.
     fn of_text(mut reader: text::Reader) -> Result<Contents, ReadError> {
         let mut events = reader.by_ref().collect::<Result<Vec<_>, ReadError>>()?;
         if events.is_empty() && reader.warning().is_some() {

@@ -29,7 +29,7 @@ pub enum ReadError {
         /// The name of the file, as the caller gave it.
         file: String,
     },
-    /// The file has no format that can be read.
+    /// The file is neither in Plimsoll's format nor the text of `perf script`.
     NotARecording {
         /// The name of the file, as the caller gave it.
         file: String,
@@ -247,7 +247,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The error of a recording that could not be written to its end.
+/// The error when a recording could not be written to its end.
 #[derive(Debug)]
 pub struct WriteError {
     /// The number of events in complete chunks of the file; a reader can still read them.

@@ -90,7 +90,8 @@ impl Kallsyms {
         parts.map(|pair| (pair[0].0, pair[1].0)).collect()
     }
 
-    /// Returns the address at which the function with this name begins.
+    /// Returns the address at which the function with this name begins; `None` if the name is
+    /// unknown.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<u64> {
         let found = self.functions.iter().find(|(_, known)| known == name);

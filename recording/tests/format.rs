@@ -290,7 +290,8 @@ fn a_file_cut_at_any_byte_gives_its_whole_chunks_and_a_warning() {
     );
 }
 
-/// A file of version 2 lacks the kinds of events and the column that version 3 added.
+/// A reader accepts a file of version 2, which lacks the kinds of events and the column that
+/// version 3 added.
 #[test]
 fn a_file_of_version_2_is_read() {
     let recording = small();

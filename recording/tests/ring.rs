@@ -71,7 +71,7 @@ fn decoder() -> Decoder {
     Decoder::new(formats(), Kallsyms::parse(kallsyms))
 }
 
-/// Returns a payload: the event's number, process 7, then `fields`.
+/// Returns an event's payload: the number of its format, process id 7, then `fields`.
 fn payload(number: u16, fields: &[u8]) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend([0, 0, 7, 0, 0, 0]);
@@ -86,7 +86,7 @@ fn free(pfn: u64) -> Vec<u8> {
     payload(1, &fields)
 }
 
-/// Returns an entry whose length is in its first word.
+/// Returns an entry, `step` after the entry before it, whose length is in its first word.
 fn short(step: u32, payload: &[u8]) -> Vec<u8> {
     let words = u32::try_from(payload.len() / 4).expect("short");
     assert!((1..29).contains(&words));
@@ -95,7 +95,7 @@ fn short(step: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns an entry whose length is in its second word.
+/// Returns an entry, `step` after the entry before it, whose length is in its second word.
 fn long(step: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (step << 5).to_le_bytes().to_vec();
     let length = u32::try_from(payload.len()).expect("short") + 4;
@@ -195,8 +195,8 @@ fn a_call_chain_that_follows_no_contention_of_its_thread_is_left_out() {
         short(0, &payload(4, &bytes))
     };
     let mut of_another = chain(0x20);
-    // In an entry, the id of the thread comes after the entry's head, the event's number, the flags
-    // and the count.
+    // Change the id of the thread. In an entry it follows the head (4 bytes), the event's number
+    // (2), the flags (1) and the count (1).
     of_another[4 + 4] ^= 1;
     let stacks = |buffers: &[&[Vec<u8>]]| -> Vec<usize> {
         let (mut decoder, mut events) = (decoder(), Vec::new());
@@ -370,7 +370,8 @@ proptest! {
     fn no_bytes_make_it_panic(bytes in vec(any::<u8>(), 0..300), length in 0..300_u64) {
         let mut decoder = decoder();
         let _ = decoder.sub_buffer(0, &bytes, &mut Vec::new());
-        // The second sub-buffer has a header that gives `length`, and `bytes` as its data.
+        // The header of the second sub-buffer states that `length` bytes of data follow; the data
+        // are `bytes`.
         let mut page = 5_u64.to_le_bytes().to_vec();
         page.extend(length.to_le_bytes());
         page.extend(&bytes);

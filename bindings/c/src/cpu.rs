@@ -90,7 +90,7 @@ pub unsafe extern "C" fn plimsoll_bind(
 }
 
 /// # Safety
-/// As [`plimsoll_enter`].
+/// `pool` must be null or a pool; `entered` must be null or valid for a write.
 unsafe fn enter(
     pool: *const plimsoll_pool,
     cpu: Option<u32>,

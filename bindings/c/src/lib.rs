@@ -3,8 +3,8 @@
 //! `include/plimsoll.h` documents the functions. `cargo xtask c-header` makes it from this code,
 //! and `cargo xtask c-install` installs it together with the libraries and `plimsoll.pc`.
 //!
-//! `status` has the error codes and stops panics; `raw` turns pointers into references. The other
-//! files have the functions.
+//! `status` has the error codes, and turns a panic into an error code; `raw` turns C's pointers
+//! into references. The other files have the exported functions.
 
 pub mod counter;
 pub mod cpu;

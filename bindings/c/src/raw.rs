@@ -38,7 +38,7 @@ pub(crate) unsafe fn out<T>(pointer: *mut T, name: &str) -> Result<Out<T>, Failu
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Writes the result.
+    /// Writes the result to the place to which C's pointer points.
     pub(crate) fn put(self, value: T) {
         // SAFETY: the caller of `out` guarantees that the pointer is valid for a write.
         unsafe { self.0.write(value) };

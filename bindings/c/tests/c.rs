@@ -7,7 +7,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Returns the folder of this crate.
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -1,9 +1,13 @@
-//! `plimsoll compare`: compares any designs under a workload that is chosen by name.
+//! `plimsoll compare`: compares any designs under a workload that is chosen by name. The command
+//! line makes a plan, as an experiment file does.
 
-use plimsoll_lab::compare_command::{self, CompareOptions};
+use plimsoll_lab::plan::data::{Plan, SEEDS};
+use plimsoll_lab::plan::drive::{self, How};
+use plimsoll_lab::plan::{command, prepare};
 use plimsoll_lab::run::aging::Memory;
+use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::progress::Progress;
-use plimsoll_lab::store::head::{Inputs, Machine};
+use plimsoll_lab::store::head::Machine;
 use plimsoll_lab::store::inputs;
 
 use crate::args::Compare;
@@ -11,55 +15,56 @@ use crate::output::Sink;
 use crate::recordings::Shelf;
 use crate::store::Keeping;
 
-/// The default number of seeds, which equals that of an experiment.
-const SEEDS: u64 = 6;
-
 pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
-    let jobs = args.runs.jobs();
     let shelf = Shelf::open(args.record)?;
-    let options = CompareOptions {
-        workload: args.workload,
-        machine: args.machine,
-        jitter: args.jitter.into(),
-        designs: std::iter::once(args.a).chain(args.b).collect(),
-        settings: args.set,
-        workers: args.workers,
+    let designs: Vec<&str> = std::iter::once(&args.a)
+        .chain(&args.b)
+        .map(String::as_str)
+        .collect();
+    let settings: Vec<&str> = args.set.iter().map(String::as_str).collect();
+    let plan = Plan {
+        parameters: args
+            .workers
+            .map(|workers| ("workers".to_owned(), workers.into()))
+            .into_iter()
+            .collect(),
         memory: args.memory.as_deref().map(Memory::named).transpose()?,
         length_ms: args.length_ms,
-        seeds: (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
-        jobs,
+        seeds: args.runs.seeds.unwrap_or(SEEDS),
+        jitter: args.jitter.into(),
         card: args.card.into(),
+        ..command::plan(&args.workload, &args.machine, &designs, &settings)?
+    };
+    let number = |of: Option<u64>| of.map_or("default".to_owned(), |of| of.to_string());
+    let inputs = inputs::inputs([
+        ("workload", args.workload.clone()),
+        ("machine", args.machine.clone()),
+        ("designs", designs.join(" ")),
+        ("knobs", settings.join(" ")),
+        ("seeds", format!("1 to {}", plan.seeds)),
+        ("card", plan.card.to_string()),
+        (
+            "memory",
+            plan.memory.map_or("all free", Memory::name).to_owned(),
+        ),
+        ("jitter", inputs::word(&plan.jitter)),
+        ("workers", number(args.workers.map(u64::from))),
+        ("length_ms", number(args.length_ms)),
+    ]);
+    let how = How {
+        jobs: Jobs::new(args.runs.jobs()),
         record: shelf.events_max(),
     };
+    let prepared = prepare::prepare(&plan).map_err(command::first)?;
     let mut sink = Sink::open(args.output)?;
-    let machine = Machine::load(&options.machine, options.card)?;
-    let mut keeping = Keeping::begin(&args.store, vec![machine], inputs_of(&options))?;
+    let machine = Machine::load(&args.machine, plan.card)?;
+    let mut keeping = Keeping::begin(&args.store, vec![machine], inputs)?;
     let progress = keeping.journal(Progress::new(), "compare");
-    let run = compare_command::run(&options, &progress);
+    let run = drive::run(&prepared, &prepared.scenes[0], &how, &progress);
     progress.finish();
     let (report, recordings) = keeping.of_begun(run)?;
     sink.write(&report)?;
     keeping.report(&report)?;
     keeping.finish()?;
     shelf.write(&recordings)
-}
-
-/// What determines the results.
-fn inputs_of(options: &CompareOptions) -> Inputs {
-    let number = |of: Option<u64>| of.map_or("default".to_owned(), |of| of.to_string());
-    inputs::inputs([
-        ("workload", options.workload.clone()),
-        ("machine", options.machine.clone()),
-        ("designs", options.designs.join(" ")),
-        ("knobs", options.settings.join(" ")),
-        ("seeds", inputs::seeds(&options.seeds)),
-        ("card", options.card.to_string()),
-        (
-            "memory",
-            options.memory.map_or("all free", Memory::name).to_owned(),
-        ),
-        ("jitter", inputs::word(&options.jitter)),
-        ("workers", number(options.workers.map(u64::from))),
-        ("length_ms", number(options.length_ms)),
-    ])
 }

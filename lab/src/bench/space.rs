@@ -49,7 +49,8 @@ const STEPS: [&str; 9] = [
     "exit by tables, of a table with one page",
 ];
 
-/// For each step, the index in [`STEPS`] of the step with which it is compared.
+/// For each step, the index in [`STEPS`] of its floor: the step by whose time the step's time is
+/// divided.
 const FLOORS: [usize; STEPS.len()] = [0, 1, 0, 0, 1, 1, 1, 7, 7];
 
 /// Measures every step of the benchmark.
@@ -91,7 +92,7 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
     Ok(table)
 }
 
-/// A machine of one CPU, and everything on it that the steps use.
+/// A machine of one CPU with a memory manager, on which the steps of the benchmark run.
 struct Small {
     host: Host,
     manager: Manager<Host>,

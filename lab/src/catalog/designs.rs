@@ -66,8 +66,8 @@ pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     Ok(all)
 }
 
-/// Returns two tables. The first lists the bases with the variants that each consists of; the
-/// second describes every variant in one line.
+/// Returns two tables. The first lists the bases (named designs), each with its variants of the
+/// mechanisms; the second describes every variant in one line.
 #[must_use]
 pub fn list() -> Vec<Table> {
     let bases = Design::BASES

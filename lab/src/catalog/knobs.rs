@@ -43,7 +43,7 @@ fn described(knob: Knob) -> String {
     )
 }
 
-/// The effect of a knob, in one line.
+/// What the knob sets, as one line for the list of knobs.
 const fn about(knob: Knob) -> &'static str {
     match knob {
         Knob::StatInterval => "the time between two runs of a CPU's vmstat work",
@@ -58,11 +58,11 @@ const fn about(knob: Knob) -> &'static str {
     }
 }
 
-/// Sets a knob as `setting` says, which has the form `NAME=VALUE`.
+/// Splits `NAME=VALUE` into the name of a knob and its value.
 ///
 /// # Errors
-/// If the form is wrong, no knob has this name, or the value is out of bounds.
-pub fn set(tunables: &mut Tunables, setting: &str) -> Result<(), Error> {
+/// If the form is wrong. The knob need not exist.
+pub fn parse(setting: &str) -> Result<(&str, u64), Error> {
     let malformed = || {
         Error::Invalid(format!(
             "`{setting}` sets no knob: write NAME=VALUE with a whole number, such as \
@@ -70,7 +70,14 @@ pub fn set(tunables: &mut Tunables, setting: &str) -> Result<(), Error> {
         ))
     };
     let (name, value) = setting.split_once('=').ok_or_else(malformed)?;
-    let value: u64 = value.parse().map_err(|_| malformed())?;
+    Ok((name, value.parse().map_err(|_| malformed())?))
+}
+
+/// Sets the knob `name`. If this is the knob's name in Linux, `value` has the unit of Linux.
+///
+/// # Errors
+/// If no knob has this name, or the value is out of bounds.
+pub fn set_value(tunables: &mut Tunables, name: &str, value: u64) -> Result<(), Error> {
     let Some((knob, value)) = Knob::setting(name, value) else {
         let known = Knob::ALL.map(Knob::spec);
         let names: Vec<&str> = known.iter().flat_map(|it| [it.name, it.linux]).collect();
@@ -96,7 +103,8 @@ mod tests {
 
     fn set_alone(setting: &str) -> Result<Tunables, String> {
         let mut tunables = Tunables::default();
-        set(&mut tunables, setting).map_err(|error| {
+        let set = parse(setting).and_then(|(name, value)| set_value(&mut tunables, name, value));
+        set.map_err(|error| {
             assert!(error.is_bad_input());
             error.to_string()
         })?;

@@ -21,7 +21,8 @@ use crate::error::Error;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// The result of judging one subject.
+/// The result of an exact replay for one subject, such as page lists: how many of the kernel's
+/// decisions Plimsoll repeats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
     /// The name of the subject as a table row shows it, such as `page lists` or `timer wheel`.
@@ -38,7 +39,7 @@ pub struct Judgement {
     /// The first difference between the kernel and Plimsoll, with its surroundings, as lines of at
     /// most 80 characters.
     pub first_difference: Vec<String>,
-    /// Tables with totals, for example by CPU or by kind.
+    /// Tables that count the compared and the identical decisions, for example by CPU or by kind.
     pub tables: Vec<Table>,
     /// Sentences that state what a reader needs to interpret the figures.
     pub notes: Vec<String>,

@@ -20,8 +20,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome of `judgements` on the recording in `file`, with a warning for each CPU that
-    /// lost events.
+    /// The outcome of an exact replay of the recording in `file`: its `judgements`, and a warning
+    /// for each CPU whose events were partly lost.
     pub(super) fn new(file: &str, recording: &Recording, judgements: Vec<Judgement>) -> Self {
         let header = &recording.header;
         let release = if header.release.is_empty() {
@@ -113,8 +113,8 @@ impl Outcome {
     }
 }
 
-/// The share of `identical` in `compared`, in percent, rounded down. It is therefore 100 % only if
-/// all comparisons are identical.
+/// The share of comparisons with an identical result, in percent, rounded down. It is therefore 100
+/// % only if all comparisons are identical.
 pub(super) fn share(identical: u64, compared: u64) -> String {
     if compared == 0 {
         return crate::report::value::NOTHING.to_owned();

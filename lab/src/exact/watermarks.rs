@@ -31,7 +31,8 @@ const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
 
-/// Compares the kernel's watermark checks with Plimsoll's.
+/// The judge of watermark checks: compares whether the kernel and Plimsoll let a zone serve each
+/// request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks;
 
@@ -85,7 +86,8 @@ impl Check {
         let word = |name| words().find_map(|(known, value)| (known == name).then_some(value));
         let pages = |name| word(name)?.parse().ok().map(Pages);
         Some(Self {
-            // The kernel's approximate count of free pages can briefly be negative.
+            // The kernel's approximate count of free pages can briefly be negative; count that as
+            // zero.
             free: word("free")?.parse::<i64>().ok()?.max(0).unsigned_abs(),
             order: Order::new(word("order")?.parse().ok()?)?,
             mark: pages("mark")?,

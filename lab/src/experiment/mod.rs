@@ -28,7 +28,8 @@ use crate::report::misses::Beside;
 use crate::run::options::Options;
 use crate::run::progress::Progress;
 
-/// One question, and the measurements that answer it.
+/// An experiment of the catalog: one question, and the simulated or real measurements that answer
+/// it.
 pub trait Experiment: Sync {
     /// The name that `plimsoll reproduce` accepts.
     fn name(&self) -> &'static str;
@@ -79,8 +80,9 @@ pub trait Experiment: Sync {
     /// If the machine is unknown.
     fn quick_metrics(&self, machine: &str) -> Result<Vec<String>, Error>;
 
-    /// Runs only `designs`, without tables and finding. `machine` may have scaled prices, as in
-    /// `grace-72@work.fault=200`. Designs that the experiment does not have are left out.
+    /// Runs only the designs called `designs`, and makes no tables and no finding. `machine` may
+    /// have scaled prices, as in `grace-72@work.fault=200`. Designs that the experiment does not
+    /// have are left out.
     ///
     /// # Errors
     /// As [`Experiment::run`], and if the machine is unknown.
@@ -140,7 +142,8 @@ pub fn figures() -> Result<Vec<Beside>, Error> {
     Ok(figures)
 }
 
-/// The published figures that no experiment measures.
+/// The figures that mailing-list threads published and that no experiment measures, each with the
+/// reason.
 #[must_use]
 pub fn unmeasured() -> Vec<Beside> {
     unmeasured::FIGURES.iter().map(Unmeasured::beside).collect()

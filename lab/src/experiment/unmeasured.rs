@@ -138,7 +138,7 @@ const fn batching(
     }
 }
 
-/// Published times of one function, in nanoseconds.
+/// An entry for the published times of one kernel function, in nanoseconds.
 const fn profiled(what: &'static str, values: &'static [f64]) -> Unmeasured {
     Unmeasured {
         thread: Thread::Reaper,
@@ -150,7 +150,7 @@ const fn profiled(what: &'static str, values: &'static [f64]) -> Unmeasured {
     }
 }
 
-/// A published share of a function in the time of its caller, in percent.
+/// An entry for the published share that one kernel function has in its caller's time, in percent.
 const fn share(what: &'static str, values: &'static [f64]) -> Unmeasured {
     Unmeasured {
         thread: Thread::Reaper,

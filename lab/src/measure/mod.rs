@@ -10,3 +10,4 @@ pub(crate) mod number;
 pub mod phases;
 pub mod sample;
 pub mod stats;
+pub mod tasks;

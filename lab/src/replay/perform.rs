@@ -26,16 +26,16 @@ use crate::measure::locks;
 use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
 
-/// All copies of the recording start within this time after the first copy.
+/// Several copies of a recording may run side by side. They start at random times within this time.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 
 /// The time for which a free sleeps before it checks again whether another CPU has allocated the
 /// block.
 const WAIT_STEP: Nanos = Nanos(1000);
-/// The number of checks after which a free is dropped if its block is still not allocated.
+/// After this many checks, a free whose block is still not allocated is dropped.
 const WAIT_STEPS_MAX: u32 = 10_000;
 
-/// The results of one run, apart from its [`Sample`].
+/// What a replay's run has produced, apart from its metrics ([`Sample`]).
 #[derive(Clone, Debug)]
 pub(super) struct Performed {
     pub(super) stats: Stats,
@@ -66,7 +66,7 @@ pub(super) struct Scene<'a> {
     pub(super) record: Option<usize>,
 }
 
-/// The state that the CPUs of one copy of the recording share.
+/// One of several copies of a recording that run side by side: the state that its CPUs share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
     /// The blocks that were in use before the recording began; `None` if the recording does not
@@ -183,8 +183,8 @@ impl Copy {
         let pages = self.mm.pages();
         let any = Request::new(ask.order).of_mobility(ask.mobility);
         let got = match &self.memory {
-            // The block comes from the zone that stands for the recorded one or, if that zone has
-            // no block, from any zone.
+            // Allocate from the zone that corresponds to the recorded one or, if that zone has no
+            // block, from any zone.
             Some(memory) => pages
                 .alloc(sim, memory.request(sim, ask).urgent(Urgency::NoWait))
                 .or_else(|_| pages.alloc(sim, any)),

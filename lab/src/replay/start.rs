@@ -1,4 +1,5 @@
-//! The state in which a replay starts: the recorded state, or all memory free.
+//! Sets the state in which a replay starts: that of the recorded machine when the recording began,
+//! or all memory free.
 
 use std::cell::RefCell;
 
@@ -18,7 +19,8 @@ use crate::run::testbed::Testbed;
 /// The state in which a replay starts.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
-    /// Page lists are empty and all memory is free, for the given reason.
+    /// Page lists are empty and all memory is free, because the recorded state is not known for the
+    /// given reason.
     Cold(Why),
     /// Zones and page lists are as they were on the recorded machine.
     Recorded(&'a State),
@@ -137,7 +139,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Sets the page lists of `cpu` to the recorded state of the lists of CPU number `recorded`.
+    /// Fills the page lists of the simulated CPU `cpu` as those of the recorded CPU with the number
+    /// `recorded` were filled.
     fn seed_lists(
         &self,
         testbed: &Testbed,

@@ -1,7 +1,8 @@
-//! The plan of a recording whose page lists are known. The plan starts at the moment when the
-//! recorder read `/proc/zoneinfo`. It also contains operations that have no event of their own:
-//! exact replay derives them from other events. Examples are bulk allocations, and frees of blocks
-//! that were allocated before the recording.
+//! Makes the plan of a replay (a list of steps for each CPU) from a recording that shows the
+//! contents of the page lists. The plan starts at the moment when the recorder read
+//! `/proc/zoneinfo`. It also contains operations that have no event of their own: exact replay
+//! derives them from other events. Examples are bulk allocations, and frees of blocks that were
+//! allocated before the recording.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +15,8 @@ use crate::exact::pages::memory::{mobility_of, order_of};
 use crate::exact::pages::op::{Action, Op};
 use crate::exact::pages::{History, State};
 
-/// The plan of a recording whose page lists are known; `events` are all events of the recording.
+/// Makes the plan of a replay from `history`, the operations that exact replay derives from a
+/// recording. `events` are all events of the recording.
 pub(super) fn plan(history: &History, events: &[Event]) -> Plan {
     let mut planner = Planner::new(&history.state);
     for op in &history.ops {
@@ -28,7 +30,8 @@ pub(super) fn plan(history: &History, events: &[Event]) -> Plan {
 struct Planner {
     plan: Plan,
     streams: BTreeMap<u32, Vec<Step>>,
-    /// For each block in use, by the number of its first page: its slot and its order.
+    /// For each allocated block, by the number of its first page: its slot (the plan's index of the
+    /// block) and its order.
     live: HashMap<u64, (u32, Order)>,
     start_ns: Option<u64>,
 }
@@ -68,10 +71,11 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // No other event shows the pages of this bulk allocation. Taking them would only make
-            // the lists a few pages shorter, so the plan omits the bulk allocation.
+            // No other event shows the pages of this bulk allocation. Performing it would only make
+            // the lists a few pages shorter, so the plan omits it.
             Action::BulkNeverSeen { .. } => {}
-            // The simulated memory manager decides by itself when to take these actions.
+            // The plan has no steps for these actions: the simulated memory manager decides by
+            // itself when to perform them.
             Action::Refresh
             | Action::Drain { .. }
             | Action::Online(_)
@@ -89,8 +93,8 @@ impl Planner {
             self.plan.slots += 1;
             self.plan.allocs += 1;
             if let Some((lost, _)) = self.live.insert(pfn, (slot, ask.order)) {
-                // The recording has no free of this block, so the replay frees it before it
-                // allocates it again.
+                // The recording allocates this block again but has lost its free. So the plan frees
+                // the block first.
                 self.step(at, lost, What::Free(None));
             }
         }
@@ -164,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// The plan of `actions`. All of them happen on CPU 3: the first at 5 µs, then one every
+    /// The plan of a recording in which CPU 3 performs `actions`: the first at 5 µs, then one every
     /// microsecond.
     fn planned(actions: Vec<Action>) -> Plan {
         let event = |at: usize| Event {
@@ -259,8 +263,8 @@ mod tests {
         assert_eq!((plan.slots, plan.unmatched), (3, 0));
     }
 
-    /// If a block is split into parts of several pages, each part begins that many pages after the
-    /// one before it.
+    /// A block of four pages is freed in two parts of two pages, so the plan splits it. The second
+    /// part begins two pages after the first.
     #[test]
     fn a_block_that_is_freed_in_parts_of_two_pages_is_split_into_such_parts() {
         let (four, two) = (ListId(7), ListId(4));

@@ -24,7 +24,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::testbed::Testbed;
 use crate::error::Error;
 
-/// The distribution of free memory over block sizes.
+/// The state of memory when a run begins: how free memory is distributed over block sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// All free memory is in blocks of the largest order, as after a boot.
@@ -35,11 +35,12 @@ pub enum Memory {
     Fragmented,
 }
 
-/// The number of free blocks of each order, from order 0 up, in `/proc/buddyinfo`.
+/// The number of free blocks of each order, from order 0 up, as `/proc/buddyinfo` of Linux shows
+/// them.
 type Blocks = [u32; Order::COUNT];
 
 impl Memory {
-    /// All states, from the least to the most fragmented one.
+    /// All states of memory, from the least to the most fragmented one.
     pub const ALL: [Self; 3] = [Self::Fresh, Self::Aged, Self::Fragmented];
 
     /// The name that the option `--memory` accepts.
@@ -52,7 +53,7 @@ impl Memory {
         }
     }
 
-    /// The state called `name`.
+    /// The state of memory that the option `--memory` calls `name`.
     ///
     /// # Errors
     /// [`Error::Unknown`] with the nearest names.
@@ -236,7 +237,8 @@ mod tests {
         }
     }
 
-    /// The first single pages that an allocation gets, as page frame numbers.
+    /// The frame numbers of the pages that the first allocations of single pages get, from memory
+    /// in the state `memory`.
     fn first_pages(memory: Memory, seed: u64) -> Vec<u32> {
         let testbed = begun(memory, seed);
         let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
@@ -253,7 +255,8 @@ mod tests {
         assert_ne!(one, first_pages(Memory::Aged, 2), "seeds differ");
     }
 
-    /// Pages that are freed merge into the blocks that they came from, but not into larger ones.
+    /// Pages that are allocated and freed again merge into the blocks that they came from. Larger
+    /// blocks cannot form, because the neighbours are in use.
     #[test]
     fn free_blocks_have_neighbours_in_use() {
         for memory in Memory::ALL {

@@ -24,7 +24,8 @@ use crate::show::moves::HOLD_ENDS;
 /// events takes about 300 MB of memory.
 pub const EVENTS_MAX: usize = 4_000_000;
 
-/// The recordings of the runs of the first seed, each with the name of its design.
+/// The recordings of one experiment, each with the name of its design. Only the runs with the first
+/// seed are recorded.
 pub type Recordings = Vec<(String, Recording)>;
 
 /// Returns a warning for each recording that lost events. `shorter` is the advice in the warning on
@@ -41,7 +42,8 @@ pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     recordings.iter().filter_map(warning).collect()
 }
 
-/// Observes a machine and records the events that a kernel would have printed.
+/// Observes a simulated machine and records the events that a kernel would have printed in its
+/// place.
 #[derive(Clone)]
 pub struct Recorder(Rc<RefCell<Notes>>);
 
@@ -141,7 +143,7 @@ impl Recorder {
                 mobility: None,
             },
             Emitted::ZoneHold { .. } => What::Mark(HOLD_ENDS.to_owned()),
-            // The shepherd queues the work on the CPU that it wakes.
+            // A kick is recorded as the event that queues the vmstat work on the kicked CPU.
             Emitted::Kick { cpu } => What::WorkQueued {
                 work: work_of(cpu, Job::VmstatUpdate),
                 function: notes.symbol(function_of(Job::VmstatUpdate)),
@@ -164,7 +166,8 @@ impl Recorder {
         let mut notes = self.0.borrow_mut();
         let mut stack = Vec::with_capacity(2);
         if wait.site.is_bulk_free() {
-            // At every site that frees in bulk, Linux takes the lock in this function.
+            // Wherever Linux returns pages from lists to a zone, it takes the zone lock in this
+            // function.
             stack.push(notes.symbol("free_pcppages_bulk"));
         }
         stack.push(notes.symbol(wait.site.name()));
@@ -219,7 +222,8 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// An id for a work item, built from its CPU and its kind.
+/// An id for a kernel job (the vmstat work of one CPU, or the shepherd), built from its CPU and its
+/// kind.
 fn work_of(cpu: CpuId, job: Job) -> u64 {
     u64::from(cpu.0) << 1 | job as u64
 }

@@ -27,7 +27,8 @@ pub struct Case<D> {
     pub seed: u64,
 }
 
-/// Every design on every seed, interleaved: all designs of the first seed, then all of the next.
+/// Returns a case for every design with every seed: first all designs with the first seed, then all
+/// designs with the second seed, and so on.
 #[must_use]
 pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
     let of_seed = |&seed: &u64| designs.iter().map(move |design| (design.clone(), seed));
@@ -59,13 +60,14 @@ where
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(cases.len()));
     let work = || {
-        // Relaxed: the counter only assigns indices; the mutex publishes results.
+        // Relaxed: the counter only assigns each case to one worker. The mutex around the results
+        // orders the workers' writes before the read of all results.
         while let Some((nth, case)) = take(cases, next.fetch_add(1, Relaxed)) {
             let running = jobs.wait();
             let began = Instant::now();
             let result = panic::catch_unwind(AssertUnwindSafe(|| run(case)));
             drop(running);
-            // After a case has failed, no later result would be used, so workers take no more
+            // If a case fails, `run_cases` panics and uses no results, so workers take no more
             // cases.
             if result.is_err() {
                 next.store(cases.len(), Relaxed);
@@ -128,7 +130,7 @@ mod tests {
         let cases: Vec<u64> = (0..100).collect();
         for workers in [1, 2, 7, 200] {
             let results = run_cases(&cases, &jobs(workers), &Progress::hidden(), |case| {
-                // The first cases take longest, so cases finish out of order.
+                // The first cases compute longest, so cases finish out of order.
                 (0..(100 - case) * 1000).fold(0, u64::wrapping_add);
                 case * 2
             });

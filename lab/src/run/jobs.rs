@@ -10,11 +10,11 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
-/// A handle on the slots that experiments share.
+/// A handle by which one experiment uses the slots that all experiments of a command share.
 #[derive(Clone, Debug)]
 pub struct Jobs {
     pool: Arc<Pool>,
-    /// A lower rank gets a slot first.
+    /// If several cases wait, a free slot goes to the one whose handle has the lowest rank.
     rank: usize,
     /// The number of slots that a case takes.
     taken: NonZeroUsize,
@@ -45,7 +45,7 @@ pub(super) struct Running<'a> {
 }
 
 impl Jobs {
-    /// Slots for `slots` cases at once.
+    /// Returns a handle on new slots, for `slots` cases at once.
     #[must_use]
     pub fn new(slots: NonZeroUsize) -> Self {
         let state = State {
@@ -64,7 +64,7 @@ impl Jobs {
         }
     }
 
-    /// As many slots as the host has CPUs.
+    /// Returns a handle on as many new slots as the host has CPUs.
     #[must_use]
     pub fn one_per_cpu() -> Self {
         Self::new(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
@@ -106,7 +106,7 @@ impl Jobs {
         self.most.get()
     }
 
-    /// Waits for the slots of one case.
+    /// Waits until a case of this handle may run, and takes its slots.
     pub(super) fn wait(&self) -> Running<'_> {
         let mut state = self.pool.lock();
         *state.waiting.entry(self.rank).or_default() += 1;
@@ -126,7 +126,8 @@ impl Jobs {
             state.waiting.remove(&self.rank);
         }
         drop(state);
-        // Cases of higher ranks could not start while this case was in the queue.
+        // This case has left the queue, so cases of higher ranks, which it held back, may start
+        // now.
         self.pool.changed.notify_all();
         Running {
             pool: &self.pool,

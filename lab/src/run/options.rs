@@ -11,7 +11,7 @@ use super::jobs::Jobs;
 pub struct Options {
     /// The seeds. Every design runs with every seed.
     pub seeds: Vec<u64>,
-    /// How many cases run in parallel.
+    /// The number of cases (a design with a seed) that may run in parallel.
     pub jobs: Jobs,
     /// The card of all runs: whether each price is at the low end, in the middle or at the high end
     /// of its range. If `None`, runs use the middle card; where a report compares cards, further
@@ -63,7 +63,7 @@ pub enum Jitter {
     Off,
 }
 
-/// How much an experiment measures.
+/// How much an experiment measures: everything for its report, or little for a quick test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Measures everything that the experiment's report needs.

@@ -22,7 +22,8 @@ pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
     }
 }
 
-/// The text for an experiment whose prices have not been varied yet; `None` if it has no headlines.
+/// The note for an experiment that has headlines, but whose prices no sensitivity run has varied
+/// yet; `None` if it has no headlines.
 fn unknown(experiment: &str) -> Option<Decided> {
     let mut headlines = headlines::ALL.iter();
     headlines.find(|it| it.experiment == experiment)?;
@@ -73,8 +74,8 @@ fn note(varied: &Varied, machine: &str) -> Result<String, Error> {
     Ok(notes.join("; "))
 }
 
-/// Describes what changes at half and at twice the price, beyond the noise of the seeds: the
-/// verdict, or the ratio.
+/// Describes how a headline changes at half and at twice the price: its verdict or, if that
+/// remains, its ratio of the designs. A change within the noise of the seeds is left out.
 fn effect(headline: &Headline, price: &Price) -> String {
     let both = [("halved", &price.half), ("doubled", &price.twice)];
     let of = |(when, at): (&str, &Compared)| {
@@ -94,7 +95,7 @@ fn effect(headline: &Headline, price: &Price) -> String {
     effects.join(", ")
 }
 
-/// A verdict without the advice that follows it.
+/// The verdict without the advice that follows it after a semicolon.
 pub(super) fn short(verdict: &str) -> &str {
     verdict.split(';').next().unwrap_or(verdict)
 }

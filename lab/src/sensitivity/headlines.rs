@@ -132,7 +132,7 @@ const TWO_PASS: &str = "select-two-pass+tree";
 const BOUNDED: &str = "select-bounded+one-sided";
 
 impl Headlines {
-    /// The designs of all headlines, each once.
+    /// The names of all designs that these headlines compare, without repetition.
     #[must_use]
     pub fn designs(&self) -> Vec<&'static str> {
         let mut designs = Vec::new();

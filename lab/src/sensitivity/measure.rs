@@ -137,7 +137,7 @@ fn prices_of(machine: &str) -> Result<Vec<CostKey>, Error> {
     Ok(text.costs.iter().map(|cost| cost.key).collect())
 }
 
-/// Runs the headlines of one experiment.
+/// What is needed to run the designs of one experiment's headlines with changed prices.
 struct Runs<'a> {
     of: &'a Headlines,
     experiment: &'static dyn Experiment,
@@ -159,7 +159,7 @@ impl Runs<'_> {
         Ok(ran)
     }
 
-    /// Runs with half of a price, and with twice the price.
+    /// Runs the designs of the headlines with half of the price `key`, and with twice that price.
     fn both(&self, key: CostKey, seeds: usize) -> Result<[Comparison; 2], Error> {
         let [half, twice] = SCALES.map(|percent| self.at(format!("@{key}={percent}"), seeds));
         Ok([half?, twice?])
@@ -178,8 +178,8 @@ impl Runs<'_> {
     }
 }
 
-/// The comparison of a headline. The designs and the metric were measured, which the check of the
-/// headlines ensures.
+/// The ratio and the verdict of a headline in `runs`. An earlier check ensures that the runs have
+/// measured its designs and its metric.
 fn compared(runs: &Comparison, (a, b, metric): &headlines::Headline) -> Compared {
     let values = |design: &str| -> Vec<f64> {
         let nth = runs.designs().iter().position(|name| name == design);
@@ -277,8 +277,8 @@ mod tests {
         }
     }
 
-    /// A race to empty an address space charges no read from swap (`work.swap_in`), but it always
-    /// charges taking pages out of page tables (`work.zap`).
+    /// The test experiment empties an address space. That charges no reads from swap
+    /// (`work.swap_in`), but it charges taking pages out of page tables (`work.zap`).
     #[test]
     fn a_price_that_is_not_charged_is_named_and_one_that_is_charged_moves_a_ratio() {
         let options = Options {
@@ -346,7 +346,8 @@ mod tests {
         let found = headline(&("linux", "ours", "waits"), &run([8.0, 4.0]), &ran);
         let keys: Vec<&str> = found.prices.iter().map(|price| &*price.key).collect();
         assert_eq!(keys, ["word.own", "work.fault"]);
-        // Both prices double the ratio, but only the second one also changes the verdict.
+        // Both prices change the ratio of the headline by the factor 2, but only the second price
+        // also changes the verdict.
         let tied = [
             (ran[0].0, [run([8.0, 4.0]), run([8.0, 2.0])]),
             (ran[1].0, [run([8.0, 4.0]), run([8.0, 8.0])]),

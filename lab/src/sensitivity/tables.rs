@@ -10,8 +10,9 @@ use crate::report::{Table, tabulate};
 /// The table of a headline shows at least this many prices: those that move the headline most.
 const SHOWN: usize = 5;
 
-/// A table for each headline that some price moves; the prices that move it most come first. Then a
-/// table of the other headlines, and a table of the prices that the experiments do not charge.
+/// First a table for each headline that some price changes, with the prices that change it most at
+/// the top. Then a table of the headlines that no price changes, and a table of the prices that the
+/// experiments never charge.
 ///
 /// # Errors
 /// If the result names an unknown price.
@@ -76,10 +77,10 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
     ))
 }
 
-/// The end of a sentence about prices that may not matter.
+/// The end of a table's sentence about prices whose effect may only be noise.
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
-/// Says whether the price decides the headline, or only seems to.
+/// The mark for a price in a headline's table: whether it decides the headline, or only seems to.
 fn mark(headline: &Headline, price: &Price) -> &'static str {
     if headline.deciding().any(|it| it.key == price.key) {
         "decides"
@@ -94,7 +95,8 @@ fn moves(headline: &Headline, price: &Price) -> String {
     format!("{} times", ratio_of(1.0, headline.effect(price)))
 }
 
-/// A ratio, followed by its verdict if that differs from the verdict with unchanged prices.
+/// A cell of a table: the ratio of design B to design A with a changed price, followed by the
+/// verdict if that differs from the verdict with unchanged prices.
 fn cell(headline: &Headline, at: &Compared) -> String {
     if headline.flips(at) {
         format!("{} {}", ratio(at), short(&at.verdict))
@@ -103,7 +105,7 @@ fn cell(headline: &Headline, at: &Compared) -> String {
     }
 }
 
-/// The ratio and the verdict of a headline with unchanged prices.
+/// The ratio of design B to design A in a headline, and the verdict, with unchanged prices.
 fn plain(headline: &Headline) -> String {
     format!(
         "{} {}",
@@ -166,8 +168,8 @@ mod tests {
         }
     }
 
-    /// A table shows all prices that decide, and at least [`SHOWN`] of the twelve prices of this
-    /// test.
+    /// A headline with twelve prices: if fewer than [`SHOWN`] of them decide it, its table shows
+    /// [`SHOWN`] prices. If more decide it, the table shows all that do.
     #[test]
     fn a_table_shows_every_price_that_decides() {
         for (deciding, rows) in [(2, SHOWN), (8, 8)] {

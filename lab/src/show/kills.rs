@@ -1,4 +1,5 @@
-//! The processes that were killed to free memory, in order, and how the memory of each was freed.
+//! Finds in a recording the processes that the OOM killer killed, in order, and how the memory of
+//! each was freed.
 
 use plimsoll_recording::{Event, Recording, What};
 
@@ -50,7 +51,8 @@ fn note(victims: &mut Vec<Victim>, event: &Event) {
         _ => return,
     };
     let last = victims.iter().rposition(|victim| victim.pid == pid);
-    // A process id may be reused after its first owner has exited.
+    // If the last victim with this process id has exited, the mark concerns another process that
+    // has got the same id.
     let last = last.filter(|&nth| {
         !matches!(event.what, What::MarkVictim { .. }) || victims[nth].exited_ns.is_none()
     });
@@ -111,7 +113,8 @@ pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
     }
 }
 
-/// A table of what happened to each victim, in time since its kill.
+/// A table of when the reaper was woken, began and finished with each victim, and when the victim
+/// had exited, all as times since the kill.
 #[must_use]
 pub fn timeline(victims: &[Victim]) -> Figures {
     let line = |(nth, victim): (usize, &Victim)| {

@@ -30,7 +30,7 @@ use crate::measure::locks;
 use crate::report::Table;
 use crate::report::figures::{Figures, ROWS_MAX};
 
-/// The tables, in the order in which they are shown.
+/// The names of the tables of `plimsoll show`, in the order in which they are shown.
 pub const TABLES: [&str; 10] = [
     "contentions",
     "moves",
@@ -82,7 +82,7 @@ pub struct Shown {
     pub figures: Vec<OfRecording>,
     /// The maximum number of rows to show of a table.
     rows_max: usize,
-    /// Whether to show the table of events.
+    /// Whether to show the table `events`, which counts the events of each kind.
     with_events: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct Shown {
 pub struct OfRecording {
     /// The recording's name.
     pub file: String,
-    /// A table of what was recorded and on which machine.
+    /// The summary: a table of what was recorded, and on which machine.
     pub summary: Table,
     /// The chosen tables as numbers, with all rows; some tables may have none.
     pub figures: Vec<Figures>,
@@ -141,7 +141,8 @@ impl Shown {
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = self.figures.iter().map(|of| of.summary.clone()).collect();
-        // The summary already counts events, so the table `events` is printed only on request.
+        // The summary already counts the most frequent kinds of events, so the table `events` is
+        // printed only on request.
         let listed = |figures: &&Figures| self.with_events || figures.name != "events";
         match self.figures.as_slice() {
             [a, b] => {

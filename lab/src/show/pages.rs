@@ -1,4 +1,5 @@
-//! Tables of the number of pages per move and per hold, and of the moves on each CPU.
+//! Tables of the number of pages that each move transfers between a page list and its zone and that
+//! each hold of a zone lock transfers, and of the moves on each CPU.
 
 use std::collections::BTreeMap;
 

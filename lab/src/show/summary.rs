@@ -111,7 +111,7 @@ fn events(recording: &Recording) -> String {
     )
 }
 
-/// The number of events of each kind, the most frequent first.
+/// A table of the number of events of each kind, the most frequent kind first.
 #[must_use]
 pub fn by_kind(recording: &Recording) -> Figures {
     let mut kinds: Vec<(&str, u64)> = kinds(recording).into_iter().collect();
@@ -137,7 +137,8 @@ fn kinds(recording: &Recording) -> BTreeMap<&'static str, u64> {
     kinds
 }
 
-/// The name of the event's tracepoint without the subsystem.
+/// The name of the event's tracepoint without the subsystem: `sched_switch` for
+/// `sched:sched_switch`.
 fn name(what: &What) -> &'static str {
     let tracepoint = what.tracepoint();
     tracepoint

@@ -1,5 +1,5 @@
-//! Waits for locks in a recording: pairs the begin event of each wait with its end, and finds the
-//! function that waited.
+//! Finds the waits for locks in a recording: pairs the begin event of each wait with its end, and
+//! finds the function that waited.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,10 +8,11 @@ use plimsoll_recording::{Event, Header, Recording, What};
 
 use crate::measure::locks::{LockRow, Waits};
 
-/// Every wait of a recording, by kind of lock and caller.
+/// The waits of a recording, summed for each kind of lock and each function that waited for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contentions {
-    /// A row for each kind of lock and caller, in order of descending total wait.
+    /// A row for each kind of lock and each function that waited for one, in order of descending
+    /// total wait.
     pub rows: Vec<LockRow>,
     /// The number of waits that are still in progress at the end of the recording. The rows include
     /// these waits as if they had ended with the recording.
@@ -45,8 +46,8 @@ impl Contentions {
 }
 
 impl Contentions {
-    /// Says which waits the table counts only in part, and which it leaves out. Empty if there are
-    /// none.
+    /// A note for the table of waits: how many waits it counts only in part, and how many it leaves
+    /// out. Empty if there are none.
     #[must_use]
     pub fn note(&self) -> String {
         let waits = |count: u64| {
@@ -77,7 +78,7 @@ impl Contentions {
     }
 }
 
-/// A thread, or the idle task of one CPU.
+/// The waiter: a thread, or the idle task of one CPU, because all idle tasks share the thread id 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Thread {
     Pid(u32),
@@ -144,7 +145,8 @@ impl Pairs<'_> {
 
     fn name(&self, symbol: Symbol) -> Option<&str> {
         let name = self.header.symbols.get(symbol.0 as usize)?;
-        // The function's name ends before the offset and before any suffix from the compiler.
+        // A symbol has the form `name.suffix+offset`; the suffix is from the compiler. Only the
+        // name is needed.
         let end = name.find(['+', '.']).unwrap_or(name.len());
         Some(&name[..end])
     }

@@ -10,7 +10,8 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// The zones in the text `zoneinfo before`, or in `zoneinfo after` if that is missing.
+    /// The zones that `/proc/zoneinfo` listed at the start of the recording or, if the recording
+    /// lacks that text, at its end.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let text = header.text("zoneinfo before");
@@ -18,14 +19,15 @@ impl Zones {
         Self::parse(text.unwrap_or_default())
     }
 
-    /// The zone of a frame; `None` if the frame is in no known zone.
+    /// The index of the zone that contains a frame; `None` if the frame is in no known zone.
     #[must_use]
     pub fn zone(&self, pfn: u64) -> Option<usize> {
         let inside = |&(first, behind): &(u64, u64)| first <= pfn && pfn < behind;
         self.spans.iter().position(inside)
     }
 
-    /// Parses `/proc/zoneinfo`, where `spanned` comes before `start_pfn` in the lines of a zone.
+    /// Parses the text of `/proc/zoneinfo`. For each zone, that text has the line `spanned` before
+    /// the line `start_pfn`.
     fn parse(zoneinfo: &str) -> Self {
         let mut spans = Vec::new();
         let mut spanned = 0;

@@ -8,7 +8,8 @@ use plimsoll_recording::{Contents, ReadError, Warning};
 use super::summary::Summary;
 use super::{Event, Record};
 
-/// The events of a recording that a replay can use, with counts and warnings.
+/// The events of a recording that a replay can perform, with their counts, and with warnings about
+/// the others.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// All events, in order of time. Each free occurs once, and there is no [`Event::FreeBatched`].
@@ -77,8 +78,8 @@ impl Recording {
     }
 }
 
-/// Converts every batched event to a free with the order of the page's allocation, or with order 0
-/// if that order is unknown.
+/// Converts every event of a batched free to a plain free. Its order is that of the page's
+/// allocation, or 0 if the recording does not show the allocation.
 fn batched_are_the_frees(records: &mut [Record]) {
     let mut live = HashMap::new();
     for record in records {

@@ -1,4 +1,5 @@
-//! Compares a prediction with a measurement, and decides whether the prediction is good enough.
+//! Compares the simulator's prediction of the waits for a lock with a measurement on real CPUs, and
+//! decides whether the prediction is good enough.
 
 use std::fmt;
 
@@ -12,7 +13,8 @@ pub const P99_TOLERANCE: f64 = 0.10;
 /// that are contended. Both shares are from 0 to 1.
 pub const SHARE_TOLERANCE: f64 = 0.05;
 
-/// A prediction whose error is larger than accepted, with the measured and the predicted value.
+/// One error of a prediction that is larger than accepted, with the measured and the predicted
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
     /// The error is in the 99th percentile of the waits.
@@ -31,7 +33,8 @@ pub enum Miss {
     },
 }
 
-/// Returns every error of the prediction `simulated` that is larger than accepted.
+/// Returns the errors of the predicted waits `simulated` that are larger than accepted; an empty
+/// list if the prediction is good enough.
 #[must_use]
 pub fn misses(real: &Seen, simulated: &Seen) -> Vec<Miss> {
     let mut misses = Vec::new();

@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// The duration of each of the two measurements of a load.
+/// A load is measured twice, each time for this long, so that a change of the computer's speed
+/// shows.
 const DURATION: Duration = Duration::from_millis(700);
 
 const SEED: u64 = 1;

@@ -16,8 +16,8 @@ use super::{QUANTILES, Real, Seen};
 use crate::Error;
 use crate::catalog::machines;
 
-/// The number of acquisitions by each CPU, large enough that hundreds of waits lie above the 99.9th
-/// percentile.
+/// The number of times that each CPU acquires the lock, large enough that hundreds of waits lie
+/// above the 99.9th percentile.
 const ACQUISITIONS: u32 = 200_000;
 
 /// Returns the machine `laptop-2` with the lock prices of two real CPUs, which are the means of
@@ -43,9 +43,9 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     costs.transfer_ns[Distance::Llc as usize] = line;
     costs.lock_handover_extra_ns = handover - line;
     costs.lock_remote_extra_ns = remote - line;
-    // A measured wait ends at the first access to the value that the lock guards. So this price is
-    // the time from the request for a free lock to that access, without the time to release the
-    // lock.
+    // A measured wait ends at the first access to the value that the lock guards. So the price of
+    // acquiring a free lock is the time from the request to that access. It does not include the
+    // time to release the lock.
     costs.lock_own_ns = nanos(mean(|it| it.entry.middle_ns));
     Ok(profile)
 }
@@ -104,7 +104,6 @@ fn quantile(sorted: &[u64], share: f64) -> f64 {
     sorted[rank.max(1) - 1] as f64
 }
 
-/// Rounds `ns` to whole nanoseconds.
 fn nanos(ns: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -11,15 +11,15 @@ use rand::RngExt;
 use super::{Mapping, about, around};
 use crate::run::testbed::Testbed;
 
-/// The daemons that run on each CPU.
+/// The load of the daemons (background programs) on each CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Daemons {
     /// The mean time between two wake-ups.
     pub(crate) every: Nanos,
     /// The mean working time after a wake-up.
     pub(crate) work: Nanos,
-    /// The mean number of pages that the daemons of a CPU keep. Each exchange changes the number of
-    /// pages, so the CPU's vmstat work then has differentials to fold.
+    /// The mean number of pages that the daemons of a CPU keep allocated. Each exchange of their
+    /// pages changes this number, so the CPU's vmstat work then has differentials to fold.
     pub(crate) pages: usize,
     /// The mean number of wake-ups between two exchanges. In an exchange, the daemons free their
     /// pages and allocate others.

@@ -16,7 +16,7 @@ use plimsoll_sim::Sim;
 use super::{Mapping, about};
 use crate::run::testbed::Testbed;
 
-/// The processes, and how often they run.
+/// The load: the size of its processes, and how often they run and end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exits {
     /// The number of threads of a process, each on a CPU of its own.
@@ -31,17 +31,17 @@ pub(crate) struct Exits {
 /// threads get memory that no process has freed before.
 #[derive(Debug, Default)]
 pub(crate) struct Exited {
-    /// The number of processes that have ended.
+    /// The number of processes that have ended in the rounds that count.
     pub(crate) processes: Cell<u64>,
     /// The sum of the times that these processes took to exit, in nanoseconds.
     pub(crate) ns: Cell<u64>,
-    /// The longest exit, in nanoseconds.
+    /// The longest time that one of these processes took to exit, in nanoseconds.
     pub(crate) longest_ns: Cell<u64>,
     /// The time that all threads together took to fault their memory in, in nanoseconds.
     pub(crate) faulting_ns: Cell<u64>,
 }
 
-/// The state that all tasks of a run share.
+/// The state that the threads of all processes share, and by which they wait for each other.
 struct Stage {
     /// The number of threads that have faulted their memory in, over all rounds.
     ready: Cell<u32>,

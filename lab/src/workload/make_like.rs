@@ -9,9 +9,10 @@ use plimsoll_sim::Sim;
 use rand::RngExt;
 
 use super::{Mapping, about, around};
+use crate::measure::tasks::Tasks;
 use crate::run::testbed::Testbed;
 
-/// The jobs, and the processes that each of them runs.
+/// The load: simultaneous jobs, each of which runs one short-lived process after another.
 #[derive(Clone, Copy, Debug)]
 pub struct MakeLike {
     /// The number of processes that run at the same time (make: `-j`).
@@ -26,24 +27,29 @@ pub struct MakeLike {
 }
 
 impl MakeLike {
-    /// Starts the jobs; no process starts after `until`.
-    pub fn start(self, testbed: &Testbed, until: Nanos) {
+    /// Starts the jobs; no process starts after `until`. Each process is a task, from its fork to
+    /// the end of its exit.
+    pub fn start(self, testbed: &Testbed, until: Nanos) -> Tasks {
+        let tasks = Tasks::default();
         let cpus = testbed.sim.topology().cpus();
         for job in 0..self.jobs {
-            let mm = Rc::clone(&testbed.mm);
+            let (mm, tasks) = (Rc::clone(&testbed.mm), tasks.clone());
             testbed.sim.spawn(CpuId(job % cpus), move |sim| {
                 while sim.now() < until {
                     sim.sleep(about(sim, self.pause));
                     let cpu = sim.rng().random_range(0..cpus);
                     sim.migrate(CpuId(cpu));
+                    let begun = sim.now();
                     self.process(sim, &mut Mapping::new(&mm));
+                    tasks.end(sim, begun);
                 }
             });
         }
+        tasks
     }
 
     fn process(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
-        /// The number of pages that a process touches before it computes again.
+        /// A process touches this many pages, then computes, and so on in turns.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
         let pages = around(sim, self.pages);

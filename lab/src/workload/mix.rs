@@ -104,7 +104,7 @@ impl Mix {
                     let cpus: Vec<CpuId> = cpus.collect();
                     readers.start(testbed, &cpus, self.memory.cached(), until);
                 }
-                Program::Make(make) => make.start(testbed, until),
+                Program::Make(make) => drop(make.start(testbed, until)),
             }
         }
         testbed.forget_log();

@@ -1,4 +1,5 @@
-//! Processes that together use more memory than the machine has: the rest is in swap.
+//! Processes that together use more memory than the machine has, so that some of their pages are in
+//! swap.
 //!
 //! Each worker is a process. It first touches all its pages in order. From then on it touches
 //! random pages: nine times out of ten one of its hot pages, which are the first half, and
@@ -35,8 +36,8 @@ pub struct Overcommit {
 }
 
 impl Overcommit {
-    /// The number of slots of swap that `workers` processes need at most. With so many slots, the
-    /// processes cannot run out of memory.
+    /// The size of a swap area, in slots of one page, that can hold all pages of `workers`
+    /// processes. With it, the processes cannot run out of memory.
     #[must_use]
     pub const fn slots(&self, workers: u32) -> u32 {
         self.pages.saturating_mul(workers)

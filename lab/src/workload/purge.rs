@@ -21,10 +21,11 @@ use crate::run::testbed::Testbed;
 /// The number of pages in a span (2 MiB), the unit that a worker maps and a purger unmaps.
 pub(crate) const SPAN: usize = 512;
 
-/// Workers and their purgers.
+/// The load: workers, which allocate spans, and purgers, which free them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purge {
-    /// The number of CPUs in a group. The first of them has the purger, each other one a worker.
+    /// The number of CPUs in a group. A purger runs on the first CPU of the group, and a worker on
+    /// each other one.
     pub(crate) group: u32,
     /// The number of spans that a worker keeps.
     pub(crate) kept: usize,
@@ -42,7 +43,7 @@ pub(crate) struct Purge {
 pub(crate) struct Purged {
     /// The number of spans that were unmapped.
     pub(crate) spans: Cell<u64>,
-    /// The total time of these unmappings, in nanoseconds.
+    /// The total time that it took to unmap these spans, in nanoseconds.
     pub(crate) ns: Cell<u64>,
     /// The longest time to unmap one span, in nanoseconds.
     pub(crate) longest_ns: Cell<u64>,

@@ -34,7 +34,7 @@ pub(crate) struct Readers {
 
 impl Readers {
     /// Starts a reader on each of `cpus`, with a file of its own; they stop at `until`. First
-    /// brings `cached` pages into memory, from the ends of the files, in no virtual time.
+    /// brings `cached` pages of the files into memory, those at the ends, in no virtual time.
     ///
     /// # Panics
     /// If `testbed` was made without pressure, or there is no memory for these pages.

@@ -63,7 +63,8 @@ impl StressSwap {
                 }
                 let space = pressure.space(sim);
                 let all = u64::from(Pages::from_bytes(self.bytes).0);
-                // Busy workers are at different points of a round when a run begins.
+                // Without pauses, workers are to be at different points of a round when a run
+                // begins. So the first round of each has a random length.
                 let mut pages = match self.pause {
                     Pause::No => sim.rng().random_range(0..=all),
                     _ => self.next_round(sim, all),
@@ -99,7 +100,7 @@ impl StressSwap {
         let request = MapRequest::anonymous(Place::Fixed(START), pages);
         let mapped = pressure.with_memory(sim, |memory| space.map(memory, request));
         mapped.expect("nothing is there");
-        // Each new page takes a fault of its own.
+        // The first write to a page causes a page fault for this page alone.
         let write = |page: u64| {
             let page = Vpn(START.0 + page);
             let faulted =
@@ -151,7 +152,7 @@ mod tests {
     use crate::run::pressure::ReclaimLog;
 
     /// Runs two workers of 16 MiB each on a machine of `bytes` bytes. Returns the number of touched
-    /// pages, and what reclaim did.
+    /// pages, and the log of what reclaim did.
     fn run(bytes: u64) -> (u64, ReclaimLog) {
         let mut profile = machines::load("laptop-2", Card::Mid).expect("it is built in");
         profile.node_bytes = vec![bytes];

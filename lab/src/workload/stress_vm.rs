@@ -12,6 +12,7 @@ use plimsoll_sim::Sim;
 use rand::RngExt;
 
 use super::{Mapping, about, around};
+use crate::measure::tasks::Tasks;
 use crate::run::testbed::Testbed;
 
 /// The work of each worker in a round.
@@ -52,6 +53,9 @@ impl Pause {
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pages: Rc<Cell<u64>>,
+    /// The rounds, without the first one of each worker and without those that the end of the run
+    /// cut short. The pause after a round is not part of the round.
+    pub rounds: Tasks,
 }
 
 impl Done {
@@ -86,8 +90,15 @@ impl StressVm {
                 }
                 let mut mapping = Mapping::new(&mm);
                 let mut wanted = self.first_round(sim);
+                let mut is_first = true;
                 while sim.now() < until {
-                    self.round(sim, &mut mapping, wanted, &done, until);
+                    let begun = sim.now();
+                    let mapped = self.round(sim, &mut mapping, wanted, &done, until);
+                    if mapped == wanted && !is_first {
+                        done.rounds.end(sim, begun);
+                    }
+                    is_first = false;
+                    self.pause.take(sim);
                     wanted = self.next_round(sim);
                 }
             });
@@ -95,8 +106,8 @@ impl StressVm {
         done
     }
 
-    /// The number of pages in the first round. Without pauses it is random, because busy workers
-    /// are at different points of a round when a run begins.
+    /// The number of pages in the first round. Without pauses it is random, so that busy workers
+    /// are at different points of a round from the beginning of the run on.
     fn first_round(&self, sim: &Sim) -> usize {
         match self.pause {
             Pause::No => sim
@@ -114,6 +125,8 @@ impl StressVm {
         }
     }
 
+    /// Maps `wanted` pages, uses and unmaps them. Stops mapping at `until`, or if memory runs out.
+    /// Returns the number of pages that were mapped.
     fn round(
         &self,
         sim: &Sim,
@@ -121,8 +134,8 @@ impl StressVm {
         wanted: usize,
         done: &Done,
         until: Nanos,
-    ) {
-        /// The number of pages faulted before the worker checks the time.
+    ) -> usize {
+        /// The worker faults in this many pages before it looks at the clock again.
         const STEP: usize = 256;
         let mut mapped = 0;
         while mapped < wanted && sim.now() < until {
@@ -135,6 +148,6 @@ impl StressVm {
         }
         sim.compute(Nanos(u64::from(self.use_ns_per_page) * mapped as u64));
         mapping.unmap(sim);
-        self.pause.take(sim);
+        mapped
     }
 }

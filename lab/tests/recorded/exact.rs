@@ -26,8 +26,9 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
     let judgement = judge("exact-6.12-4-cpus.plr", None);
     assert_eq!(counts(&judgement), [71, 71, 24], "{judgement:#?}");
     assert!(judgement.first_difference.is_empty());
-    // At the end of the replay, each CPU except CPU 0 has as many pages on its lists as the kernel
-    // reported. CPU 0 also ran the program that read the kernel's report.
+    // At the end of the replay, each CPU has as many pages on its lists as the kernel reported. CPU
+    // 0 is left out, because the program that read the kernel's report ran there and changed its
+    // lists.
     let left = &judgement.tables[1].rows;
     for row in &left[1..] {
         assert_eq!(row[4], row[5], "{row:?}");
@@ -35,17 +36,17 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
 }
 
 /// While kswapd reclaims, Linux limits page lists to four batches. While a zone is below its high
-/// watermark, Linux also spills early. This recording has two rounds of kswapd, and allocations
-/// whose threads reclaim memory and drain lists themselves.
+/// watermark, Linux also spills early. The recording of this test has two rounds of kswapd, and
+/// allocations whose threads reclaim memory and drain lists themselves.
 #[test]
 fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
     let judgement = judge("exact-6.12-4-cpus-reclaim.plr", None);
     assert_eq!(counts(&judgement), [1550, 1548, 39], "{judgement:#?}");
 }
 
-/// The recording has two nodes, of which one is used up until processes are killed. Each node's
-/// kswapd reclaims in its own node. CPUs have lists of the other node's zone, and their periodic
-/// work returns a batch from such lists if they were not used for some time.
+/// The recorded computer has two nodes, of which one is used up until processes are killed. Each
+/// node's kswapd reclaims in its own node. CPUs have lists of the other node's zone, and their
+/// periodic work returns a batch from such lists if they were not used for some time.
 #[test]
 fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
     let judgement = judge("exact-6.12-2-nodes.plr", None);
@@ -106,8 +107,8 @@ fn moves_of_a_cpu_that_lost_events_are_set_aside_and_said() {
         .recording;
     let whole = PageLists::default().judge(&recording).expect("page lists");
     recording.header.lost = vec![(1, 5), (2, 0)];
-    // Now the recording also lacks the events of reclaim, although its kswapd ran. The report names
-    // both losses.
+    // The recording now has lost events of one CPU. It also lacks all events of reclaim, although
+    // its counters show that kswapd ran. The report must name both defects.
     let texts = &mut recording.header.texts;
     texts.retain(|(name, _)| !name.starts_with("vmstat "));
     for (name, rounds) in [

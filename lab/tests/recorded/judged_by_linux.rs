@@ -21,14 +21,15 @@ fn recording(name: &str) -> Recording {
     contents.recording
 }
 
-/// Returns the number of timer firings that were compared, and how many of them are identical.
+/// Compares the timer firings in the recording `name` with those that `timers` predicts. Returns
+/// how many were compared, and how many of them are identical.
 fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     let judgement = timers.firings(&recording(name)).expect("firings");
     (judgement.compared, judgement.identical)
 }
 
-/// Of the firings, 917 with HZ 250 and 1337 with HZ 1000 are those of the vmstat work. The other 15
-/// and 20 are those of the shepherd.
+/// Every recorded firing is identical. With HZ 250, 917 of 932 are of the vmstat work and 15 of the
+/// shepherd; with HZ 1000, 1337 and 20.
 #[test]
 fn every_firing_is_asked_for_and_placed_as_the_kernel_does() {
     assert_eq!(firings("vmstat-64-hz250", &Timers::OURS), (932, 932));
@@ -49,7 +50,8 @@ fn a_wheel_that_leaves_a_timer_on_its_step_differs_where_the_kernel_has_one_ther
     assert_eq!(firings("vmstat-64-hz1000", &early), (1357, 1334));
 }
 
-/// A schedule that arms timers for one jiffy later than Linux does.
+/// A wrong schedule, which the comparison must notice: it arms timers for one jiffy later than
+/// Linux does.
 #[derive(Debug)]
 struct OneMore;
 
@@ -112,8 +114,8 @@ fn simulated_groups_at_hz_1000_are_as_large_as_recorded_ones() {
     };
     assert_eq!(recorded, &[22, 22, 22, 22, 22, 43]);
     assert_eq!(simulated[..5], [22; 5]);
-    // The groups fire 64 ms apart. If a group fires late, CPUs of this group and of the next one
-    // fire within 64 ms of each other.
+    // The CPUs fire in groups that are 64 ms apart. If a group fires late, CPUs of this group and
+    // of the next one fire within 64 ms of each other.
     assert_eq!(late[..5], [22; 5]);
     assert!(late[5] > 22, "{late:?}");
 }
@@ -143,7 +145,8 @@ fn every_reading_of_resident_pages_is_equal() {
     }
 }
 
-/// A flat counter that folds a differential only when it *exceeds* the batch.
+/// A wrong flat counter, which the comparison must notice: it folds a differential only when it
+/// *exceeds* the batch.
 struct LateFold {
     batch: i64,
     parts: Vec<Cell<i64>>,
@@ -234,8 +237,8 @@ fn with_precise(mut recording: Recording, word: usize) -> Recording {
 
 #[test]
 fn a_precise_reading_is_equal_only_if_every_count_says_so() {
-    // Words 1, 4 and 5 are the number of anonymous pages, the count from the page tables, and the
-    // count that the program itself keeps.
+    // Three words of the line count anonymous pages: word 1 is the kernel's precise sum, word 4 the
+    // count from the page tables, and word 5 the program's own count.
     for word in [1, 4, 5] {
         let recording = with_precise(recording("counters-64-hz250"), word);
         let judgement = Readings.judge(&recording).expect("readings");

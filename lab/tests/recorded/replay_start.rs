@@ -24,7 +24,8 @@ fn report(file: &str, scale: u32) -> Report {
     report
 }
 
-/// Returns a number from the table of moves between lists and zones, by site and column.
+/// Returns a number from the report's last table of pages that moved between page lists and zones:
+/// the number in the row `site` and the column `column`.
 fn moved(report: &Report, site: &str, column: &str) -> u64 {
     let table = report.tables.iter();
     let table = table.rev().find(|it| it.title.starts_with("Pages between"));

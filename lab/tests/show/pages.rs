@@ -6,7 +6,7 @@ use plimsoll_recording::{Recording, What};
 
 use super::{alloc, batched, drain, ends, free, recording, row, rows, starts, table, taken};
 
-/// Returns the path, CPU and pages of every move.
+/// Returns the code path, the CPU and the number of pages of every move in a recording.
 fn found(recording: &Recording) -> Vec<(Path, u32, u64)> {
     let moves = moves(recording).into_iter();
     moves.map(|one| (one.path, one.cpu, one.pages)).collect()
@@ -19,17 +19,17 @@ fn a_refill_is_all_that_was_taken_before_the_block_is_handed_out() {
     let recording = recording([
         (1, 0, 7, taken(10, 0)),
         (2, 0, 7, taken(11, 0)),
-        // Another CPU's refill comes in between.
+        // CPU 1 refills its list while CPU 0 is refilling.
         (3, 1, 8, taken(20, 1)),
         (4, 1, 8, taken(22, 1)),
         (5, 0, 7, taken(12, 0)),
         (6, 1, 8, alloc(22, 1)),
         (7, 0, 7, alloc(12, 0)),
-        // The page lists were in use by another context of the CPU, so the allocation took one
-        // block directly from the zone.
+        // A block that is taken from the zone and allocated at once: the CPU's page lists were
+        // locked, so the allocation bypassed them.
         (8, 0, 7, taken(13, 0)),
         (9, 0, 7, alloc(13, 0)),
-        // This block is too large for a list.
+        // This block of order 10 is too large for a page list, so its allocation is no refill.
         (10, 0, 7, taken(1024, 10)),
         (11, 0, 7, alloc(1024, 10)),
     ]);
@@ -84,8 +84,8 @@ fn a_block_of_another_migrate_type_is_one_block_though_it_is_printed_twice() {
     assert_eq!(found(&recording), [(Path::Refill, 0, 3)]);
 }
 
-/// The drain events that follow a free are its spill. Events of an interrupt in between do not
-/// change that.
+/// Blocks that a thread returns to the zone after it freed a page are a spill. Events of an
+/// interrupt between the free and the spill do not change that.
 #[test]
 fn what_follows_a_free_is_its_spill_and_an_interrupt_does_not_part_them() {
     let recording = recording([
@@ -112,7 +112,8 @@ fn a_decay_is_inside_vmstat_update_and_not_behind_it() {
         (3, 0, 3, drain(11)),
         (4, 0, 3, ends("vmstat_update", 1)),
         (5, 0, 3, drain(12)),
-        // Another thread frees a block on CPU 0 while the vmstat work is preempted.
+        // The vmstat work of CPU 0 is preempted, and another thread frees a block and spills. That
+        // is no decay.
         (6, 0, 3, starts("vmstat_update", 1)),
         (7, 0, 9, free(20)),
         (8, 0, 9, drain(20)),
@@ -133,8 +134,8 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // CPU 0 drains the lists of CPUs 1, 0 and 2. The move from its own list is a drain, not a
-        // spill, although CPU 0 has just freed the block.
+        // CPU 0 drains the lists of CPUs 1, 0 and 2. CPU 0 has just freed a block, but what it
+        // returns from its own list is part of the drain, not a spill.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),
@@ -148,7 +149,7 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
     assert_eq!(found(&recording), drains);
 }
 
-/// Blocks of two zones belong to different moves, even if they move in succession.
+/// If a thread returns blocks to two zones in succession, these are two moves, one for each zone.
 #[test]
 fn zones_part_moves() {
     let mut recording = recording([

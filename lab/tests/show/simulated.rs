@@ -39,7 +39,7 @@ fn path(site: Site) -> Option<&'static str> {
     })
 }
 
-/// A load of few processes that runs long enough for the periodic work.
+/// A load of few processes that runs long enough for each CPU's vmstat work to run.
 const LIGHT: (&str, MakeLike, u64) = (
     "phone-8",
     MakeLike {

@@ -43,7 +43,8 @@ fn waits_are_counted_by_kind_and_by_the_first_function_that_is_no_lock() {
                 &["rwsem_down_read_slowpath", "lock_mm_and_find_vma"],
             ),
         ),
-        // The waiter slept and continued on another CPU.
+        // The end of a wait that began on another CPU: the waiting thread slept and then continued
+        // here.
         (9_500, 3, 9, end(2)),
         (
             9_600,

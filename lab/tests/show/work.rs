@@ -34,13 +34,15 @@ fn intervals_are_between_runs_on_one_cpu() {
     );
 }
 
-/// If the shepherd queues a work item, only the item's next run counts as started by the shepherd.
+/// If the shepherd queues a CPU's vmstat work, only the next run of this work counts as started by
+/// the shepherd; later runs count as started by the work's own timer.
 #[test]
 fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     let function = symbol("vmstat_update");
     let queued = |at, cpu, work| (at, cpu, 5, What::WorkQueued { work, function });
     let mut events = vec![
-        // The work's own timer queued this run, because no round is under way.
+        // This run counts as started by the work's own timer, because no round of the shepherd is
+        // under way.
         queued(10, 1, 101),
     ];
     events.extend(fires(20, 1));
@@ -64,7 +66,8 @@ fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     assert_eq!(rows(&table(&recording, "firings"))[0].1[..2], [3.0, 1.0]);
 }
 
-/// Makes a recording at HZ 250 in which three CPUs fire 3 ms apart and ticks are 4 ms apart.
+/// Makes a recording at HZ 250 in which the vmstat works of three CPUs start at 8, 11 and 14 ms.
+/// Ticks are 4 ms apart. An event `phase_ns` after 20 ms, if given, shows when ticks come.
 fn three(phase_ns: Option<u64>) -> Recording {
     let runs = [0, 3, 6].map(|ms| 8 * MS + ms * MS);
     let mut events: Vec<_> = (0..)
@@ -93,10 +96,11 @@ fn crowds_are_counted_in_windows_and_on_ticks_wherever_these_are() {
             row("32 ms", &[3.0]),
         ]
     };
-    // The runs are at 8, 11 and 14 ms. If a recording has no expiry of a timer, ticks are assumed
-    // at 8, 12, … ms. An expiry at 23 ms shows that the ticks are at 7, 11, … ms.
+    // The vmstat works start at 8, 11 and 14 ms. Without the expiry of a timer, the table assumes
+    // ticks at 8, 12, … ms. An expiry at 23 ms shows that ticks come at 7, 11, … ms. Either way,
+    // two starts share a tick.
     assert_eq!(crowd(&three(None)), windows(2.0));
     assert_eq!(crowd(&three(Some(3 * MS))), windows(2.0));
-    // With ticks at 6, 10, 14, … ms, no two runs share a tick.
+    // An expiry at 22 ms shows that ticks come at 6, 10, 14, … ms. Then no two starts share a tick.
     assert_eq!(crowd(&three(Some(2 * MS))), windows(1.0));
 }

@@ -83,7 +83,7 @@ pub(crate) struct Console {
     /// The number of bytes of `text` that have been parsed, always whole lines.
     seen: usize,
     stage: Stage,
-    /// The text of [`Stage::Up`]; empty before that stage.
+    /// The guest's report after it had booted: its clock, CPUs and kernel. Empty before the report.
     up: String,
 }
 
@@ -123,7 +123,8 @@ impl Console {
         &self.stage
     }
 
-    /// Returns the text of [`Stage::Up`]; empty before that stage.
+    /// Returns the guest's report after it had booted: its clock, CPUs and kernel. Empty before the
+    /// report.
     pub(crate) fn up(&self) -> &str {
         &self.up
     }

@@ -16,7 +16,7 @@ pub(crate) enum Program {
 const PT_INTERP: u32 = 3;
 const EM_X86_64: u16 = 62;
 
-/// Returns the kind of the program in `bytes`.
+/// Returns the kind of a program. `bytes` are the contents of its file.
 pub(crate) fn kind(bytes: &[u8]) -> Program {
     if let Some(line) = bytes.strip_prefix(b"#!") {
         let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -45,7 +45,7 @@ fn interpreter(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Reads a little-endian number of `width` bytes.
+/// Reads the little-endian number of `width` bytes at offset `at`; `None` if the file ends before.
 fn number(bytes: &[u8], at: u64, width: usize) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
     let field = bytes.get(at..at.checked_add(width)?)?;

@@ -112,7 +112,7 @@ pub struct Options {
     pub kernel: KernelChoice,
     /// The load that runs in the guest.
     pub load: LoadChoice,
-    /// The arguments of the load.
+    /// The user's arguments for the load.
     pub told: Vec<String>,
     /// Kernel modules that the guest loads before the load runs.
     pub modules: Vec<String>,
@@ -122,9 +122,9 @@ pub struct Options {
     pub rss: Rss,
     /// Whether ends of zone-lock holds are recorded.
     pub holds: Holds,
-    /// The time after which the guest is stopped.
+    /// The wall-clock time after which a guest that still runs is stopped.
     pub timeout: Duration,
-    /// The file of the recording.
+    /// The file to which the recording is written.
     pub output: PathBuf,
     /// The file that receives the console output. If `None`, only the last lines are shown, and
     /// only if the run fails.

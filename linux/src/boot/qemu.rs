@@ -1,4 +1,4 @@
-//! QEMU's command line.
+//! Makes the command line with which QEMU boots a guest.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub(crate) struct Files<'a> {
     pub(crate) received: &'a Path,
 }
 
-/// Returns QEMU's arguments.
+/// Returns the arguments with which QEMU boots the guest.
 pub(crate) fn arguments(options: &Options, files: Files<'_>) -> Vec<OsString> {
     let mut all: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));

@@ -215,7 +215,7 @@ impl Drafts {
     }
 }
 
-/// A running guest.
+/// A running guest: its QEMU process, and what it has written to its console so far.
 struct Guest {
     child: Child,
     console: Console,

@@ -6,9 +6,10 @@ use std::path::Path;
 use super::source::Source;
 use super::{Checks, Error, Recipe, Tools};
 
-/// Lines of a `.config`, and comments. The kernel's parser skips the comments.
+/// The options that every recorded kernel needs, as lines of a `.config` with comments.
 const FRAGMENT: &str = include_str!("fragment.config");
-/// The lines of a `.config` that [`Checks::On`] adds.
+/// The options of a kernel with runtime checks (lockdep, `DEBUG_VM` and others), as lines of a
+/// `.config`.
 const DEBUG: &str = include_str!("debug.config");
 /// The name of a file in each build folder. It stores the configuration fragment with which the
 /// folder was configured.

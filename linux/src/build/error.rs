@@ -11,7 +11,7 @@ pub enum Error {
     Asked(String),
     /// Something must be installed first; the text names the command that installs it.
     Missing(String),
-    /// A command failed.
+    /// A command that the build ran has failed.
     Failed {
         /// The purpose of the command, such as "unpacking the source".
         what: String,

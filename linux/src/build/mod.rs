@@ -28,7 +28,7 @@ pub use self::semantic::{SemanticPatch, names};
 use self::source::Source;
 pub use self::tools::Tools;
 
-/// The number of timer interrupts per second.
+/// The number of timer interrupts per second with which a kernel is built (`CONFIG_HZ`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// 250 timer interrupts per second, as in Debian's own kernels.
@@ -135,7 +135,7 @@ pub enum Step<'a> {
     },
 }
 
-/// A kernel that can be booted.
+/// A finished kernel in its folder below the cache. It can be booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
     /// The compressed image.

@@ -30,7 +30,7 @@ const NEEDED_TO_PATCH: (&str, &str) = ("spatch", "coccinelle");
 /// The number of lines, from the end of a command's output, that an error quotes.
 const LINES_SHOWN: usize = 12;
 
-/// The folders that are searched for programs.
+/// Runs the programs that build a kernel. It looks them up in a list of folders.
 #[derive(Clone, Debug)]
 pub struct Tools {
     path: OsString,

@@ -17,8 +17,8 @@ pub(crate) enum Op {
     Cpu(u32),
     /// Maps this many pages of anonymous memory and writes to each.
     Map(usize),
-    /// Maps this many pages like [`Op::Map`], but asks for huge pages (`MADV_HUGEPAGE`) before it
-    /// writes.
+    /// Maps this many pages of anonymous memory, asks for huge pages (`MADV_HUGEPAGE`), and writes
+    /// to each page.
     MapHuge(usize),
     /// Unmaps the oldest mapping of this worker.
     UnmapOldest,
@@ -60,9 +60,9 @@ pub(crate) enum Op {
     /// Starts a process that uses this worker's memory. The new process does nothing until it is
     /// killed.
     Share,
-    /// Starts a process like [`Op::Share`], but with `vfork`. The new process, not this worker,
-    /// reports to the leader that this step was reached, because this worker waits until the new
-    /// process exits.
+    /// Starts a process that uses this worker's memory, by `vfork`: this worker waits until that
+    /// process is killed. So the new process, not this worker, reports to the leader that this step
+    /// was reached.
     Vfork,
     /// Reports to the leader that this step was reached.
     Report,
@@ -100,7 +100,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// The error of a line that is not a step.
+/// The error for a line of text that cannot be parsed as a step. It holds the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoOp(String);
 

@@ -60,7 +60,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The error of a text that is not a plan.
+/// The error for a text that cannot be parsed as a plan. It quotes the wrong line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoPlan(String);
 

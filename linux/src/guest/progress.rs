@@ -2,7 +2,8 @@
 
 use crate::boot::Stage;
 
-/// Prints the line of a stage on the console.
+/// Prints the line that reports a stage of the run, such as `plimsoll: load`, on the guest's
+/// console.
 pub(super) fn say(stage: &Stage) {
     // The report starts with a newline, because a load may have left its last line incomplete.
     // Standard error is not buffered.

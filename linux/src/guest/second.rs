@@ -28,8 +28,8 @@ pub(super) fn share() -> io::Result<()> {
     start(wait, libc::CLONE_VM)
 }
 
-/// Starts a second process like [`share`], but the calling process waits until the second process
-/// exits. The second process reports to the load's leader that it runs.
+/// Starts a second process that uses this process's memory, and waits until that process is killed.
+/// The second process reports to the load's leader that it runs.
 pub(super) fn vfork() -> io::Result<()> {
     start(report_and_wait, libc::CLONE_VM | libc::CLONE_VFORK)
 }

@@ -21,7 +21,7 @@ pub fn folder() -> Result<PathBuf, Error> {
     Ok(cache.join("plimsoll"))
 }
 
-/// Returns the folder of all kernels, which is in [`folder`].
+/// Returns the folder `kernels` in the cache folder. It has one folder for each kernel.
 ///
 /// # Errors
 ///

@@ -51,7 +51,7 @@ fn check(series: &str) -> Result<(), Error> {
     }
 }
 
-/// Asks `apt-cache` for the packages whose names begin as those of this series' kernels do. Returns
+/// Asks `apt-cache` for all packages whose names begin with `linux-image-` and the series. Returns
 /// their names, one on each line.
 fn names(series: &str) -> Result<String, Error> {
     let output =

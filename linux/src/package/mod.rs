@@ -18,7 +18,7 @@ pub const CHECKED_SERIES: &str = "6.12";
 const MAGIC_AT: u64 = 0x202;
 const MAGIC: &[u8; 4] = b"HdrS";
 
-/// A kernel that can be booted.
+/// A kernel that can be booted: its image and the folder of its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// The compressed image, `vmlinuz`.

@@ -28,10 +28,10 @@ pub(super) struct Done {
     pub(super) bytes: AtomicU64,
 }
 
-/// The result of the converter.
+/// The state of the converter at its end: the file's writer, and counts of events and of damage.
 #[derive(Debug)]
 pub(super) struct Converted<W> {
-    /// The writer, or the error that stopped it.
+    /// The writer of the recording's file, or the error that stopped the writer.
     pub(super) writer: Result<Writer<W>, WriteError>,
     pub(super) symbols: Vec<String>,
     pub(super) counts: Counts,

@@ -89,7 +89,7 @@ pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chos
     let mut chosen = Chosen::default();
     let more = (rss == Rss::Wanted).then_some(all("kmem/rss_stat"));
     for wanted in WANTED.into_iter().chain(more) {
-        // The kernel always records notes; they have no switch.
+        // The kernel always records notes, the events `ftrace/print`. They cannot be switched on.
         if wanted.event != "ftrace/print" {
             chosen.enable(instance, kallsyms, wanted);
         }

@@ -158,7 +158,8 @@ fn read(path: &str, buffer: &mut Vec<u8>) -> Option<String> {
     Some(String::from_utf8_lossy(&text).trim_end().to_owned())
 }
 
-/// Reads the line `Pages per block:  512`.
+/// Returns the number of pages of a page block, from the line `Pages per block:  512` of `text`; 0
+/// if there is no such line.
 fn pageblock_pages(text: &str) -> u32 {
     let line = text
         .lines()

@@ -27,7 +27,7 @@ pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The running readers.
+/// The threads that take sub-buffers out of the ring buffers, while they run.
 #[derive(Debug)]
 pub(super) struct Readers {
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -42,7 +42,7 @@ struct Stop {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// The readers take sub-buffers until the state changes.
+    /// The readers empty their ring buffers from time to time, until the state changes.
     #[default]
     Reading,
     /// The readers take the remaining sub-buffers, and end.

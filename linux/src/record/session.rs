@@ -1,4 +1,5 @@
-//! Makes one recording, from beginning to end.
+//! Makes one recording: prepares the kernel, runs the load, takes the events out of the ring
+//! buffers, and writes the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -20,7 +21,7 @@ use super::summary::Summary;
 use super::wait::{News, Watch, start};
 use super::{Options, Progress, Reading, RecordError, kernel};
 
-/// The number of full batches of sub-buffers in a MiB.
+/// The number of batches, of 64 sub-buffers of 4 KiB each, in a MiB.
 const BATCHES_PER_MIB: usize = 4;
 
 /// The maximum length of a text that the command has left, in bytes. The rest of a longer text is

@@ -13,8 +13,7 @@ use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
 /// a million events.
 const BUFFER_MIB: u64 = 16;
 
-/// The number by which free memory is divided. The result is the default limit for all ring buffers
-/// together.
+/// The default limit for all ring buffers together is the available memory divided by this number.
 const MEMORY_PART: u64 = 8;
 
 /// The prepared kernel; switching tracing on starts the recording. The fields are dropped in their
@@ -152,7 +151,8 @@ fn formats(tracefs: &Tracefs, probes: &[Option<Probe>]) -> Result<(Formats, usiz
     let mut formats = Formats::default();
     let events = events::formats().map(str::to_owned);
     for event in events.chain(probes.iter().flatten().map(Probe::event)) {
-        // An event that the kernel lacks is already listed as missing.
+        // If there is no such file, the kernel lacks the event, and the header already lists the
+        // event as missing.
         if let Ok(text) = tracefs.read(&format!("events/{event}/format")) {
             formats.add(&text).map_err(|error| unknown(&error))?;
         }

@@ -16,7 +16,9 @@ pub struct Counts {
     pub frees: u64,
     /// The number of blocks returned from per-CPU lists to a zone.
     pub drains: u64,
-    /// The number of other page events.
+    /// The number of other events of the page allocator: failed and bulk allocations, batched
+    /// frees, blocks taken from a free list, and blocks taken from the free list of another migrate
+    /// type.
     pub pages: u64,
     /// The number of events of work items and timers.
     pub upkeep: u64,

@@ -46,7 +46,8 @@ impl Instance {
         file.write_all(text.as_bytes())
     }
 
-    /// Does what [`Instance::write`] does, for files that are essential for recording.
+    /// Writes `text` to a file of the instance. The error names the file, or says that the user is
+    /// not root or that the kernel is locked down.
     pub(crate) fn set(&self, file: &str, text: &str) -> Result<(), RecordError> {
         let written = self.write(file, text);
         written.map_err(|error| RecordError::of_tracefs(self.path(file), error))

@@ -2,7 +2,7 @@
 //! buffers that were filled longest ago.
 //!
 //! Threads read blocks ahead, so they allocate the buffers for several blocks in one call. Named
-//! counters count hits, misses and evictions without a cache line that all threads share.
+//! counters count hits and misses without a cache line that all threads share.
 //!
 //! `cargo run --release -p plimsoll-host --example buffer_pool`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -28,7 +28,7 @@ const CPUS: u32 = 2;
 const AHEAD: u8 = 16;
 /// The number of times that each thread reads `AHEAD` blocks.
 const READS: u32 = 2000;
-/// The number of buffers that are freed together.
+/// The largest number of buffers that one call of the reclaimer frees.
 const TOGETHER: usize = 32;
 
 /// The blocks that are in buffers. No thread allocates pages while it holds the lock, because then
@@ -75,7 +75,7 @@ impl Reclaimer<Host> for Evictor {
     }
 }
 
-/// The counters of the cache.
+/// The ids of the pool's counters of buffer hits and misses.
 #[derive(Clone, Copy)]
 struct Counts {
     hits: CounterId,

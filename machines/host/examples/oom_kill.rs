@@ -37,7 +37,7 @@ impl Signals<Host> for Tenants {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// The main thread runs the reaper itself, so there is nothing to schedule.
+    /// Schedules nothing, because the main thread runs the reaper itself.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 

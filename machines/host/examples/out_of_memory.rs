@@ -27,7 +27,7 @@ const GREEDY_PAGES: u64 = 25_000;
 const SMALL_PAGES: u64 = 1000;
 const MODEST_PAGES: u64 = 12_000;
 const START: Vpn = Vpn(1 << 20);
-/// The largest number of tenants.
+/// The list of tenants and the OOM killer's slots have room for this many tenants.
 const TENANTS_MAX: usize = 3;
 
 thread_local! {
@@ -46,7 +46,7 @@ impl Signals<Host> for Tenants {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// These tenants always exit in time, so there is nothing to schedule.
+    /// Schedules nothing: these tenants always exit in time, so the reaper need not run.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 

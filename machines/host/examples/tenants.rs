@@ -29,7 +29,8 @@ use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
 /// The memory of the server: 64 MiB.
 const PAGES: Pages = Pages(1 << 14);
 const START: Vpn = Vpn(1 << 20);
-/// The largest number of tenants.
+/// The list of tenants, the list of fees and the OOM killer's slots have room for this many
+/// tenants.
 const TENANTS_MAX: usize = 16;
 
 thread_local! {
@@ -98,7 +99,7 @@ impl Signals<Host> for Tell {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// These tenants exit in time, so there is nothing to schedule.
+    /// Schedules nothing: these tenants exit in time, so the reaper need not run.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
@@ -220,7 +221,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limited = server.tenant(3, 50, 1000)?;
     assert!(server.grow(&rich, 9000)?);
     assert!(server.grow(&free, 3000)?);
-    // The tenant's budget is exhausted, and no other tenant has this budget.
+    // The tenant needs more pages than its budget has left. It is killed, because no other tenant
+    // has this budget.
     assert!(!server.grow(&limited, 2000)?, "it exceeds its own budget");
     assert_eq!(oom.killer().kills(&host), 1);
 

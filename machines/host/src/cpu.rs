@@ -25,7 +25,7 @@ impl HostId {
     /// The number that belongs to no machine. With an `Option` instead, [`played`] would need two
     /// comparisons, and every addition to a counter calls [`played`].
     const NONE: Self = Self(0);
-    /// The number of the first machine.
+    /// The number of the first machine that a process creates.
     pub(crate) const FIRST: Self = Self(1);
 }
 

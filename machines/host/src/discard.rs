@@ -102,7 +102,7 @@ pub struct Given {
     pub pages: u64,
     /// The number of calls that asked the kernel to take memory back.
     pub calls: u64,
-    /// The number of frames that the kernel refused. They keep their memory.
+    /// The number of frames whose memory the kernel refused to take back. They keep their memory.
     pub refused: u64,
 }
 
@@ -172,7 +172,8 @@ impl ToKernel {
     /// refused it.
     ///
     /// # Safety
-    /// As for [`Arena::give_back`].
+    /// Until the call returns, no reference to the memory of these frames may exist, and no thread
+    /// may read or write it.
     #[expect(unsafe_code, reason = "as for `Arena::give_back`")]
     unsafe fn give(&self, counts: &Counts, first: Pfn, pages: Pages) -> bool {
         // Relaxed is enough: no other memory access depends on the counts. The addition has to be

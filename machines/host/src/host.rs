@@ -62,16 +62,16 @@ impl Host {
         Self::build(topology, OwnerLocks::Exchanged, None)
     }
 
-    /// Creates a machine as [`Host::with_topology`] does, whose threads take the locks of page
-    /// lists in the way that `locks` names. If the kernel does not support [`OwnerLocks::Biased`],
-    /// the machine uses [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
+    /// Creates a machine with this topology, whose threads take the locks of page lists in the way
+    /// that `locks` names. If the kernel does not support [`OwnerLocks::Biased`], the machine uses
+    /// [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
     #[must_use]
     pub fn with_owner_locks(topology: Topology, locks: OwnerLocks) -> Self {
         Self::build(topology, locks, None)
     }
 
-    /// Creates a machine as [`Host::with_topology`] does, and passes each event, with its CPU and
-    /// time, to `observer`.
+    /// Creates a machine with this topology, which passes each event, with its CPU and time, to
+    /// `observer`.
     ///
     /// The observer runs on the thread that causes the event, mostly while this thread holds a
     /// lock: that of its CPU's page lists (`Pcp`), of a zone, or of a page table. So the observer
@@ -122,7 +122,7 @@ impl Host {
         Entered::new(self.0.id, cpu)
     }
 
-    /// Does what [`Host::enter`] does, and pins the thread to one real CPU until the returned value
+    /// Makes the calling thread play `cpu`, and pins it to one real CPU, until the returned value
     /// is dropped. That real CPU is `cpu` itself if the thread may run there, and otherwise one of
     /// the CPUs on which the thread may run.
     ///

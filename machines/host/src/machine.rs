@@ -95,8 +95,8 @@ impl Machine for Host {
         HostField::new(value)
     }
 
-    /// Moves the array to the nodes of the CPUs, if the computer has several. See
-    /// [`Host::placement`].
+    /// Moves an array that has one element for each CPU to the nodes of the CPUs, if the computer
+    /// has several nodes. See [`Host::placement`].
     fn settle<T>(&self, of_cpus: &[T]) {
         let first = of_cpus.as_ptr().addr();
         self.move_to_nodes(first, size_of::<T>(), of_cpus.len());

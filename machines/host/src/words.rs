@@ -129,7 +129,7 @@ impl Field for HostField {
     }
 }
 
-/// A value that is set once.
+/// A value that is set once and read by any thread afterwards.
 #[derive(Debug)]
 pub struct HostOnce<T>(OnceCell<T>);
 

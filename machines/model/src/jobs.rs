@@ -8,7 +8,7 @@ use plimsoll_mm::units::CpuId;
 pub struct Deferral {
     /// The time at which the job is to run.
     pub due: Due,
-    /// The effect of the job's timer on an idle CPU.
+    /// Whether the job's timer wakes an idle CPU.
     pub idle: WhenIdle,
 }
 

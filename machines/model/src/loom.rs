@@ -33,7 +33,7 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
     run_law_within(law, cpus, PREEMPTIONS);
 }
 
-/// As [`run_law`], but tries only interleavings with at most `preemptions` preemptions. This is for
+/// Tries only the interleavings of `law` that have at most `preemptions` preemptions. This is for
 /// laws with many steps. Loom still tries every value that a load may see, and every waiter that
 /// may acquire a lock next.
 ///
@@ -80,7 +80,7 @@ pub fn run_law_within<S: Send + Sync + 'static>(
     });
 }
 
-/// Prints the name of the law if the thread panics.
+/// A guard that prints the name of the law if the thread panics.
 struct SaysWhich<'a> {
     law: &'a str,
 }

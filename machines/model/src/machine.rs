@@ -316,7 +316,8 @@ macro_rules! checked_machine {
             }
 
             fn get(&self) -> Option<&T> {
-                // Acquire pairs with the Release in `set`.
+                // Acquire pairs with the Release in `set`, so a reader that sees the flag also sees
+                // the value.
                 if self.there.load(Acquire) == 0 {
                     return None;
                 }

@@ -1,4 +1,5 @@
-//! The reader-writer lock for both checkers' machines; a macro, as in `machine`.
+//! The reader-writer lock for both checkers' machines. It is a macro, because loom and shuttle
+//! define primitives of the same names.
 //!
 //! The lock is the checker's own. Any waiter may be next, which allows more interleavings than a
 //! queue does. A writer that downgrades still excludes readers, which allows fewer interleavings. A
@@ -13,7 +14,7 @@ macro_rules! checked_rw_lock {
         use ::$checker::sync::{RwLock as Inner, RwLockReadGuard, RwLockWriteGuard};
         use plimsoll_mm::machine::RwLock;
 
-        /// A reader-writer lock of the model. Any waiter may be next.
+        /// A reader-writer lock of the model. When it is released, any waiter may acquire it next.
         #[derive(Debug)]
         pub struct ModelRwLock<T> {
             lock: Inner<T>,

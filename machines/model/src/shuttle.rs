@@ -94,7 +94,7 @@ fn run_schedules<S: Send + Sync + 'static>(
     });
 }
 
-/// Prints the name of the law if the thread panics.
+/// A guard that prints the name of the law if the thread panics.
 struct SaysWhich<'a> {
     law: &'a str,
 }

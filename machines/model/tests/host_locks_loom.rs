@@ -20,7 +20,7 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// The threads, atomics and seats that the laws use.
+/// What the laws need from loom: threads, atomics, and seats (places to which locks are biased).
 mod checker {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use loom::sync::{Condvar, Mutex};

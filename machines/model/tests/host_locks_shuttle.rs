@@ -39,7 +39,7 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// The threads, atomics and seats that the laws use.
+/// What the laws need from shuttle: threads, atomics, and seats (places to which locks are biased).
 mod checker {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex};
@@ -65,7 +65,7 @@ const SEED: u64 = 0x706c_696d;
 
 fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
-    // Shuttle would warn that it ignores orderings.
+    // Shuttle would warn that it ignores memory orderings, which the authors of these tests know.
     config.silence_warnings = true;
     Runner::new(RandomScheduler::new_from_seed(SEED, schedules), config).run(run);
 }
@@ -93,7 +93,8 @@ fn no_waiter_is_lost_in_a_fifo() {
     explore(2000, laws::a_killed_waiter_leaves_the_queue_whole);
 }
 
-/// 20 threads arrive, but the queue has room for only 16 waiters.
+/// 20 threads wait in a queue that has room for only 16 waiters. Each of them becomes first in the
+/// queue once, and no thread is lost.
 #[test]
 fn a_full_fifo_lets_every_waiter_in() {
     explore(300, || laws::waiters_pass_alone(19));

@@ -1,4 +1,5 @@
-//! Prints the cost of the engine on this host: `cargo run --release --example engine_speed`.
+//! Prints what the simulation of one step costs on this host, in nanoseconds of host time, for
+//! several kinds of steps and numbers of CPUs: `cargo run --release --example engine_speed`.
 
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 

@@ -90,10 +90,11 @@ enum World {
     Loaded,
 }
 
-/// The name of the built-in machine whose disturbances and effects of load a loaded benchmark has.
+/// The built-in machine from which loaded benchmarks take their disturbances and effects of load.
 pub const LOADED_LIKE: &str = "epyc-9654-2s";
 
-/// Measures steps that do local work of random length and then pass an order point.
+/// Measures steps that do local work of random length and then pass an order point, at which CPUs
+/// with earlier clocks run first.
 #[must_use]
 fn order_points(world: World, cpus: u32, steps: u64) -> Cost {
     measure(world, cpus, steps, |sim, ()| {

@@ -1,4 +1,4 @@
-//! The random numbers for the program that runs on a simulated machine.
+//! The random numbers that code on a simulated machine draws (for example a workload).
 
 use std::convert::Infallible;
 

@@ -130,7 +130,8 @@ impl Sim {
     #[inline(never)]
     fn tell(&self, event: impl FnOnce() -> Event) {
         let event = event();
-        // The observers are taken out of their cell, because an observer may call the machine.
+        // The observers are taken out of their cell, because an observer may call the machine,
+        // which then needs the cell.
         let mut observers = self.0.hooks.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
         for observer in &mut observers {
@@ -141,7 +142,7 @@ impl Sim {
     }
 }
 
-/// A number for the hash, made of the kind of an event and its details.
+/// Packs the kind of an event and its details into one number, which is added to the run's hash.
 fn kind_of(event: Event) -> u64 {
     match event {
         Event::PageAlloc { .. }

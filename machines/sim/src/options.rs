@@ -65,7 +65,7 @@ pub enum LockModel {
     /// A CPU that requests a lock computes when its turn begins, and runs its section ahead. Other
     /// CPUs park only if the section itself waits for something.
     RunAhead,
-    /// Every release is an ordered step and wakes the next waiter.
+    /// Every release lets CPUs with earlier clocks run first, and then wakes the next waiter.
     ReleaseEvent,
 }
 

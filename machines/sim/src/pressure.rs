@@ -1,5 +1,5 @@
-//! Reclaim for simulated machines. A [`Reclaim`] is stored in a thread-local variable of its
-//! machine's thread, so the embedder that it calls need not be `Send`.
+//! Reclaim (taking used pages out of memory) for simulated machines. A [`Reclaim`] is stored in a
+//! thread-local variable of its machine's thread, so the embedder that it calls need not be `Send`.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -128,7 +128,8 @@ impl Reading {
         }
     }
 
-    /// Returns whether the estimate is inside the range.
+    /// Returns whether the estimate is inside the range. A selection refuses a reading for which
+    /// this is false.
     #[must_use]
     pub const fn is_ordered(self) -> bool {
         self.range.contains(self.estimate)

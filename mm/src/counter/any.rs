@@ -1,4 +1,5 @@
-//! Counters whose variant is chosen by a design at run time.
+//! Groups of counters of any variant. A design chooses at run time whether they count in a shared
+//! cache line, per CPU, or in a tree.
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;
@@ -12,7 +13,7 @@ use super::precise_totals;
 use super::{Area, Batch, Counters, Flat, Items, OneSidedTree, Shape, Shared, Tree};
 use crate::machine::Machine;
 
-/// The counter variant that a design uses.
+/// The counter variant that a design uses for resident pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counting {
     /// All CPUs write one cache line: [`Shared`].
@@ -105,7 +106,7 @@ impl<M: Machine> Plan<M> {
         &self.shape
     }
 
-    /// Returns the per-CPU memory of the groups.
+    /// Returns the per-CPU memory that all groups of this plan share.
     #[must_use]
     pub fn area(&self) -> &Arc<Area<M>> {
         &self.area

@@ -30,7 +30,8 @@ pub struct Area<M: Machine> {
     free: M::Lock<Free<M>>,
 }
 
-/// The state that the area's lock protects: all runs, and the places that no group holds.
+/// What the area's lock protects: all runs of memory, and the places (the memory for one group on
+/// every CPU) that no group holds.
 struct Free<M: Machine> {
     /// All runs of chunks. They are all created together with the area, because allocating an `Arc`
     /// aborts when memory runs out. Until a run has memory for its rows, the area holds the only
@@ -50,9 +51,11 @@ struct Block<M: Machine>([M::LocalWord; BLOCK]);
 /// Chunks that are allocated together. The more chunks exist, the more are added at once. At most a
 /// fifth of all chunks is allocated before it is needed.
 struct Run<M: Machine> {
-    /// The rows of all CPUs, chunk by chunk. Empty until the first place of the run is needed.
+    /// The words of all CPUs, chunk by chunk and row by row. Empty until the first place of the run
+    /// is needed.
     blocks: Vec<Block<M>>,
-    /// For each place, 1 if its group was dropped without being destroyed, otherwise 0.
+    /// For each place, 1 if the group that held it was dropped without being destroyed, otherwise
+    /// 0.
     lost: Vec<M::Field>,
 }
 
@@ -67,7 +70,7 @@ struct NewRun<M: Machine> {
 
 /// The result of looking for a free place, while the CPU holds the area's lock.
 enum Found<M: Machine> {
-    /// A place that a group may have used before.
+    /// A free place whose words an earlier group may have used.
     Used(Place<M>),
     /// The first place of the run that this CPU has just allocated. All words of the place are 0.
     Fresh(Place<M>),
@@ -78,8 +81,8 @@ enum Found<M: Machine> {
 /// One CPU's words of all groups of a chunk.
 pub(super) struct Row<'a, M: Machine>(&'a [Block<M>]);
 
-/// A group's words on every CPU. If a place is dropped without [`Area::put`], the area recovers it
-/// when places run out.
+/// The memory of one group of counters: its words on every CPU. If a place is dropped without
+/// [`Area::put`], the area recovers it when places run out.
 pub(super) struct Place<M: Machine> {
     run: Arc<Run<M>>,
     /// The index of the group's first word on CPU 0, among all words of the run.
@@ -226,7 +229,7 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Adds the next run, and returns its first place.
+    /// Adds the memory of the next run to the area, and returns the first place in it.
     fn add(&self, free: &mut Free<M>, new: &mut NewRun<M>) -> Place<M> {
         let run = &mut free.runs[new.number];
         let run = Arc::get_mut(run).expect("no group has a place in a run without memory");
@@ -385,7 +388,7 @@ impl<M: Machine> Place<M> {
     /// Returns the word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
-        // The words after those of this group belong to another group.
+        // Check the number, because the words after those of this group belong to another group.
         assert!(counter < self.width as usize, "no such counter");
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row as usize;
@@ -426,7 +429,7 @@ impl<M: Machine> Place<M> {
         self.first_in_row as usize
     }
 
-    /// Returns whether both places belong to the same chunk.
+    /// Returns whether both places belong to the same chunk, and so share a row on each CPU.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.run, &other.run) && self.base == other.base
     }

@@ -1,4 +1,4 @@
-//! The amount that a cell or item of a counter tree carries to the item above it.
+//! Computes how much a cell or item of a counter tree passes up to the item above it.
 
 /// Returns the amount to carry when a cell changes from `old` to `new`: `batch × (⌊new / batch⌋ −
 /// ⌊old / batch⌋)`. `batch` is a power of two. The remainder that is not carried is never negative.

@@ -1,12 +1,12 @@
-//! The sum of a group of counters in two parts: the part in per-CPU memory, and the part outside
-//! it.
+//! The sum of a group of counters as two parts: one from per-CPU memory, and one from outside it.
 
 use super::area::Place;
 use super::used::{Used, first_ones, ones};
 use crate::machine::Machine;
 use crate::site::Work;
 
-/// The sum of all counters of a group in two parts, which must be added up.
+/// The two parts of the sum of a group's counters. The sum is `elsewhere` plus the total of
+/// `cells`.
 pub(super) struct Parts<'a, M: Machine> {
     /// The sum of everything that the counters hold outside per-CPU memory.
     pub(super) elsewhere: i64,
@@ -21,7 +21,7 @@ pub(super) struct Cells<'a, M: Machine> {
     /// record; a sum then reads all cells.
     pub(super) used: Option<Used<'a, M>>,
     pub(super) cpus: u32,
-    /// An upper bound on the number of cells that never held anything.
+    /// An upper bound on the number of CPUs whose cells never held anything.
     pub(super) unused_max: u32,
 }
 

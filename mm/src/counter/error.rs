@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-/// The reason why a shape cannot be created.
+/// The reason why the shape of a counter tree cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeError {
     /// The batch is not a power of two of at least 2.
@@ -71,7 +71,7 @@ pub enum InitError {
         /// The number of CPUs of the machine or the area.
         machine: u32,
     },
-    /// The memory for items is too small.
+    /// The memory that the caller supplied for the items of the tree is too small.
     Items {
         /// The number of cache lines that the items need.
         needed: usize,

@@ -1,4 +1,4 @@
-//! Precise sums of many groups at once, CPU by CPU.
+//! Takes the precise sums of many groups of counters at once, CPU by CPU.
 //!
 //! The cells of one group are on as many cache lines as there are CPUs, and these lines are far
 //! apart. Next to the group's cells are those of other groups in the same [`Area`](super::Area). So
@@ -60,9 +60,9 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// The number of groups of a row, a quarter of all, from which on summing them is fast, because the
-/// reads follow each other closely in memory. A reader that sums fewer groups waits for each cache
-/// line.
+/// The smallest number of groups, a quarter of a chunk, that are summed fast together, because
+/// their cells follow each other closely in memory. With fewer groups, the reader waits for each
+/// cache line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
@@ -96,7 +96,8 @@ impl<'g, M: Machine> Run<'g, M> {
         self.members[..self.len].iter().flatten()
     }
 
-    /// Sums the groups that were pushed, and removes them from the run.
+    /// Sums each group of the run, and calls `add` with the group's item and total. Then empties
+    /// the run.
     fn sum(&mut self, machine: &M, mut add: impl FnMut(usize, i64)) {
         let Some(first) = self.first() else {
             return;
@@ -129,7 +130,7 @@ impl<'g, M: Machine> Run<'g, M> {
 
     /// Returns a word with one bit for each group of the run to which nearly every CPU has added.
     /// The caller reads the cells of these groups on every CPU. Returns 0 if there are too few such
-    /// groups to make it worthwhile to read each row from start to end.
+    /// groups to make it worthwhile to read each CPU's part of the chunk from start to end.
     fn everywhere(&self) -> u64 {
         let members = self.members().zip(0..PLACES);
         let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());

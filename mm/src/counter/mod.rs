@@ -70,11 +70,11 @@ pub trait Counters<M: Machine> {
     /// locks, and memory may have run out.
     fn add(&self, machine: &M, counter: usize, delta: i64);
 
-    /// Does the same as [`Counters::add`], for callers that may allocate and therefore hold no
-    /// spinlock. A [`OneSidedTree`] that is still one shared cache line also creates its tree in
-    /// this call, when the tree is due and memory is available. If an owner only ever calls
-    /// [`Counters::add`], the sums are still right, but the owner's CPUs keep sharing that cache
-    /// line.
+    /// Adds `delta` to a counter like [`Counters::add`], for callers that may allocate and
+    /// therefore hold no spinlock. A [`OneSidedTree`] that is still one shared cache line also
+    /// creates its tree in this call, when the tree is due and memory is available. If an owner
+    /// only ever calls [`Counters::add`], the sums are still right, but the owner's CPUs keep
+    /// sharing that cache line.
     #[inline]
     fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
         self.add(machine, counter, delta);

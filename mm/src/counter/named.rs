@@ -108,7 +108,7 @@ impl<M: Machine> NamedCounters<M> {
     /// If no counter of `self` has the number `id`.
     #[inline]
     fn at(&self, CounterId(id): CounterId) -> (&AnyCounters<M>, usize) {
-        // The last group may have spare counters without a name.
+        // Check the number, because the last group may have spare counters without a name.
         assert!(id < self.specs.len(), "the counter is of other counters");
         (&self.groups[id / self.width], id % self.width)
     }
@@ -123,8 +123,8 @@ impl<M: Machine> NamedCounters<M> {
         group.add(machine, counter, delta);
     }
 
-    /// Does the same as [`NamedCounters::add`], but may also allocate a tree for the counter's
-    /// group if several CPUs add to it. The caller must hold no spinlock.
+    /// Adds `delta` to a counter like [`NamedCounters::add`], but may also allocate a tree for the
+    /// counter's group if several CPUs add to it. The caller must hold no spinlock.
     ///
     /// # Panics
     /// If no counter of `self` has the number `id`.

@@ -12,12 +12,12 @@ const RUNS_OF_A_LENGTH: usize = 4;
 /// The maximum number of runs. Together they have 16,380 chunks, room for a million groups.
 pub(super) const RUNS: usize = 48;
 
-/// Returns the number of chunks of a run.
+/// Returns the number of chunks of the run with the number `run`.
 pub(super) const fn chunks_of(run: usize) -> usize {
     1 << (run / RUNS_OF_A_LENGTH)
 }
 
-/// Returns the number of a run's first place.
+/// Returns the number of the first place of the run with the number `run`.
 pub(super) const fn first_of(run: usize) -> usize {
     // The first `RUNS_OF_A_LENGTH` runs have 1 chunk each, the next `RUNS_OF_A_LENGTH` runs have 2,
     // the next have 4, and so on. So all runs with fewer chunks than this run together have

@@ -18,8 +18,8 @@ use super::error::ShapeError;
 use crate::topology::{CpuPlace, Topology};
 use crate::units::{CpuId, count_of};
 
-/// The step of a CPU's carries: the CPU's cell passes multiples of this amount to the item above
-/// it. A power of two of at least 2.
+/// The amount in whose multiples a CPU's cell passes what it has counted to the item above it. A
+/// power of two of at least 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch(u32);
 
@@ -59,7 +59,8 @@ const ARITIES: [&[u32]; 21] = [
     &[4, 4, 4, 4, 4],
 ];
 
-/// The items of a tree, level by level, and the CPUs that share each item.
+/// The shape of a tree of counters: its items, which add up what CPUs pass upwards, level by level,
+/// and the CPUs that share each item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     batch: Batch,
@@ -73,7 +74,8 @@ pub struct Shape {
     roots: u32,
 }
 
-/// A level of items, to which the level below carries.
+/// One level of a tree: the items to which the cells or items of the level below pass their
+/// carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
     /// The batch of the level below. Every amount that an item of this level receives is a multiple

@@ -42,7 +42,8 @@ impl<M: Machine> Shared<M> {
     }
 }
 
-// Relaxed: a sum orders no other memory access.
+// All accesses are relaxed: callers use a sum only as a number, and order no other memory access by
+// it.
 impl<M: Machine> Counters<M> for Shared<M> {
     fn width(&self) -> usize {
         self.width

@@ -1,4 +1,4 @@
-//! The proposed `percpu_counter_tree`, as published.
+//! The tree of counters that was proposed for Linux (`percpu_counter_tree`), as published.
 //!
 //! Each CPU's cell holds the sum of all that the CPU has added. When this value passes a multiple
 //! of the batch, the CPU carries a multiple of the batch to an item, and so on up to a single root.
@@ -112,7 +112,8 @@ impl<M: Machine> Tree<M> {
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
         let path = self.shape.path(cpu);
         for (level, &item) in self.shape.levels().iter().zip(path) {
-            // If the item would pass on the whole carry, the carry skips the item.
+            // If the item would pass on the whole carry, the carry skips the item, which saves a
+            // write to the item's cache line.
             if carried & (level.batch - 1) == 0 {
                 continue;
             }

@@ -32,8 +32,8 @@ impl<M: Machine> EmptyArea<M> {
         Self(Arc::new(area))
     }
 
-    /// Makes a group, adds the number of this CPU to its counter, and asserts that no other CPU's
-    /// additions are in the sum.
+    /// Makes a group with one counter, adds an amount to it that depends on this CPU's number, and
+    /// asserts that the sum is just that amount. So no other group uses the same memory.
     fn count_alone(&self, machine: &M) -> Flat<M> {
         let group = Flat::init_many(machine, &self.0).expect("there is memory");
         assert_eq!(group.precise_sum(machine, 0), 0, "a new counter is zero");
@@ -47,7 +47,8 @@ impl<M: Machine> EmptyArea<M> {
         group
     }
 
-    /// Asserts that no group holds a place, and that the area has the memory of a single run.
+    /// Asserts that every group has returned its place in the area's memory, and that the area has
+    /// allocated only one run, although several CPUs needed memory at once.
     fn is_one_free_run(&self, machine: &M) {
         assert_eq!(self.0.groups(machine), 0, "every place came back");
         let once = Self::new(machine);
@@ -60,7 +61,8 @@ impl<M: Machine> EmptyArea<M> {
     }
 }
 
-/// Two CPUs make their first group at the same time, and destroy it.
+/// Two CPUs create their first group of counters at the same time and destroy it. They get
+/// different places, and only one run is added to the area.
 #[must_use]
 pub fn first_groups_at_once<M: Machine>() -> Law<M, EmptyArea<M>> {
     Law {
@@ -71,8 +73,8 @@ pub fn first_groups_at_once<M: Machine>() -> Law<M, EmptyArea<M>> {
     }
 }
 
-/// Does what [`first_groups_at_once`] does, while a third CPU drops its group without destroying
-/// it.
+/// Two CPUs create and destroy a group of counters, while a third CPU drops its group without
+/// destroying it. The dropped group's place comes back as well.
 #[must_use]
 pub fn a_group_dropped_meanwhile<M: Machine>() -> Law<M, EmptyArea<M>> {
     let drops: Body<M, EmptyArea<M>> = |machine, area| drop(area.count_alone(machine));

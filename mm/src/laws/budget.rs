@@ -20,7 +20,8 @@ const TIGHT_LIMIT: u64 = 3;
 /// The number of pages that a CPU charges.
 const WANTED: u64 = 3;
 
-/// A root budget with two budgets under it: one without a limit and one with a tight limit.
+/// The state of these laws: a root budget with two budgets under it, one without a limit and one
+/// with a tight limit.
 pub struct FewBudgets<M: Machine> {
     root: Arc<Budget<M>>,
     wide: Arc<Budget<M>>,
@@ -51,7 +52,8 @@ impl<M: Machine> FewBudgets<M> {
         }
     }
 
-    /// Charges `pages` to `budget`. Returns whether there was room.
+    /// Charges `pages` to `budget`. If there is room, counts them in `held`, and asserts that all
+    /// CPUs together do not exceed the root's limit. Returns whether there was room.
     fn enters(&self, machine: &M, budget: &Budget<M>, pages: u64) -> bool {
         let let_in = budget.charge(machine, pages).is_ok();
         if let_in {
@@ -86,7 +88,7 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
-    /// Makes budgets in which the pages of one CPU have already been charged.
+    /// Makes the budgets, and charges all the pages that one CPU wants.
     fn with_one_in(machine: &M) -> Self {
         let budgets = Self::new(machine);
         assert!(budgets.enters(machine, &budgets.wide, WANTED));
@@ -121,7 +123,8 @@ impl<M: Machine> FewBudgets<M> {
     }
 }
 
-/// Two CPUs together try to charge more pages than the root's limit.
+/// Two CPUs together try to charge more pages than the root's limit. The pages charged never exceed
+/// a limit, and none is lost.
 #[must_use]
 pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);
@@ -133,8 +136,8 @@ pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// Does what [`charging_at_once`] does, with one CPU whose charge the root refuses after the budget
-/// below has accepted it.
+/// Two CPUs charge at the same time. The root refuses one charge after the budget below has
+/// accepted it, and then neither budget counts any page of that charge.
 #[must_use]
 pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {
@@ -148,7 +151,8 @@ pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// A CPU uncharges pages and so makes room for another CPU, which then sees the first CPU's stores.
+/// A CPU stores a flag and then uncharges pages. Another CPU, whose charge succeeds only after
+/// that, sees the flag set.
 #[must_use]
 pub fn following<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {

@@ -1,4 +1,5 @@
-//! The law of CPUs that allocate and free many single pages in one call while memory runs out.
+//! The law of CPUs that allocate and free many single pages in one call while memory runs out:
+//! exactly the pages that a call reports are allocated.
 
 use alloc::vec;
 use core::sync::atomic::Ordering::AcqRel;
@@ -17,7 +18,7 @@ const PAGES: u32 = 4;
 const WANTED: usize = 3;
 /// The number of pages that one refill takes.
 const BATCH: Pages = Pages(2);
-/// The value of an element, in an array of pages, that holds no page yet.
+/// The frame number that marks an array element as holding no page yet.
 const NO_PAGE: Pfn = Pfn(u32::MAX);
 
 /// Makes an allocator of a few pages without watermarks, so that one call may take several pages
@@ -79,7 +80,8 @@ impl<M: Machine> FewPages<M> {
     }
 }
 
-/// Two CPUs each want most of memory in one call.
+/// Two CPUs each want three of the zone's four pages in one call. Exactly the pages that a call
+/// reports as allocated are in use afterwards.
 #[must_use]
 pub fn running_out_half_way<M: Machine>() -> Law<M, FewPages<M>> {
     let many: Body<M, FewPages<M>> = |machine, few| few.take_and_give_many(machine);

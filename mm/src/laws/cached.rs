@@ -30,8 +30,8 @@ const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = 0;
 const READ: u64 = 1;
 
-/// An enlisted address space that maps an enlisted file, of which two pages are in memory. The next
-/// pass drops both, unless they are used again.
+/// The state of these laws: an address space and a file that it maps, both enlisted for reclaim.
+/// Two pages of the file are in memory. The next pass drops both, unless they are used again.
 pub struct Cached<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -97,7 +97,8 @@ impl<M: Machine> Cached<M> {
         self.spaces.lru().len(NODE, list)
     }
 
-    /// Runs one pass of reclaim, which looks at all inactive pages.
+    /// Runs one pass of reclaim, which looks at all inactive pages, and counts the pages that it
+    /// freed.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
         let freed = pass(self.memory(machine), NODE);
@@ -202,7 +203,8 @@ fn reclaim<M: Machine>(machine: &M, cached: &Cached<M>) {
     cached.reclaim(machine);
 }
 
-/// A page of a file is touched through its mapping while reclaim drops it.
+/// A page of a file is touched through its mapping while reclaim drops it. Afterwards the page is
+/// mapped, or reclaim has freed it.
 #[must_use]
 pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -220,7 +222,8 @@ pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// A CPU maps a page of a file, which was mapped nowhere before, while reclaim drops the page.
+/// A CPU maps a page of a file, which was mapped nowhere before, while reclaim drops the page. No
+/// entry maps a page that the file no longer has.
 #[must_use]
 pub fn dropped_while_mapped<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -235,7 +238,7 @@ pub fn dropped_while_mapped<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// A page of a file is read while reclaim drops it.
+/// A page of a file is read while reclaim drops it. Afterwards it is in memory once, or not at all.
 #[must_use]
 pub fn dropped_while_read<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -246,7 +249,7 @@ pub fn dropped_while_read<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// A page of a file is unmapped while reclaim drops it.
+/// A page of a file is unmapped while reclaim drops it. It is freed once.
 #[must_use]
 pub fn dropped_while_unmapped<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -260,7 +263,7 @@ pub fn dropped_while_unmapped<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// A private copy replaces a page of a file while reclaim drops the page.
+/// A private copy replaces a page of a file while reclaim drops the page. Exactly one copy is left.
 #[must_use]
 pub fn dropped_while_copied<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -276,7 +279,7 @@ pub fn dropped_while_copied<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Two CPUs reclaim from the same lists.
+/// Two CPUs reclaim pages of files from the same lists. Each page is dropped once.
 #[must_use]
 pub fn dropped_by_two<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -290,7 +293,8 @@ pub fn dropped_by_two<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Two CPUs reclaim while others touch, copy, read and unmap pages. The space ends afterwards.
+/// Two CPUs reclaim while others touch, copy, read and unmap pages of a file. No page is lost or in
+/// memory twice, and everything is freed when the space ends.
 #[must_use]
 pub fn dropped_by_two_while_used<M: Machine>() -> Law<M, Cached<M>> {
     let churn: Body<M, Cached<M>> = |machine, cached| {
@@ -318,7 +322,7 @@ pub fn dropped_by_two_while_used<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// An address space ends while two CPUs drop the pages that it maps.
+/// An address space ends while two CPUs drop the pages of a file that it maps. No page keeps a use.
 #[must_use]
 pub fn dropped_by_two_while_exiting<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -329,8 +333,8 @@ pub fn dropped_by_two_while_exiting<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// One CPU touches a mapped page of a file and another CPU reads a second page. Then reclaim looks
-/// at both pages several times.
+/// One CPU touches a mapped page of a file and another CPU reads a second page. The next pass of
+/// reclaim keeps both pages, and a later pass drops at least one of them.
 #[must_use]
 pub fn a_touched_page_has_a_second_chance<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -347,7 +351,7 @@ pub fn a_touched_page_has_a_second_chance<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Reclaim tries to drop pages of a file that a CPU has used since reclaim last looked at them.
+/// Reclaim tries to drop pages of a file that a CPU is using. The pages become active instead.
 #[must_use]
 pub fn used_pages_become_active<M: Machine>() -> Law<M, Cached<M>> {
     Law {

@@ -40,13 +40,14 @@ fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     few
 }
 
-/// Takes and frees pages, and then drains this CPU's list.
+/// Takes and frees pages, and then drains this CPU's page lists.
 fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
     few.churn(machine);
     few.pages.drain_cpu(machine, machine.this_cpu());
 }
 
-/// Two CPUs take and free pages with bounded holds of several pages, which are moved as blocks.
+/// Two CPUs allocate and free pages, moving whole blocks under short holds of the zone lock. No
+/// page is lost or allocated twice.
 #[must_use]
 pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -57,8 +58,8 @@ pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Does what [`bounded_churn`] does, but the holds move single pages and not blocks, and a third
-/// CPU drains the lists of both CPUs meanwhile.
+/// Two CPUs allocate and free pages, moving single pages under short holds of the zone lock, while
+/// a third CPU drains their lists. No page is lost or allocated twice.
 #[must_use]
 pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -69,7 +70,8 @@ pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// The bodies of [`bounded_pages_churn`]: two CPUs churn while a third one drains their lists.
+/// What the CPUs of three of these laws do: two allocate and free pages, and a third drains the
+/// lists of both.
 fn churn_and_drains<M: Machine>() -> Vec<Body<M, FewPages<M>>> {
     vec![churn_and_drain, churn_and_drain, |machine, few| {
         few.pages.drain_cpu(machine, CpuId(0));
@@ -77,8 +79,8 @@ fn churn_and_drains<M: Machine>() -> Vec<Body<M, FewPages<M>>> {
     }]
 }
 
-/// Does what [`bounded_pages_churn`] does, but CPUs keep the pcp lock while they release the zone
-/// lock between batches.
+/// Two CPUs allocate and free pages while a third drains their lists. Between two batches, a CPU
+/// releases the zone lock but keeps the pcp lock.
 #[must_use]
 pub fn zone_lock_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -89,7 +91,8 @@ pub fn zone_lock_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Does what [`bounded_pages_churn`] does, but only drains are divided into batches.
+/// Two CPUs allocate and free pages while a third drains their lists. Only drains are divided into
+/// batches; a spill moves all its pages under one hold of the zone lock.
 #[must_use]
 pub fn batched_drains_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -108,7 +111,8 @@ fn churn_directly<M: Machine>(machine: &M, few: &FewPages<M>) {
     }
 }
 
-/// Two CPUs take neighbouring blocks directly from the zone.
+/// Two CPUs allocate neighbouring blocks directly from the zone and free them. No block is lost or
+/// allocated twice.
 #[must_use]
 pub fn direct_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -29,10 +29,12 @@ const SLOTS: u32 = 2;
 const PAGE: Vpn = Vpn(512);
 /// The amount that the set-up adds to the contents of that page. CPUs later add more.
 const WRITTEN: i64 = 1000;
-/// The contents of a frame that was freed, or of a slot whose contents were forgotten.
+/// The number that stands for the contents of a freed frame, or of a slot whose contents were
+/// forgotten.
 const FREED: i64 = -1;
 
-/// The contents of every frame and slot, and the translation that a holder keeps for the page.
+/// The contents of every frame and every swap slot, each as one number, and what the holder of
+/// translations knows about the page.
 pub struct Bytes<M: Machine> {
     frames: Box<[M::Word]>,
     slots: Box<[M::Word]>,
@@ -43,7 +45,7 @@ pub struct Bytes<M: Machine> {
 #[derive(Default)]
 struct Known {
     frame: Option<Pfn>,
-    /// The number of notifications that have begun.
+    /// The number of notifications that have begun. Each made the holder forget the frame.
     told: u64,
     /// The number of notifications that have begun and not ended.
     open: u32,
@@ -141,7 +143,8 @@ where
     }
 }
 
-/// An address space of one page, and everything that a machine needs for it.
+/// The state of the law: an address space of one page, which a virtual machine uses, and everything
+/// that a machine needs for it.
 pub struct Guest<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -242,7 +245,8 @@ where
     }
 }
 
-/// A page moves to swap while two CPUs write to it through translations that the holder keeps.
+/// A page moves to swap while two CPUs write to it through translations of a virtual machine. The
+/// page keeps its contents.
 #[must_use]
 pub fn moving_while_writing<M: Machine>() -> Law<M, Guest<M>>
 where

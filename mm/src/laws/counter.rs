@@ -1,4 +1,4 @@
-//! Laws of counters while several CPUs use them.
+//! Laws of counters: what a reader may see while several CPUs add, and that nothing is lost.
 //!
 //! The machine has three CPUs, because with three or more the trees have a level below their roots.
 //! The batch is 2, so almost every addition carries. The laws check each sum against every subset
@@ -24,13 +24,13 @@ pub const CPUS: u32 = 3;
 /// For each CPU, the amounts that it adds, in order. CPU 1 adds nothing; it only reads. The amounts
 /// are large enough to make a flat counter fold.
 const ADDED: [&[i64]; CPUS as usize] = [&[41], &[], &[-34]];
-/// The amount that the set-up adds.
+/// The amount that the set-up adds to the counter, before the CPUs run.
 const BEFORE: i64 = 5;
 /// The value that one CPU sets while others add.
 const SET: i64 = 10;
 
-/// A counter, the parts it was made of, and for each CPU the number of its additions that have
-/// returned.
+/// The state of these laws: a counter, the parts it was made of, and for each CPU the number of its
+/// additions that have returned.
 pub struct Counted<M: Machine> {
     how: Start,
     area: Arc<Area<M>>,
@@ -39,18 +39,20 @@ pub struct Counted<M: Machine> {
     returned: Vec<M::Word>,
 }
 
-/// The variant of a counter, and whether it has grown.
+/// How the counter of a law starts: its variant, and for a one-sided counter whether its tree
+/// exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     As(Counting),
-    /// A one-sided tree that has grown.
+    /// A one-sided counter whose tree exists from the start.
     Grown,
 }
 
 /// A function that makes a counter for a law.
 pub type Setup<M> = fn(&M) -> Counted<M>;
 
-/// A set-up for each variant of the counter, and one for a one-sided tree that has grown.
+/// A set-up for each variant of the counter, and one for a one-sided counter whose tree exists from
+/// the start.
 #[must_use]
 pub fn setups<M: Machine>() -> [Setup<M>; 5] {
     [
@@ -274,7 +276,7 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Makes a separate group of counters, adds to it and ends it.
+    /// Makes a separate group of counters, adds to it and destroys it.
     fn make_and_end(&self, machine: &M) {
         let own = Self::make(machine, self.how, &self.area, &self.shape).expect("there is memory");
         own.add(machine, 0, 3);
@@ -282,7 +284,8 @@ impl<M: Machine> Counted<M> {
         own.destroy_many(machine);
     }
 
-    /// Asserts that no other group occupies a place in the area.
+    /// Asserts that the law's counter still has its sum, and that no other group holds a place in
+    /// the area.
     fn is_alone(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let has_none =
@@ -300,7 +303,7 @@ impl<M: Machine> Counted<M> {
     }
 }
 
-/// Returns all results of adding a subset of `late` to `sum`.
+/// Returns every value that a reader may see: `sum` plus any subset of the additions in `late`.
 fn sums(sum: i64, late: &[i64]) -> impl Iterator<Item = i64> {
     (0..1_u32 << late.len()).map(move |subset| {
         let chosen = (0..late.len()).filter(|nth| subset >> nth & 1 != 0);
@@ -324,7 +327,8 @@ fn make_and_end<M: Machine>(machine: &M, counted: &Counted<M>) {
     counted.make_and_end(machine);
 }
 
-/// Three CPUs add at the same time.
+/// Three CPUs add at the same time. Afterwards precise sums are exact, and approximate sums are
+/// within the accuracy.
 #[must_use]
 pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -335,7 +339,8 @@ pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs that share an item each add an amount and subtract it again.
+/// Two CPUs that share an item each add an amount and subtract it again. No cell or item keeps any
+/// of it.
 ///
 /// This law is only for counters whose carries come to the same total in every order of additions.
 /// Flat counters and a tree that has yet to grow are not among them.
@@ -350,7 +355,8 @@ pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     })
 }
 
-/// One CPU reads a counter while two others add to it. There is one law for each way of reading.
+/// One CPU reads a counter while two others add to it. The value contains each addition as a whole
+/// or not at all. There is one law for each way of reading.
 #[must_use]
 pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 4] {
     let law = |name, look| Law {
@@ -387,7 +393,7 @@ pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>;
     ]
 }
 
-/// One CPU sets a counter while two others add to it.
+/// One CPU sets a counter while two others add to it. Each addition is kept or lost as a whole.
 #[must_use]
 pub fn setting_while_adding<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -402,7 +408,8 @@ pub fn setting_while_adding<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs make a tree grow, and a third adds.
+/// Two CPUs create the tree of the same counter at the same time, while a third CPU adds. One of
+/// the trees is used, and nothing is lost.
 #[must_use]
 pub fn growing_at_once<M: Machine>() -> Law<M, Counted<M>> {
     Law {
@@ -423,7 +430,8 @@ pub fn growing_at_once<M: Machine>() -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs make groups of counters and end them.
+/// Two CPUs make groups of counters and destroy them. The groups share no memory while both exist,
+/// and return it in the end.
 #[must_use]
 pub fn making_and_ending<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -441,7 +449,7 @@ impl<M: Machine> fmt::Debug for Counted<M> {
 }
 
 /// Two CPUs each add more than half of what a counter can hold, while a third sums the counter in
-/// every way.
+/// every way. The sum wraps, and nothing panics.
 #[must_use]
 pub fn summing_while_it_wraps<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     let much: Body<M, Counted<M>> = |machine, counted| {

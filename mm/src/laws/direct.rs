@@ -21,29 +21,33 @@ use crate::units::{Nanos, NodeId, Order, Pages, Pfn};
 /// A node without CPUs.
 const REMOTE: NodeId = NodeId(1);
 
-/// The number of a pause that never comes, because no law has so many pauses.
+/// The number of a pause that never comes, for laws in which nothing happens during a pause. No law
+/// has so many pauses.
 const NEVER: i64 = i64::MAX;
 
-/// A machine with two pages that can be reclaimed, and an embedder that counts pauses and wake-ups.
+/// The state of these laws: a machine with two pages that can be reclaimed, and an embedder that
+/// counts pauses and wake-ups.
 pub struct Short<M: Machine> {
     reclaim: Reclaim<M, Counting<M>>,
 }
 
-/// The embedder of [`Short`].
+/// The embedder in these laws. It counts pauses and wake-ups, and can let something happen during a
+/// given pause.
 struct Counting<M: Machine> {
     pressed: Pressed<M>,
     /// The page that another CPU has isolated.
     isolated: M::Once<Run>,
     /// The number of times that an allocation has waited.
     pauses: M::Word,
-    /// The number of the pause, of an allocation that waits, during which the other CPU puts back
-    /// the page that it has isolated.
+    /// Says when the other CPU puts back the page that it has isolated: during the pause with this
+    /// number, counted over all waits of an allocation.
     put_back_at: i64,
     /// The number of the pause during which the allocating task is killed.
     killed_at: i64,
     /// The number of times that a kswapd was woken.
     woken: M::Word,
-    /// The sum of the numbers of the nodes whose kswapd was woken.
+    /// The sum of the numbers of the nodes whose kswapd was woken. It shows which of the two nodes
+    /// these were.
     woken_nodes: M::Word,
 }
 
@@ -123,7 +127,7 @@ impl<M: Machine> Short<M> {
         short
     }
 
-    /// Makes a machine without a free page.
+    /// Makes a machine on which every free page was allocated.
     fn full(machine: &M, killed_at: i64) -> Self {
         let short = Self::new(machine, NEVER, killed_at);
         short.fill(machine);
@@ -275,7 +279,8 @@ impl<M: Machine> Short<M> {
     }
 }
 
-/// Another CPU has isolated half of the inactive pages, and puts them back soon.
+/// Another CPU has isolated half of the inactive pages, and puts them back soon. An allocation that
+/// reclaims waits until then, and no longer.
 #[must_use]
 pub fn waits_for_isolated_pages<M: Machine>() -> Law<M, Short<M>> {
     Law {
@@ -286,7 +291,8 @@ pub fn waits_for_isolated_pages<M: Machine>() -> Law<M, Short<M>> {
     }
 }
 
-/// Another CPU has isolated half of the inactive pages, and keeps them.
+/// Another CPU has isolated half of the inactive pages, and keeps them. An allocation that reclaims
+/// waits for a fiftieth of a second in each of its two sweeps, and then gives up.
 #[must_use]
 pub fn waits_for_isolated_pages_in_vain<M: Machine>() -> Law<M, Short<M>> {
     Law {
@@ -297,7 +303,7 @@ pub fn waits_for_isolated_pages_in_vain<M: Machine>() -> Law<M, Short<M>> {
     }
 }
 
-/// A task is killed while its allocation waits for isolated pages.
+/// A task is killed while its allocation waits for isolated pages. The wait ends at once.
 #[must_use]
 pub fn killed_while_pages_are_isolated<M: Machine>() -> Law<M, Short<M>> {
     Law {
@@ -308,7 +314,8 @@ pub fn killed_while_pages_are_isolated<M: Machine>() -> Law<M, Short<M>> {
     }
 }
 
-/// A task is killed while its allocation waits for kswapd.
+/// A task is killed while its allocation waits for kswapd. The wait ends at once, and the next call
+/// reclaims.
 #[must_use]
 pub fn killed_while_it_waits_for_kswapd<M: Machine>() -> Law<M, Short<M>> {
     Law {
@@ -319,7 +326,8 @@ pub fn killed_while_it_waits_for_kswapd<M: Machine>() -> Law<M, Short<M>> {
     }
 }
 
-/// Kswapd finds nothing to reclaim, until an allocation does.
+/// Kswapd finds nothing to reclaim for 16 rounds and gives up. When an allocation has reclaimed
+/// pages, kswapd can be woken again.
 #[must_use]
 pub fn a_hopeless_kswapd_is_revived<M: Machine>() -> Law<M, Short<M>> {
     Law {
@@ -330,7 +338,8 @@ pub fn a_hopeless_kswapd_is_revived<M: Machine>() -> Law<M, Short<M>> {
     }
 }
 
-/// Kswapd makes progress in its sixteenth round.
+/// Kswapd makes progress in its sixteenth round. It gives up only after 16 more rounds without
+/// progress.
 #[must_use]
 pub fn progress_gives_kswapd_hope<M: Machine>() -> Law<M, Short<M>> {
     Law {
@@ -341,7 +350,8 @@ pub fn progress_gives_kswapd_hope<M: Machine>() -> Law<M, Short<M>> {
     }
 }
 
-/// Memory is short on a node without CPUs too.
+/// Memory is short on a node without CPUs too. The kswapd of that node is woken, and reclaims the
+/// node's pages.
 #[must_use]
 pub fn a_node_without_cpus_has_a_kswapd<M: Machine>() -> Law<M, Short<M>> {
     Law {

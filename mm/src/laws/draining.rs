@@ -16,11 +16,12 @@ use crate::page::{Config, Layout, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 
-/// The number of pages of the zone. An eighth of them may be on lists, which is more than this
-/// law's three frees put there.
+/// The number of pages of the zone. The lists of all CPUs together may hold an eighth of these
+/// pages, which is more than this law frees, so no free spills.
 const PAGES: u32 = 128;
 
-/// A pair of pages on the list of CPU 0, and two single pages that CPU 0 is about to free.
+/// The state of these laws: CPU 0's page list holds a free block of two pages, and CPU 0 is about
+/// to free two single pages.
 pub struct Listed<M: Machine> {
     pages: PageAllocator<M>,
     singles: Vec<Pfn>,
@@ -91,7 +92,8 @@ fn law<M: Machine>(name: &'static str, setup: fn(&M) -> Listed<M>) -> Law<M, Lis
     }
 }
 
-/// One CPU frees pages while another waits for a drain of the lists of all CPUs.
+/// One CPU frees pages while another drains the lists of all CPUs. After the drain, the block of
+/// two pages that was on a list is in the zone.
 #[must_use]
 pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law(
@@ -100,7 +102,9 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     )
 }
 
-/// Checks [`waiting_drain_against_frees`] with zone-lock holds that move as many pages as in Linux.
+/// One CPU frees pages while another drains the lists of all CPUs. As in Linux, a drain moves up to
+/// 32 batches per hold of the zone lock. The block that was on a list is in the zone after the
+/// drain.
 #[must_use]
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {
@@ -108,7 +112,8 @@ pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     })
 }
 
-/// Checks [`waiting_drain_against_frees`] with drains that move one batch per hold.
+/// One CPU frees pages while another drains the lists of all CPUs, one batch of pages per hold of
+/// the zone lock. The block that was on a list is in the zone after the drain.
 #[must_use]
 pub fn batched_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with drains by batches", |machine| {

@@ -41,7 +41,8 @@ pub(super) const BARE: Range<u64> = 3 * TABLE..3 * TABLE + 4;
 /// The pages of a mapping of shared memory, in the higher of the two tables of `FILLED`.
 pub(super) const SHARED: Range<u64> = TABLE + 8..TABLE + 10;
 
-/// An address space, and everything that a machine needs for it.
+/// The state of these laws: an address space that is about to end, and everything that a machine
+/// needs for it.
 pub struct Dying<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -51,7 +52,8 @@ pub struct Dying<M: Machine> {
     file: Arc<Object<M>>,
     /// The number of calls of [`AddressSpace::exit`] that did not fail.
     exits: M::Word,
-    /// The number of times that a helper's work ended with `Reaped::All`.
+    /// The number of times that a helper found no table left to empty (its result was
+    /// `Reaped::All`).
     reaps: M::Word,
 }
 
@@ -79,12 +81,13 @@ impl<M: Machine> Notified<M> for Stubborn {
 }
 
 impl<M: Machine> Dying<M> {
-    /// Makes the address space that the file's header describes.
+    /// Makes an address space with two filled page tables, two shared pages, and a mapping without
+    /// pages.
     pub(super) fn new(machine: &M, reaping: Reaping) -> Self {
         Self::with(machine, reaping, |space| space)
     }
 
-    /// Does what [`Dying::new`] does, but first applies `more` to the empty address space.
+    /// Makes the same address space as [`Dying::new`], but first applies `more` to the empty space.
     pub(super) fn with(
         machine: &M,
         reaping: Reaping,
@@ -237,7 +240,8 @@ impl<M: Machine> Dying<M> {
         self.note(machine, reaped.expect("the caller was not killed"));
     }
 
-    /// Returns the number of times that a helper's work ended with `Reaped::All`.
+    /// Returns the number of times that a helper found no table left to empty (its result was
+    /// `Reaped::All`).
     pub(super) fn reaps(&self, machine: &M) -> i64 {
         self.reaps.load(machine, Acquire)
     }

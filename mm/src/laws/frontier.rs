@@ -16,7 +16,7 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::space::frontier::{Claim, Claimer, End, Frontier, Left, NotJoined};
 
-/// A few tables that walkers empty.
+/// The state of these laws: a few tables that walkers empty.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
     /// The number of tables that a walker claims at a time while other walkers are at work.
@@ -203,7 +203,8 @@ fn law<M: Machine>(
     }
 }
 
-/// The last user and one helper empty tables at the same time.
+/// The last user and one helper empty tables at the same time. Each table is emptied once, and the
+/// walker that leaves last is told to finish.
 #[must_use]
 pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -213,7 +214,8 @@ pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user empties tables beside one helper, which hands a table back.
+/// The last user empties tables beside one helper, which hands a table back. A walker that comes
+/// later empties that table.
 #[must_use]
 pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -224,7 +226,7 @@ pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
 }
 
 /// The last user empties tables beside one helper, which leaves before it has begun all tables that
-/// it has claimed.
+/// it has claimed. The last user empties these tables.
 #[must_use]
 pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -237,8 +239,8 @@ pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// As in [`leaving_a_rest`], the helper leaves before it has begun all tables that it has claimed.
-/// Here it comes back.
+/// A helper leaves before it has begun all tables that it has claimed, and then comes back. Each of
+/// these tables is emptied once, by the helper or by the last user.
 #[must_use]
 pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -254,7 +256,8 @@ pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user and two helpers empty tables at the same time.
+/// The last user and two helpers empty tables at the same time. One of the three is told to finish,
+/// after all have left.
 #[must_use]
 pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);
@@ -266,7 +269,7 @@ pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
 }
 
 /// The last user empties tables beside helpers that leave and join again. One helper hands a table
-/// back.
+/// back. Exactly one walker is told to finish.
 #[must_use]
 pub fn helpers_come_and_go<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);

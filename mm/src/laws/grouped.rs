@@ -17,7 +17,8 @@ use crate::units::{CpuId, Order, Pages, Pfn};
 /// The number of pages of each mobility that a CPU takes.
 const EACH: usize = 2;
 
-/// An arena whose pages are grouped by mobility, and the number of pages that CPUs hold.
+/// The state of these laws: an allocator whose pages are grouped by mobility, and the number of
+/// pages that CPUs hold.
 pub struct TwoTypes<M: Machine> {
     pages: PageAllocator<M>,
     size: Pages,
@@ -87,7 +88,8 @@ impl<M: Machine> TwoTypes<M> {
 }
 
 /// Two CPUs take and free pages of both mobilities, and one of them drains the other's lists. There
-/// are too few pages to give each type a page block, so one type steals from the other.
+/// are too few pages to give each type a page block, so a CPU steals pages from the block of the
+/// other type.
 #[must_use]
 pub fn stealing_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     Law {
@@ -101,7 +103,9 @@ pub fn stealing_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     }
 }
 
-/// Does what [`stealing_against_freeing`] does with two page blocks, which change their types.
+/// Two CPUs take and free pages of both mobilities, and one of them drains the other's lists. There
+/// are two page blocks, so a CPU claims a block and changes its type while the other CPU frees
+/// pages of it.
 #[must_use]
 pub fn claiming_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     Law {

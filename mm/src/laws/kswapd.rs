@@ -13,7 +13,8 @@ use crate::reclaim::Next;
 use crate::reclaim::laws::{Drowsy, Duty};
 use crate::units::{Nanos, NodeId};
 
-/// A kswapd that is awake and has nothing to do, and an allocation that needs it.
+/// The state of these laws: a kswapd that is awake and has nothing to do, and the words in which
+/// the CPUs of a law record what has happened.
 pub struct Needed<M: Machine> {
     kswapd: Drowsy<M>,
     /// 1 once memory of the normal zone is short. The lower zones, such as DMA, always have enough.
@@ -98,8 +99,8 @@ impl<M: Machine> Needed<M> {
         }
     }
 
-    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. A step that
-    /// follows a doze comes as if the whole time of the doze had passed.
+    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. If it dozes,
+    /// its next step comes at once, as if it had dozed for the whole time.
     fn steps(&self, machine: &M) {
         while self.step(machine).is_some() {}
     }
@@ -121,7 +122,7 @@ impl<M: Machine> Needed<M> {
             seen + woken > 0,
             "kswapd sleeps or dozes while memory is short"
         );
-        // A thread that was woken reclaims.
+        // If the thread was woken, it runs now.
         self.steps(machine);
         let seen = self.seen.load(machine, Acquire);
         assert!(
@@ -156,7 +157,8 @@ impl<M: Machine> Needed<M> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd falls asleep.
+/// An allocation asks for kswapd while kswapd falls asleep. Either kswapd sees the shortage, or its
+/// thread is woken.
 #[must_use]
 pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -170,7 +172,8 @@ pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd begins to doze.
+/// An allocation asks for kswapd while kswapd begins to doze. Either kswapd sees the shortage, or
+/// its doze is interrupted.
 #[must_use]
 pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -184,7 +187,8 @@ pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd dozes, and then memory is no longer short.
+/// An allocation asks for kswapd while kswapd dozes, but memory is no longer short. Kswapd then
+/// dozes for the whole time again.
 #[must_use]
 pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -195,7 +199,8 @@ pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd finds no memory to reclaim from.
+/// An allocation asks for kswapd while its embedder has no memory to reclaim from. Once there is
+/// memory, kswapd marks its node as awake.
 #[must_use]
 pub fn asked_without_memory<M: Machine>() -> Law<M, Needed<M>> {
     Law {

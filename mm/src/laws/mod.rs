@@ -78,7 +78,8 @@ impl<M, S> fmt::Debug for Law<M, S> {
     }
 }
 
-/// A few pages, and the number of holders of each.
+/// The state of many laws: an allocator of a few pages, and for each page the number of CPUs that
+/// use it, which must never exceed 1.
 pub struct FewPages<M: Machine> {
     pages: PageAllocator<M>,
     holders: Box<[M::Word]>,
@@ -165,7 +166,8 @@ impl<M: Machine> FewPages<M> {
     }
 }
 
-/// One CPU drains the lists of another, which allocates and frees meanwhile.
+/// One CPU drains the page lists of another CPU, which allocates and frees meanwhile. No page is
+/// lost or allocated twice.
 #[must_use]
 pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -178,8 +180,8 @@ pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Does what [`drain_against_local`] does, with the unbounded holds of Linux. The draining CPU
-/// allocates as well.
+/// Two CPUs allocate and free pages, and one of them also drains all lists, with holds of the zone
+/// lock as long as in Linux. No page is lost or allocated twice.
 #[must_use]
 pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -193,7 +195,7 @@ pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// A page that two CPUs are about to free.
+/// The state of a law: an allocated page that two CPUs are about to free.
 pub struct Contested<M: Machine> {
     few: FewPages<M>,
     pfn: Pfn,
@@ -239,7 +241,7 @@ impl<M: Machine> Contested<M> {
     }
 }
 
-/// Two CPUs free the same page.
+/// Two CPUs free the same page at the same time. One of the two calls returns an error.
 #[must_use]
 pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     let free: Body<M, Contested<M>> = |machine, page| page.free(machine);
@@ -251,7 +253,7 @@ pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     }
 }
 
-/// Zone counters that fold a differential at a small threshold.
+/// The state of some laws: zone counters whose differentials are folded at a small threshold.
 pub struct FewCounts<M: Machine>(Counters<M>);
 
 impl<M: Machine> fmt::Debug for FewCounts<M> {
@@ -283,6 +285,7 @@ impl<M: Machine> FewCounts<M> {
 }
 
 /// One CPU counts while another folds the first one's differentials, as when a CPU goes offline.
+/// The sum is exact afterwards.
 #[must_use]
 pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
     Law {
@@ -300,6 +303,7 @@ pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
 }
 
 /// Two CPUs each count more than half of what a counter can hold, while a third sums the counter.
+/// The sum wraps, and nothing panics.
 #[must_use]
 pub fn summing_while_it_wraps<M: Machine>() -> Law<M, FewCounts<M>> {
     let much: Body<M, FewCounts<M>> = |machine, counts| {

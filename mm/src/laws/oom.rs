@@ -23,7 +23,7 @@ use crate::units::{Nanos, Pages, Vpn};
 /// The memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
 
-/// Two processes with one address space, and an OOM killer.
+/// The state of these laws: two processes with one address space, and an OOM killer.
 pub struct TwoProcesses<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -32,7 +32,8 @@ pub struct TwoProcesses<M: Machine> {
     processes: Vec<Arc<Process<M>>>,
 }
 
-/// The numbers of calls of [`Signals::kill`] and of [`Signals::reap_at`].
+/// Counts the kills and the hand-overs to the reaper: the calls of [`Signals::kill`] and of
+/// [`Signals::reap_at`].
 struct Heard<M: Machine> {
     kills: M::Word,
     due: M::Word,
@@ -154,13 +155,14 @@ impl<M: Machine> TwoProcesses<M> {
     }
 }
 
-/// Two processes under a budget that has no room, and the OOM killer for that budget.
+/// The state of a law: two processes under a budget that has no room, and the OOM killer for that
+/// budget.
 pub struct PressedGroup<M: Machine> {
     oom: OutOfMemory<M, Heard<M>, Listed<M>>,
     group: Arc<Budget<M>>,
 }
 
-/// An owner whose processes never change.
+/// The owner of the law's processes. Its list of processes never changes.
 struct Listed<M: Machine>(Vec<Arc<Process<M>>>);
 
 impl<M: Machine> Owner<M> for Listed<M> {
@@ -197,7 +199,8 @@ impl<M: Machine> PressedGroup<M> {
         Self { oom, group }
     }
 
-    /// Asks the OOM killer for room for one page under the budget.
+    /// Asks the OOM killer for room for one page under the budget. Asserts that a victim is dying
+    /// afterwards.
     fn press(&self, machine: &M) {
         let relief = self.oom.relieve_group(machine, &self.group, 1);
         assert_eq!(relief, Relief::Retry, "a victim is dying");
@@ -215,7 +218,7 @@ impl<M: Machine> fmt::Debug for PressedGroup<M> {
     }
 }
 
-/// Two CPUs run out of room under a full budget at the same time.
+/// Two CPUs find no room under a full budget at the same time. Only one process is killed.
 #[must_use]
 pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     Law {
@@ -226,7 +229,8 @@ pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     }
 }
 
-/// Two CPUs kill two processes that share an address space, at the same time.
+/// Two CPUs kill two processes that share an address space, at the same time. The space is queued
+/// for the reaper once, and each process is signalled once.
 #[must_use]
 pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -239,7 +243,8 @@ pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process exits on its own while another CPU kills it.
+/// A process exits on its own while another CPU kills it. It counts as a victim until it has
+/// exited, and no longer.
 #[must_use]
 pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -252,7 +257,8 @@ pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A victim exits while another CPU checks whether a victim is left.
+/// A victim exits while another CPU checks whether a victim is left. If that CPU sees none, it also
+/// sees that the victim's memory is free.
 #[must_use]
 pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -271,7 +277,8 @@ pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process is killed, exits, and is reaped, all at the same time.
+/// A process is killed, exits, and is reaped, all at the same time. All its memory is free
+/// afterwards.
 #[must_use]
 pub fn reaper_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {

@@ -21,7 +21,8 @@ fn design(owning: Owning) -> Design {
     }
 }
 
-/// A few pages, and those that one CPU has allocated for another to free.
+/// The state of these laws: an allocator of a few pages, and pages that one CPU has allocated and
+/// another will free.
 pub struct Handed<M: Machine> {
     few: FewPages<M>,
     pages: M::Lock<Vec<Pfn>>,
@@ -34,7 +35,7 @@ impl<M: Machine> fmt::Debug for Handed<M> {
 }
 
 impl<M: Machine> Handed<M> {
-    /// Makes a state in which CPU 0 has allocated `count` pages.
+    /// Makes the state of a law: CPU 0 has allocated `count` pages.
     fn new(machine: &M, owning: Owning, count: usize) -> Self {
         let few = few_pages(machine, design(owning));
         let taken = (0..count).filter_map(|_| few.take(machine, Order::ZERO));
@@ -83,7 +84,7 @@ fn law<M: Machine>(
 }
 
 /// Another CPU frees two pages into the inbox of CPU 0, their owner, while CPU 0 collects the pages
-/// in its inbox.
+/// in its inbox. Each page is collected once.
 #[must_use]
 pub fn sending_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -101,7 +102,8 @@ pub fn sending_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
-/// Two CPUs free pages of the same block of CPU 0, while CPU 0 allocates.
+/// Two CPUs free pages of the same block of CPU 0, while CPU 0 allocates. Only one of the two
+/// pushes the block onto CPU 0's inbox.
 #[must_use]
 pub fn two_senders_against_their_owner<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -134,7 +136,8 @@ fn mixed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
     ]
 }
 
-/// CPUs allocate, free pages that others own, take blocks from each other, and drain lists.
+/// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A page for
+/// another CPU goes to that CPU's inbox.
 #[must_use]
 pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -144,7 +147,8 @@ pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
-/// Checks [`inboxes_and_everything`] with frees under the owner's lock.
+/// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A CPU that frees
+/// a page of another CPU's block takes the owner's pcp lock.
 #[must_use]
 pub fn owner_locks_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -154,7 +158,7 @@ pub fn owner_locks_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
-/// A CPU goes offline while another frees its pages.
+/// A CPU goes offline while another CPU frees pages of its blocks. No page is lost.
 #[must_use]
 pub fn disowning_against_sending<M: Machine>() -> Law<M, Handed<M>> {
     law(

@@ -19,7 +19,7 @@ use crate::space::reap::Reaping;
 use crate::space::swap::{SwapArea, SwapSlot};
 use crate::units::{Order, Pfn};
 
-/// An object that two CPUs touch.
+/// The state of a law: an object (a file or shared memory) of which two CPUs touch the same page.
 pub struct Touched<M: Machine> {
     few: FewPages<M>,
     object: Object<M>,
@@ -64,7 +64,7 @@ impl<M: Machine> Touched<M> {
     }
 }
 
-/// Two CPUs touch a page of an object for the first time.
+/// Two CPUs touch a page of an object for the first time. Both get the same page.
 #[must_use]
 pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     let touch: Body<M, Touched<M>> = |machine, touched| touched.touch(machine);
@@ -76,7 +76,8 @@ pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     }
 }
 
-/// Three swap slots, with the number of holders of each. One slot is taken from the start.
+/// The state of these laws: three swap slots, and the number of CPUs that hold each. One slot is
+/// taken from the start.
 pub struct FewSlots<M: Machine> {
     area: SwapArea<M>,
     holders: [M::Word; 3],
@@ -104,7 +105,7 @@ impl<M: Machine> FewSlots<M> {
         }
     }
 
-    /// Takes a slot that the other CPU must not get, and frees it.
+    /// Takes a slot, asserts that no other CPU holds it, and frees it.
     fn churns(&self, machine: &M) {
         let slot = self.area.take(machine).expect("there is one for each");
         let holders = &self.holders[slot.0 as usize];
@@ -117,7 +118,7 @@ impl<M: Machine> FewSlots<M> {
         self.area.give_back(machine, &[slot]).expect("it was taken");
     }
 
-    /// Frees the slot that the other CPU frees too.
+    /// Frees the slot that both CPUs free, and counts the call if it succeeds.
     fn gives(&self, machine: &M) {
         if self.area.give_back(machine, &[self.contested]).is_ok() {
             self.accepted.add(machine, 1, AcqRel);
@@ -135,7 +136,7 @@ impl<M: Machine> FewSlots<M> {
     }
 }
 
-/// Two CPUs each take and free a slot.
+/// Two CPUs each take and free a swap slot at the same time. They never get the same slot.
 #[must_use]
 pub fn slots_are_not_shared<M: Machine>() -> Law<M, FewSlots<M>> {
     let churns: Body<M, FewSlots<M>> = |machine, few| few.churns(machine);
@@ -147,7 +148,7 @@ pub fn slots_are_not_shared<M: Machine>() -> Law<M, FewSlots<M>> {
     }
 }
 
-/// Two CPUs free the same slot.
+/// Two CPUs free the same swap slot at the same time. One of the two calls returns an error.
 #[must_use]
 pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
     let gives: Body<M, FewSlots<M>> = |machine, few| few.gives(machine);
@@ -159,7 +160,8 @@ pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
     }
 }
 
-/// The lists of used pages, with a batch on CPU 0 that is nearly full.
+/// The state of a law: the lists of used pages, and a batch of pages that CPU 0 has not moved to
+/// the lists yet. The batch is nearly full.
 pub struct Aged<M: Machine> {
     few: FewPages<M>,
     lru: Lru<M>,
@@ -200,8 +202,8 @@ impl<M: Machine> Aged<M> {
             .remove(machine, &self.few.pages, &[Pfn(0), Pfn(1), Pfn(2)]);
     }
 
-    /// Asserts that `expected` pages were added and not removed, before and after all batches are
-    /// moved.
+    /// Asserts that lists and batches together count `expected` used pages, before and after all
+    /// batches are moved to the lists.
     fn is_exact(&self, machine: &M, expected: i64) {
         assert_eq!(self.lru.total(machine), expected);
         self.lru.drain(machine, &self.few.pages);
@@ -209,7 +211,8 @@ impl<M: Machine> Aged<M> {
     }
 }
 
-/// One CPU fills its batch while another moves its own batch and removes pages.
+/// One CPU fills its batch of used pages while another moves its own batch to the lists and removes
+/// pages. No page is lost or counted twice.
 #[must_use]
 pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     Law {
@@ -222,7 +225,8 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     }
 }
 
-/// The batches of gathers: one more than are kept for address spaces that are ending.
+/// The state of a law: the memory for batches of gathers, enough for one batch more than are kept
+/// for dying address spaces.
 pub struct FewBatches<M: Machine>(Batches<M>);
 
 impl<M: Machine> fmt::Debug for FewBatches<M> {
@@ -263,7 +267,8 @@ impl<M: Machine> FewBatches<M> {
     }
 }
 
-/// A CPU that exits and one that unmaps take batches and give them back.
+/// One CPU empties a dying address space and another one unmaps pages of a living one; both take
+/// batches for the records. The second CPU leaves enough batches to the first.
 #[must_use]
 pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
     Law {
@@ -277,7 +282,7 @@ pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
 }
 
 /// A gather is full because there is no batch. A batch is given back before the caller adds the
-/// table of the huge page that has filled the gather.
+/// table of the huge page that has filled the gather. The gather still has room for that table.
 #[must_use]
 pub fn a_late_batch<M: Machine>() -> Law<M, Dying<M>> {
     Law {

@@ -1,5 +1,5 @@
-//! Laws of several CPUs that empty one whole address space: every page is freed exactly once, and
-//! one walker ends the space.
+//! Laws of several walkers (CPUs that empty one dying address space together): every page is freed
+//! exactly once, and one walker ends the space.
 
 use super::dying::{Dying, Stubborn};
 use super::{Body, Law};
@@ -24,7 +24,7 @@ fn meet<M: Machine>(machine: &M) -> Dying<M> {
     Dying::new(machine, Reaping::MeetInTheMiddle)
 }
 
-/// The last user and one helper empty an address space at the same time.
+/// The last user and one helper empty an address space at the same time. Each page is freed once.
 #[must_use]
 pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -38,7 +38,7 @@ pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
 }
 
 /// The last user empties an address space beside three helpers, one of which waits for the lock of
-/// the mappings.
+/// the mappings. Each page is freed once.
 #[must_use]
 pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -53,8 +53,8 @@ pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The last user empties an address space beside two helpers. As in Linux, each walker goes through
-/// the whole space.
+/// The last user empties an address space beside two helpers. As in Linux, each of them goes
+/// through the whole space, and still each page is freed once.
 #[must_use]
 pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -68,7 +68,8 @@ pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// Two CPUs both try to end the space as its last user.
+/// Two CPUs both try to end the space as its last user, while a helper empties it. One of the two
+/// gets an error.
 #[must_use]
 pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     let exit: Body<M, Dying<M>> = |machine, dying| dying.exit(machine);
@@ -79,7 +80,8 @@ pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// A holder of translations refuses a helper the pages of one table.
+/// A holder of translations (Linux: an MMU notifier) refuses to let helpers empty one table. The
+/// table is emptied all the same in the end.
 #[must_use]
 pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
     law(

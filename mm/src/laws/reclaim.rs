@@ -29,7 +29,8 @@ const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = MAPPED.start;
 const OTHER: u64 = MAPPED.start + 1;
 
-/// An enlisted address space with two pages that reclaim would move to swap, and a machine for it.
+/// The state of these laws: an enlisted address space with two pages that reclaim would move to
+/// swap, and a machine for it.
 pub struct Pressed<M: Machine> {
     pub(super) manager: Manager<M>,
     pub(super) spaces: Spaces<M>,
@@ -56,8 +57,9 @@ impl<M: Machine> Pressed<M> {
         Self::on(machine, Layout::arena(Pages(ARENA)), NODE)
     }
 
-    /// Does what [`Pressed::new`] does, with pages of `node`. If that is not the first node, first
-    /// uses up the pages of the layout's first zone.
+    /// Makes an address space with two pages of `node` that the next pass evicts, like
+    /// [`Pressed::new`]. If `node` is not the first one, first uses up the pages of the layout's
+    /// first zone.
     pub(super) fn on(machine: &M, layout: Layout, node: NodeId) -> Self {
         let pressed = Self::unlisted(machine, layout, node);
         let memory = pressed.memory(machine);
@@ -110,7 +112,8 @@ impl<M: Machine> Pressed<M> {
         Memory::new(machine, &self.manager, &self.spaces)
     }
 
-    /// Runs one pass of reclaim, which looks at all inactive pages.
+    /// Runs one pass of reclaim, which looks at all inactive pages, and counts the pages that it
+    /// freed.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
         let freed = pass(self.memory(machine), self.node);
@@ -199,7 +202,8 @@ fn reclaim<M: Machine>(machine: &M, pressed: &Pressed<M>) {
     pressed.reclaim(machine);
 }
 
-/// A page is touched while reclaim moves it to swap.
+/// A page is touched while reclaim moves it to swap. Afterwards it is in memory or in swap, but not
+/// in both.
 #[must_use]
 pub fn reclaimed_while_touched<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -210,7 +214,7 @@ pub fn reclaimed_while_touched<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// A page is unmapped while reclaim moves it to swap.
+/// A page is unmapped while reclaim moves it to swap. It is freed once.
 #[must_use]
 pub fn reclaimed_while_unmapped<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -221,7 +225,8 @@ pub fn reclaimed_while_unmapped<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// An address space ends while reclaim moves its pages to swap.
+/// An address space ends while reclaim moves its pages to swap. No page and no swap slot stays in
+/// use.
 #[must_use]
 pub fn reclaimed_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -232,7 +237,8 @@ pub fn reclaimed_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// Reclaim looks at pages of an address space that the reaper is emptying.
+/// Reclaim looks at pages of an address space that the reaper is emptying. It writes none of them
+/// to swap.
 #[must_use]
 pub fn kept_while_reaped<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -246,7 +252,8 @@ pub fn kept_while_reaped<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// Reclaim looks at pages of an address space whose last user leaves.
+/// Reclaim looks at pages of an address space whose last user leaves. It writes none of them to
+/// swap.
 #[must_use]
 pub fn kept_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -260,7 +267,7 @@ pub fn kept_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// An address space ends while it is enlisted.
+/// An address space ends while it is enlisted for reclaim. Afterwards it is not enlisted.
 #[must_use]
 pub fn enlisted_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -276,7 +283,7 @@ pub fn enlisted_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// Two CPUs reclaim from the same lists.
+/// Two CPUs reclaim from the same lists. Each page moves to swap once.
 #[must_use]
 pub fn reclaimed_by_two<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -290,8 +297,8 @@ pub fn reclaimed_by_two<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// Two CPUs reclaim pages while a third touches them and new ones, and a fourth unmaps one and
-/// touches another.
+/// Two CPUs reclaim pages while a third touches old and new pages, and a fourth unmaps one page and
+/// touches another. No page is lost or in memory twice.
 #[must_use]
 pub fn reclaimed_by_two_while_used<M: Machine>() -> Law<M, Pressed<M>> {
     let churn: Body<M, Pressed<M>> = |machine, pressed| {
@@ -318,7 +325,8 @@ pub fn reclaimed_by_two_while_used<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// An address space ends while two CPUs reclaim its pages and a helper empties it.
+/// An address space ends while two CPUs reclaim its pages and a helper empties it. Nothing stays in
+/// use.
 #[must_use]
 pub fn reclaimed_by_two_while_dying<M: Machine>() -> Law<M, Pressed<M>> {
     Law {

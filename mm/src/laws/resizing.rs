@@ -21,7 +21,8 @@ const BLOCK: Pages = Order::MAX.pages();
 /// The first frame of the block that is added and removed.
 const SECOND: Pfn = Pfn(BLOCK.0);
 
-/// A zone of one block that may grow to two, and the number of users of each huge block.
+/// The state of these laws: a zone of one block that may grow to two, and for each huge block the
+/// number of CPUs that use it.
 pub struct Blocks<M: Machine> {
     manager: Manager<M>,
     users: Box<[M::Word]>,
@@ -162,7 +163,8 @@ fn law<M: Machine, const BODIES: usize>(
     }
 }
 
-/// A zone grows and shrinks while another CPU takes blocks of all sizes.
+/// A zone grows and shrinks while another CPU allocates and frees blocks. No page is lost, and none
+/// is allocated outside the zone.
 #[must_use]
 pub fn resizing_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
     law(
@@ -179,7 +181,8 @@ pub fn resizing_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
     )
 }
 
-/// A zone shrinks while another CPU takes and frees pages of the block that is removed.
+/// A zone shrinks while another CPU takes and frees pages of the block to be removed. The block is
+/// removed only while no page of it is in use.
 #[must_use]
 pub fn shrinking_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
     law(
@@ -194,7 +197,8 @@ pub fn shrinking_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
     )
 }
 
-/// Two CPUs grow and shrink a zone at once.
+/// Two CPUs add the same block to a zone and remove it again, at the same time. If both do the same
+/// at once, one gets an error.
 #[must_use]
 pub fn two_resize<M: Machine>() -> Law<M, Blocks<M>> {
     let body: Body<M, Blocks<M>> = |machine, blocks| {
@@ -208,7 +212,7 @@ pub fn two_resize<M: Machine>() -> Law<M, Blocks<M>> {
     )
 }
 
-/// Two CPUs add the same block.
+/// Two CPUs add the same block at the same time. It is added once.
 #[must_use]
 pub fn two_grow<M: Machine>() -> Law<M, Blocks<M>> {
     let grow: Body<M, Blocks<M>> = |machine, blocks| blocks.grow(machine);
@@ -219,7 +223,8 @@ pub fn two_grow<M: Machine>() -> Law<M, Blocks<M>> {
     )
 }
 
-/// One CPU gives memory back while another takes and frees blocks.
+/// One CPU gives the memory of free blocks back to the host while another CPU allocates and frees
+/// blocks. No block is given back while it is in use.
 #[must_use]
 pub fn reporting_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
     law(
@@ -234,7 +239,8 @@ pub fn reporting_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
     )
 }
 
-/// One CPU gives memory back while another removes it.
+/// One CPU gives the memory of a free block back to the host while another CPU removes that block.
+/// The block is not removed meanwhile.
 #[must_use]
 pub fn reporting_against_shrinking<M: Machine>() -> Law<M, Blocks<M>> {
     law(

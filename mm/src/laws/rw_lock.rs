@@ -1,4 +1,4 @@
-//! Laws of the lock that readers share, for every machine.
+//! Laws of the reader-writer lock that every machine provides.
 //!
 //! The lock guards two words that are equal whenever no writer is inside. A change is a load and
 //! two stores. Suppose that the lock wrongly lets a second CPU in during a change. Then a reader
@@ -40,7 +40,8 @@ fn never() -> bool {
 }
 
 impl<M: Machine> Twins<M> {
-    /// Adds one to both words, and returns their new value. The caller must be the only CPU inside.
+    /// Adds one to both words, and returns their new value. The caller must be the only CPU that
+    /// holds the lock.
     fn change(&mut self, machine: &M) -> i64 {
         // Relaxed stores suffice, because the lock orders this writer after all earlier ones. The
         // load is an acquire because in the simulator an acquire load is an order point, at which
@@ -91,7 +92,7 @@ impl<M: Machine> Guarded<M> {
         self.note_change(machine);
     }
 
-    /// Does what [`Guarded::change`] does, as a caller that may be killed but is not.
+    /// Makes one change as a caller that may be killed while it waits, but is not.
     fn change_patiently(&self, machine: &M) {
         assert_eq!(self.change_unless(machine, never), Some(()), "it gets in");
     }
@@ -100,7 +101,8 @@ impl<M: Machine> Guarded<M> {
         self.change_unless_then(machine, killed, || ())
     }
 
-    /// Does what [`Guarded::change_unless`] does, and calls `inside` while it holds the lock.
+    /// Makes one change, unless the caller is killed while it waits for the lock. Calls `inside`
+    /// while it holds the lock.
     fn change_unless_then(
         &self,
         machine: &M,
@@ -205,7 +207,8 @@ impl<M: Machine> Guarded<M> {
     }
 }
 
-/// Two CPUs take the lock to write, while one takes it to read.
+/// Two CPUs take the lock to write, while one takes it to read. The reader sees no half of a
+/// change, and no change is lost.
 #[must_use]
 pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -220,8 +223,8 @@ pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// One CPU takes the lock to write, while two others take it to read. One of the readers only tries
-/// to take the lock.
+/// One CPU takes the lock to write, while two others take it to read, one of them only if it is
+/// free. Each reader sees the whole change or nothing of it.
 #[must_use]
 pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -236,7 +239,8 @@ pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// Two killed callers try to take the lock while a third CPU writes.
+/// Two callers that were killed try to take the lock while a third CPU writes. A killed caller that
+/// has to wait gives up, and changes nothing.
 #[must_use]
 pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -259,7 +263,7 @@ pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// The writer that is inside kills the callers that wait.
+/// The writer that holds the lock kills the callers that wait for it. None of them gets the lock.
 #[must_use]
 pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -295,7 +299,8 @@ pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// A writer continues as a reader while another CPU waits to write.
+/// A writer continues as a reader while another CPU waits to write. The other CPU does not get in
+/// between.
 #[must_use]
 pub fn no_writer_between<M: Machine>() -> Law<M, Guarded<M>> {
     Law {

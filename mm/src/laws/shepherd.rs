@@ -10,7 +10,7 @@ use crate::manager::Manager;
 use crate::page::{Config, Layout};
 use crate::units::{CpuId, Pages};
 
-/// A manager whose shepherd was deferred to CPU 0.
+/// The state of these laws: a manager whose shepherd was deferred to CPU 0.
 pub struct Watched<M: Machine>(Manager<M>);
 
 impl<M: Machine> Watched<M> {
@@ -43,7 +43,8 @@ impl<M: Machine> Watched<M> {
     }
 }
 
-/// The shepherd's CPU goes offline while the shepherd runs.
+/// The shepherd's CPU goes offline while the shepherd runs. Exactly one CPU has the shepherd
+/// afterwards.
 #[must_use]
 pub fn shepherd_moves_on<M: Machine>() -> Law<M, Watched<M>> {
     Law {
@@ -61,7 +62,8 @@ pub fn shepherd_moves_on<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// The shepherd's CPU goes offline, and so does the CPU that the shepherd would move to.
+/// The shepherd's CPU goes offline, and so does the CPU that the shepherd would move to. Exactly
+/// one online CPU has the shepherd afterwards.
 #[must_use]
 pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
     Law {
@@ -75,7 +77,7 @@ pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// The only online CPU goes offline, and comes back.
+/// All CPUs go offline, and CPU 0 comes back. The shepherd is then deferred to CPU 0 again.
 #[must_use]
 pub fn shepherd_waits_for_a_cpu<M: Machine>() -> Law<M, Watched<M>> {
     Law {
@@ -92,7 +94,8 @@ pub fn shepherd_waits_for_a_cpu<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// The only online CPU goes offline while another comes online.
+/// The only online CPU goes offline while another comes online. The shepherd is then deferred to
+/// exactly one online CPU.
 #[must_use]
 pub fn shepherd_is_relieved<M: Machine>() -> Law<M, Watched<M>> {
     Law {

@@ -18,8 +18,8 @@ const PAGES: u32 = 16;
 /// The number of pages at which lists spill; a batch is one page.
 const HIGH: usize = 4;
 
-/// Pages that CPU 0 is about to free one by one. Freeing the last of them makes its lists spill all
-/// others, one batch per hold.
+/// The state of these laws: pages that CPU 0 is about to free one by one. When it frees the last of
+/// them, its page lists spill all others, one batch per hold of the zone lock.
 pub struct Spilling<M: Machine> {
     few: FewPages<M>,
     held: Vec<Pfn>,
@@ -97,8 +97,8 @@ fn law<M: Machine>(name: &'static str, setup: fn(&M) -> Spilling<M>) -> Law<M, S
     }
 }
 
-/// A CPU spills under a policy that releases only the zone lock between holds, while another CPU
-/// reads its lists.
+/// A CPU spills while another CPU reads its page lists. The spilling CPU releases only the zone
+/// lock between holds, so the reader never sees the lists half spilled.
 #[must_use]
 pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     law(
@@ -107,9 +107,9 @@ pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     )
 }
 
-/// Does what [`spill_that_keeps_the_lists`] does, under the policy that Linux merged. That policy
-/// releases the pcp lock too between holds, so this law does not hold. The tests use it to check
-/// that a released pcp lock would be noticed.
+/// A CPU spills under the policy that Linux merged, while another CPU reads its page lists. The
+/// policy also releases the pcp lock between holds, so the reader may see the lists half spilled:
+/// this law does not hold. The tests use it to check that a released pcp lock would be noticed.
 #[must_use]
 pub fn spill_that_releases_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     law("a law that does not hold", |machine| {

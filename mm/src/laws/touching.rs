@@ -37,7 +37,7 @@ fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     nothing_is_left(machine, dying);
 }
 
-/// Does what [`nothing_comes_back`] does, for a huge page.
+/// Asserts that no huge page is resident, and that none may be touched after a helper has run.
 fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert!(
@@ -64,7 +64,8 @@ fn both_are_there<M: Machine>(machine: &M, dying: &Dying<M>) {
     dying.ends_whole(machine);
 }
 
-/// A page is touched for the first time while a helper empties the address space.
+/// A page is touched for the first time while a helper empties the address space. Neither the page
+/// nor its new table is left behind.
 #[must_use]
 pub fn touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -75,7 +76,8 @@ pub fn touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page is touched for the first time while its mapping is removed.
+/// A page is touched for the first time while its mapping is removed. Neither the page nor its new
+/// table is left behind.
 #[must_use]
 pub fn touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -86,7 +88,8 @@ pub fn touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page is touched for the first time while shared memory replaces its mapping.
+/// A page is touched for the first time while shared memory replaces its mapping. No private page
+/// is left of the old mapping.
 #[must_use]
 pub fn touched_while_replaced<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -101,7 +104,8 @@ fn bare_huge<M: Machine>(machine: &M) -> Dying<M> {
     Dying::bare_huge(machine, Reaping::MeetInTheMiddle)
 }
 
-/// A huge page is touched for the first time while a helper empties the address space.
+/// A huge page is touched for the first time while a helper empties the address space. It is not
+/// left behind.
 #[must_use]
 pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -117,7 +121,7 @@ pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A huge page is touched for the first time while its mapping is removed.
+/// A huge page is touched for the first time while its mapping is removed. It is not left behind.
 #[must_use]
 pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -133,7 +137,8 @@ pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page of a file is read for the first time while a helper empties the address space.
+/// A page of a file is read for the first time while a helper empties the address space. No entry
+/// maps the page afterwards.
 #[must_use]
 pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     let look: Body<M, Dying<M>> = |machine, dying| {
@@ -147,8 +152,8 @@ pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page is touched while another CPU maps and unmaps next to it, more often than a fault tries
-/// before it takes the lock of the mappings.
+/// A page is touched while another CPU maps and unmaps memory next to it, more often than a fault
+/// starts over before it takes the lock of the mappings. The page is mapped once.
 #[must_use]
 pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -165,7 +170,8 @@ pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// Pages are touched, and another page is moved to swap, while a helper empties their tables.
+/// Several pages are touched, and another is moved to swap, while a helper empties their tables. No
+/// private page is left behind.
 #[must_use]
 pub fn many_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -183,8 +189,8 @@ pub fn many_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// Pages are touched, and another page is moved to swap, while their mappings are removed one by
-/// one.
+/// Several pages are touched, and another is moved to swap, while their mappings are removed one by
+/// one. No page is left behind.
 #[must_use]
 pub fn many_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     let touch: Body<M, Dying<M>> = |machine, dying| {
@@ -198,8 +204,8 @@ pub fn many_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
             touch,
             |machine, dying| {
                 dying.unmap(machine, BARE);
-                // Unmap in two calls, so that the first must distinguish the pages it unmaps from
-                // those that stay mapped.
+                // Unmap the pages in two calls, so that the first call must distinguish the pages
+                // it unmaps from those that stay mapped.
                 dying.unmap(machine, FILLED.start..FILLED.start + 1);
                 dying.unmap(machine, FILLED);
             },

@@ -12,7 +12,8 @@ use super::Law;
 use crate::counter::{Area, Batch, Counters, Items, OneSidedTree, Shape};
 use crate::machine::Machine;
 
-/// A tree whose roots are as far behind as possible.
+/// The state of these laws: a counter tree whose roots are as far behind its precise sum as
+/// possible.
 pub struct Full<M: Machine> {
     tree: OneSidedTree<M>,
     shape: Arc<Shape>,
@@ -61,8 +62,8 @@ fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>
     }
 }
 
-/// The bound on the tree's sum holds if it is widened by the amount that one addition under way may
-/// add to the error.
+/// While one addition is under way, the tree's sum stays within its bound, widened by the amount
+/// that this addition may add to the error.
 #[must_use]
 pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     law(
@@ -71,8 +72,8 @@ pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
-/// Checks the bound of [`one_under_way`] without widening it. This law does not hold, and a checker
-/// has to find that out.
+/// Checks the bound on a tree's sum without widening it by the amount of an addition under way.
+/// This law does not hold, and a checker has to find that out.
 #[must_use]
 pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     law(

@@ -14,7 +14,7 @@ use crate::site::{LockClass, Site};
 use crate::space::vma_tree::{Busy, Cursor, Editor, Vma, VmaTree};
 use crate::units::{CpuId, Vpn};
 
-/// A tree of a few mappings, some of which a CPU adds and removes.
+/// The state of these laws: a tree of a few mappings, some of which one CPU adds and removes.
 pub struct FewVmas<M: Machine> {
     tree: VmaTree<M>,
     editor: M::Lock<Editor>,
@@ -120,8 +120,9 @@ impl<M: Machine> FewVmas<M> {
         self.meets_all(|| cursor.backward(), |number| highest.abs_diff(number));
     }
 
-    /// Checks the mappings that `step` visits. `turn` returns the position of a mapping's number in
-    /// the walk, counted as if all mappings existed. An even number has an even position.
+    /// Checks the mappings that a walk visits: every even mapping, in order. `step` takes the walk
+    /// to the next mapping. `turn` converts a mapping's number to its position in the walk, counted
+    /// as if all mappings existed; an even number has an even position.
     fn meets_all(
         &self,
         mut step: impl FnMut() -> Result<Option<Vma>, Busy>,
@@ -159,8 +160,8 @@ impl<M: Machine> FewVmas<M> {
     }
 }
 
-/// A mapping is added before another mapping. The other mapping moves up in its leaf while a CPU
-/// looks for it.
+/// A mapping is added before another one, which moves up in its leaf while a CPU looks for it. If
+/// the lookup succeeds, it finds that mapping unchanged.
 #[must_use]
 pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {
@@ -173,7 +174,8 @@ pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// A mapping is added while another CPU looks for it.
+/// A mapping is added while another CPU looks for it. It is found as soon as the CPU that added it
+/// has said so, and again by later lookups.
 #[must_use]
 pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {
@@ -190,7 +192,8 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
 /// are added.
 const SPLITS: u64 = 63;
 
-/// Leaves are split and joined while other CPUs walk up and down.
+/// Leaves are split and joined while other CPUs walk up and down. A walk that does not have to give
+/// up meets every mapping that exists all the time.
 #[must_use]
 pub fn cursors_against_splits<M: Machine>() -> Law<M, FewVmas<M>> {
     let change: Body<M, FewVmas<M>> = |machine, few| {

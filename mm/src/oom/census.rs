@@ -1,4 +1,4 @@
-//! The processes of an embedder as the [`Candidates`] of a selection.
+//! Presents the processes of an embedder to a selection, as its [`Candidates`].
 //!
 //! Locks: none.
 

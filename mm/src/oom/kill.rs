@@ -165,7 +165,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         self.kill_on(memory.machine, victim, all, domain)
     }
 
-    /// Does what [`OomKiller::kill`] does, for callers that have no [`Memory`].
+    /// Kills `victim` and every process that has to die with it, like [`OomKiller::kill`], for
+    /// callers that have no [`Memory`].
     pub(super) fn kill_on<'p>(
         &self,
         machine: &M,

@@ -1,6 +1,4 @@
-//! The membership of a process in the queue of a reaper.
-//!
-//! Locks: none.
+//! Reserved room for a process in the queue of a reaper.
 
 use alloc::sync::Arc;
 

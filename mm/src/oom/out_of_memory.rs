@@ -172,7 +172,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         rules: Rules,
         notifiers: Vec<Box<dyn Reclaimer<M>>>,
     ) -> Self {
-        // A selection can work with a single slot, though slowly.
+        // Start with one slot: a selection works with a single slot, though slowly.
         let kill_state = KillState {
             slots: alloc::vec![Slot::EMPTY; 1],
             waited: 0,

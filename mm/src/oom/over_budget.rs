@@ -15,8 +15,9 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     /// this call kills a process under that budget, and waits until the budget has room.
     ///
     /// # Errors
-    /// Those of the fault. [`FaultError::OverBudget`] only if no process under the budget may be
-    /// killed. [`FaultError::Killed`] also if the caller's own process is dying.
+    /// Those of the fault, with two differences. [`FaultError::OverBudget`] is returned only if no
+    /// process under the budget may be killed. [`FaultError::Killed`] is also returned if the
+    /// caller's own process is dying.
     pub fn fault_or_kill(
         &self,
         memory: Memory<'_, M>,

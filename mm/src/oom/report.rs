@@ -33,7 +33,7 @@ pub enum Verdict {
     Failed(SelectError),
 }
 
-/// One process in the table of candidates.
+/// One row of the table of candidates in a report: one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The id of the process.

@@ -6,7 +6,7 @@ use super::facts::{Facts, GroupId, Kind, Memory};
 use super::standing::Standing;
 use crate::topology::NodeSet;
 
-/// The extent of a shortage.
+/// The extent of a shortage: which memory is short, how large it is, and why a victim is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The memory and swap affected by the shortage, in pages. One point is one page.
@@ -89,7 +89,8 @@ mod tests {
     use crate::oom::facts::ScoreAdj;
     use crate::units::NodeId;
 
-    /// Groups 10 to 19 are within group 1, and groups 20 to 29 within group 2.
+    /// Candidates of a test with nested groups: groups 10 to 19 are within group 1, and groups 20
+    /// to 29 within group 2.
     struct Nested;
 
     impl Candidates for Nested {

@@ -1,6 +1,4 @@
-//! The shortages that may lead to a kill.
-//!
-//! Locks: every `Pcp`, and `Zone`, taken by the search for free pages.
+//! The two kinds of shortages for which a process may be killed: of the machine, and of a budget.
 
 use alloc::sync::Arc;
 
@@ -40,7 +38,8 @@ impl<M: Machine> Shortage<'_, M> {
         }
     }
 
-    /// Returns the scope in which to look for a victim; `None` if the allowed nodes have no memory.
+    /// Returns the memory that is short, as the scope in which a selection looks for a victim;
+    /// `None` if the allowed nodes have no memory.
     pub(super) fn scope(&self, allowed: Option<NodeSet>, swap_pages: u64) -> Option<Scope> {
         let (constraint, total) = match self {
             Self::Machine(pages, _) => {

@@ -1,4 +1,5 @@
-//! Tests the free lists against the simplest possible model, a set of free pages.
+//! Tests of the free lists: every result is compared with the simplest possible model, a set of
+//! free pages.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -14,7 +15,8 @@ use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, Pages};
 
-/// Tags of a small zone. Fresh tags have the values that [`Tags`] requires.
+/// The tags of a small test zone, one for each page. Fresh tags have the values that [`Tags`]
+/// requires.
 pub(super) struct TestTags(Vec<Cell<u8>>);
 
 impl TestTags {
@@ -48,7 +50,8 @@ impl Tags for TestTags {
     }
 }
 
-/// The tags and the page block types of a small zone.
+/// What the free lists need to know about each page of a small test zone: its tag, and the type of
+/// its page block.
 pub(super) struct Known {
     pub(super) tags: TestTags,
     pub(super) types: BlockTypes<TestTags>,
@@ -90,7 +93,8 @@ fn zone(pages: u32, metadata: Metadata) -> (Buddy, Known) {
 /// The type of every page block when pages are not grouped.
 const ANY: Mobility = Mobility::Unmovable;
 
-/// The number of free blocks of each order if all free pages are merged as far as possible.
+/// Returns the number of free blocks of each order, if the pages of `free` are merged as far as
+/// possible.
 fn merged(free: &BTreeSet<u32>, pages: u32) -> [u32; Order::COUNT] {
     let mut left = free.clone();
     let mut blocks = [0; Order::COUNT];

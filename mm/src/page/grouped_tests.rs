@@ -13,7 +13,7 @@ use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, Pages};
 
-/// The number of free blocks by order and type.
+/// A count of free blocks, by order and type.
 type Counts = BTreeMap<(Order, Mobility), u32>;
 
 /// Free lists together with a model of the same zone: its free pages and the blocks that the test

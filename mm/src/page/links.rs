@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use crate::units::{Order, Pages};
 
-/// The value that stands for no page.
+/// Stands for no page, in a link and at the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
 
 const BLOCK_PAGES: u32 = Order::MAX.pages().0;

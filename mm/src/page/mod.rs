@@ -12,7 +12,7 @@
 //! `drain` allocate, free and drain pages. For an allocation that finds no block, `pressure`
 //! reclaims used pages if the embedder provides for that, and `last_resort` is the last step.
 //! `resize` adds memory to a zone and removes it; `report` gives the memory of free huge blocks
-//! back to the system below. `holds` has the policies for how many pages one hold moves, and
+//! back to the host or hypervisor. `holds` has the policies for how many pages one hold moves, and
 //! `owned` has page lists whose CPUs own blocks.
 
 mod alloc;
@@ -390,7 +390,7 @@ impl<M: Machine> PageAllocator<M> {
         self.first_zone_from(machine, machine.this_cpu(), request)
     }
 
-    /// Does what [`PageAllocator::first_zone`] does, for a caller on `cpu`.
+    /// Returns the zone that `request` tries first if its caller runs on `cpu`.
     #[inline(always)]
     fn first_zone_from(&self, machine: &M, cpu: CpuId, request: Request) -> Option<&Zone<M>> {
         if request.node != LOCAL {

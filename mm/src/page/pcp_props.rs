@@ -24,7 +24,7 @@ enum Op {
     TuningInput(TuningInput),
 }
 
-/// The orders for which there are lists.
+/// The orders of blocks for which there are page lists.
 const ORDERS: [u8; 5] = [0, 1, 2, 3, 9];
 
 fn tuning_input() -> impl Strategy<Value = TuningInput> {
@@ -57,7 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Removes the coldest blocks until at least `pages` pages have been removed.
+/// Removes the coldest blocks from the page lists, until at least `pages` pages have been removed.
 fn give(pcp: &mut Pcp, pages: u32) {
     let (mut cursor, before) = (0, pcp.count());
     while before - pcp.count() < pages {
@@ -127,8 +127,8 @@ proptest! {
     }
 }
 
-/// Frees a block as the complete path does. Then computes up to how many pages on the lists later
-/// frees certainly spill nothing.
+/// Frees a block with all the decisions of the slow path. Then computes up to how many pages on the
+/// lists later frees certainly spill nothing.
 fn free(pcp: &mut Pcp, order: Order, input: &TuningInput, version: i64) {
     let list = super::pcp::list_of(order, Mobility::Unmovable).expect("listed");
     assert!(pcp.push(list, order, 0), "the lists grow");

@@ -84,7 +84,7 @@ impl<M: Machine> PageAllocator<M> {
 /// The outcome of the quick path of a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quick {
-    /// The block is on the list.
+    /// The block is on the list, and nothing is left to do.
     Freed,
     /// The block is tagged as listed, but is on no list yet, because this free might spill pages.
     /// The complete path continues from there.

@@ -1,5 +1,5 @@
-//! Giving the memory of free huge blocks back to the system below the allocator, while the blocks
-//! remain free (Linux: `mm/page_reporting.c`).
+//! Giving the memory of free huge blocks back to the system below the allocator, such as a
+//! hypervisor, while the blocks remain free (Linux: `mm/page_reporting.c`).
 //!
 //! A hypervisor, or the kernel under a process, keeps memory for each page that was ever written. A
 //! round visits all huge blocks. If a block was free at the last visit and has been free since, the

@@ -1,6 +1,6 @@
 //! Tests the free lists with blocks that leave and come back: blocks whose memory is removed from
-//! the zone, and blocks that are off their lists while their memory is returned to the system
-//! below.
+//! the zone, and blocks that are off their lists while their memory is returned to the host or
+//! hypervisor.
 
 use super::buddy::{Buddy, Stays, Visited};
 use super::buddy_tests::{Known, grouped};

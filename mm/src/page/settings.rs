@@ -22,8 +22,8 @@ pub(super) struct Settings<M: Machine> {
     pub(super) min: M::Word,
     pub(super) low: M::Word,
     pub(super) high: M::Word,
-    /// For each `class` of a request, the number of free pages that the zone withholds from the
-    /// request (Linux: `lowmem_reserve`).
+    /// For each highest kind of zone (`class`) that a request may use, the number of free pages
+    /// that this zone withholds from the request (Linux: `lowmem_reserve`).
     pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
     /// The number of free pages below which readers of the free-page counter must also read all
     /// CPUs' differentials and include them in the result.

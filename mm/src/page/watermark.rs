@@ -53,9 +53,9 @@ pub fn marks(
     };
     let distance = (part / 4).max(of_zone * scale / 10_000);
     // `part` is the zone's share of `min_free`. If movable memory is many times as large as all
-    // other memory, the share of a movable zone may exceed 32 bits. The low and high watermarks are
-    // then larger than any zone, and the zone gives blocks only on the slow path, which tests the
-    // min watermark.
+    // other memory, this share may exceed 32 bits. The watermarks are then cut off at the largest
+    // 32-bit number, so low and high are larger than any zone, and the zone gives blocks only on
+    // the slow path, which tests the min watermark.
     Watermarks {
         min: Pages::at_most(min),
         low: Pages::at_most(min + distance),

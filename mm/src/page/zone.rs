@@ -186,7 +186,7 @@ impl<M: Machine> Zone<M> {
     /// Records that the zone has `pages` pages of memory from now on. The caller holds the sizing
     /// lock.
     pub(super) fn set_managed(&self, pages: Pages) {
-        // Relaxed is enough: see `managed`.
+        // Relaxed is enough: readers may use an old number, as in `managed`.
         self.managed.store(pages.0, Relaxed);
     }
 

@@ -15,8 +15,9 @@ use crate::units::{Jiffies, Nanos, NodeId, Pages, narrow};
 /// itself. In Linux, only requests that may not use file systems have this limit.
 const RESERVE_WAIT: Nanos = Nanos::SECOND;
 
-/// The results of one or several sweeps, added up. A sweep is a series of passes over all nodes
-/// that the request would try. The fields are those of `Passed`.
+/// The results of one or several sweeps, added up: how many pages were looked at, how many were
+/// reclaimed, and so on, as in `Passed`. A sweep is a series of passes over all nodes that the
+/// request would try.
 #[derive(Clone, Copy, Debug, Default)]
 struct Swept {
     scanned: u64,

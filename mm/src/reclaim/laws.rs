@@ -23,7 +23,7 @@ pub(crate) fn pass<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
 }
 
 /// Isolates up to 32 inactive pages of files of `node`, and tries to drop them while a CPU uses
-/// each of them. Returns the number of pages that were dropped.
+/// each of them. Returns the number of pages that were dropped, which should be 0.
 pub(crate) fn drop_used<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
     let machine = memory.machine;
     let shrinker = Shrinker::new(memory, node).expect("its pages are aged");

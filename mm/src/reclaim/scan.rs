@@ -33,9 +33,9 @@ const SWAPPINESS: u64 = 60;
 /// looks at. The arrays are indexed by [`Kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PerList {
-    /// For each kind, its inactive list.
+    /// For each kind of pages, the number for its inactive list.
     pub(super) inactive: [u64; 2],
-    /// For each kind, its active list.
+    /// For each kind of pages, the number for its active list.
     pub(super) active: [u64; 2],
 }
 

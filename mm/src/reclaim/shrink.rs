@@ -51,7 +51,7 @@ pub(super) struct Shrinker<'m, M: Machine> {
     pub(super) node: NodeId,
 }
 
-/// The pages of an isolated batch, and the fate of each.
+/// The pages of a batch that reclaim has isolated, and the decision about each.
 type Fates = [(Taken, Fate); ISOLATED_MAX];
 
 impl<'m, M: Machine> Shrinker<'m, M> {
@@ -241,8 +241,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
     }
 }
 
-/// Takes up to a batch off the number of pages that a pass still looks at; `None` if there are
-/// none.
+/// Takes up to `CLUSTER` pages off the number of pages that a pass still looks at, and returns how
+/// many; `None` if there are none.
 fn take(left: &mut u64) -> Option<u64> {
     let batch = (*left).min(CLUSTER);
     *left -= batch;

@@ -1,4 +1,5 @@
-//! The memory for the records of gathers, which is set aside when the spaces are made.
+//! The memory in which gathers (collections of unmapped pages) keep their records. It is set aside
+//! when the spaces are made.
 //!
 //! A gather that frees memory must not ask the global allocator: the allocator may get its own
 //! memory from the pages that are about to be freed, and may wait for them. So each batch of a

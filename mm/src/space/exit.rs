@@ -31,7 +31,7 @@ use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::Vpn;
 
-/// The largest number of tables that a walker claims together. These tables map 128 MiB.
+/// The largest number of page tables that a walker claims together. These tables map 128 MiB.
 const SHARE_MAX: u64 = 64;
 
 /// The walker that completes the exit of an address space.
@@ -117,7 +117,7 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// Completes the work on a claim. If the last user has joined, drops the resources of the
+    /// Completes the work on a claim. If the last user has joined, spends the time for dropping the
     /// mappings that begin in the claimed tables. If other walkers are at work, and the gather has
     /// at least as many records as `share` tables have entries, frees the gathered pages. The fewer
     /// tables are left, the smaller is `share`. So no walker still holds many pages when all tables
@@ -132,8 +132,9 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Drops the resources of the mappings that begin in the tables of `range`. The mappings stay
-    /// in the tree, which is freed as a whole.
+    /// Spends the time that it takes to drop the mappings that begin in the tables of `range`
+    /// (Linux: `remove_vma`). The mappings and their sources are only dropped later, all of them
+    /// together.
     fn forget_mappings(&self, machine: &M, range: &Range<u64>) {
         let (start, end) = (first_page(range.start), first_page(range.end));
         let mut cursor = Cursor::at(&self.tree, start);
@@ -176,8 +177,8 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::of_dying(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
-            // With a frontier, each walker has already dropped the resources of the mappings in the
-            // page tables that it claimed, so only few mappings are left for this walker.
+            // With a frontier, each walker has already spent the time for dropping the mappings in
+            // the page tables that it claimed, so only few mappings are left for this walker.
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self
                     .frontier

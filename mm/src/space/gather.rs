@@ -38,7 +38,8 @@ const BUNDLE: usize = 8;
 /// folio batch).
 const TOGETHER: usize = 31;
 
-/// The gathered pages of one address space; the module's documentation describes it.
+/// Unmapped pages of one address space, which wait to be freed until translations have been
+/// flushed.
 pub(super) struct Gather<'m, M: Machine> {
     memory: Memory<'m, M>,
     space: &'m AddressSpace<M>,
@@ -146,7 +147,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         true
     }
 
-    /// Puts the records of the batch that is being filled, if there is one, back to their place.
+    /// Puts the records of the batch that is being filled, if there is one, back into `batches`.
     fn put_aside(&mut self) {
         let filled = self.filling.take();
         if let Some(last) = self.begun.checked_sub(1) {
@@ -163,7 +164,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         iter::once(bundle).chain(batches.map(move |(part, batch)| &batch[..full(part, BATCH)]))
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records that the gather holds now.
     fn count(&self) -> usize {
         match self.begun.checked_sub(1) {
             Some(full) => BUNDLE + full * BATCH + self.at,
@@ -382,7 +383,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Frames that are freed together.
+/// Frames of pages that are freed together, in one call.
 struct Run {
     pfns: [Pfn; TOGETHER],
     len: usize,

@@ -20,7 +20,7 @@ const FAN_MASK: u64 = FAN as u64 - 1;
 /// plus one, or a shadow, which has [`Shadow::MARK`] set.
 const NONE: u64 = 0;
 
-/// Page frames by index; the file's header describes the tree.
+/// The index of an object: for each index, the frame of its page, or the shadow of a dropped page.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     root: Option<Node>,
@@ -29,7 +29,7 @@ pub(super) struct Index {
     len: u64,
 }
 
-/// A tree node with 64 places.
+/// A node of the index, with 64 places.
 #[derive(Debug)]
 enum Node {
     Inner(Vec<Option<Self>>),
@@ -88,12 +88,12 @@ impl Spares {
 }
 
 impl Index {
-    /// Returns the number of frames.
+    /// Returns the number of frames in the index.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns the frame at `index`.
+    /// Returns the frame at `index`, if there is one.
     pub(super) fn get(&self, index: u64) -> Option<Pfn> {
         frame_of(self.there(index))
     }

@@ -1,4 +1,5 @@
-//! The backing of a mapping, and its encoding in the mapping's id.
+//! The backing of a mapping, which is the source of its pages, and its encoding in the mapping's
+//! id.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -90,7 +91,8 @@ impl MappingKind {
 const KIND_MASK: u32 = 7;
 const HUGE: u32 = 8;
 const SOURCE_SHIFT: u32 = 4;
-/// The largest number of sources.
+/// The largest number of sources of an address space: a mapping's id has no room for larger
+/// numbers.
 const SOURCES_MAX: usize = (Vma::ID_MAX >> SOURCE_SHIFT) as usize;
 
 /// Returns whether huge pages may be used in `vma`.

@@ -66,8 +66,9 @@ impl<M: Machine> AddressSpace<M> {
         self.try_reap_after(memory, || ())
     }
 
-    /// Does what [`AddressSpace::try_reap`] does. Also calls `starts` when it has got the lock of
-    /// the mappings, unless [`Flag::Skip`] says that nothing is left to empty.
+    /// Empties the private memory of the space like [`AddressSpace::try_reap`]. Also calls `starts`
+    /// when it has got the lock of the mappings, unless [`Flag::Skip`] says that nothing is left to
+    /// empty.
     pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));

@@ -69,7 +69,7 @@ impl fmt::Display for EnlistError {
 
 impl core::error::Error for EnlistError {}
 
-/// The place where a page is mapped, or the place of a page in a file.
+/// The owner of a page: where the page is mapped or, for a page of a file, its place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     number: u32,
@@ -254,7 +254,8 @@ impl<M: Machine> Rmap<M> {
         found.flatten()
     }
 
-    /// Does what [`Rmap::with`] does, for the file of `owner`.
+    /// Runs `f` with the file of `owner`. Returns `None` if no file has this number, or if another
+    /// CPU is enlisting or releasing the file.
     pub(crate) fn with_file<R>(
         &self,
         machine: &M,

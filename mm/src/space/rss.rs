@@ -70,8 +70,8 @@ impl<M: Machine> Rss<M> {
         self.0.add(machine, kind as usize, pages);
     }
 
-    /// Does what [`Rss::add`] does, for callers that hold no spinlock: if the counters are due to
-    /// grow, and there is memory, this call also makes them grow.
+    /// Adds `pages` pages of a kind, for callers that hold no spinlock. If a one-sided counter is
+    /// due to become a tree, and there is memory, this call also creates the tree.
     #[inline]
     pub fn add_growing(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add_growing(machine, kind as usize, pages);

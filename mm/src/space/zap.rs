@@ -159,7 +159,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Does the work of [`Self::unmap_huge`] under the lock of the place. Returns whether the
+    /// Unmaps or splits a huge page, under the lock of the place of its table. Returns whether the
     /// gather is full, and the table that was kept for splitting.
     fn unmap_huge_here(
         &self,

@@ -1,4 +1,5 @@
-//! Counters with a differential per CPU (Linux: `vm_stat_diff`).
+//! Counters for which each CPU has a differential: an amount that it has counted and not yet added
+//! to the shared word (Linux: `vm_stat_diff`).
 //!
 //! The value of a counter is its shared word plus all differentials. This sum is exact when no
 //! operation is in progress. A differential beyond the threshold is folded into the shared word at
@@ -213,7 +214,7 @@ fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
 mod tests {
     use super::folded;
 
-    /// `folded` returns what is folded if the blocks are added one by one, and not all at once.
+    /// Checks `folded`: what is folded if the blocks are added one by one.
     #[test]
     fn each_block_is_counted_by_itself() {
         // If 63 pages were added at once, all of them would be folded. Added one by one, they are

@@ -1,4 +1,4 @@
-//! Thresholds: the value that a CPU's differential may reach without being folded.
+//! The largest amount that a CPU may count on its own before it adds the amount to the shared word.
 //!
 //! Pure arithmetic that follows Linux (`calculate_normal_threshold`,
 //! `refresh_zone_stat_thresholds`).
@@ -25,9 +25,9 @@ pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
     (low_minus_min.0 / online.max(1)).clamp(1, THRESHOLD_MAX)
 }
 
-/// The number of free pages below which a reader must add the CPUs' differentials to the shared
-/// word (Linux: `percpu_drift_mark`). `None` if the differentials are too small to hide that free
-/// memory is below the min watermark.
+/// The number of free pages below which a reader of the counter must read all CPUs' differentials
+/// too, and not only the shared word (Linux: `percpu_drift_mark`). `None` if the differentials are
+/// too small to hide that free memory is below the min watermark.
 #[must_use]
 pub(crate) fn drift_mark(
     online: u32,

@@ -1,4 +1,5 @@
-//! The law of the failing heap for zones that grow and shrink.
+//! The law of the failing heap (whichever allocation from the heap fails, nothing panics and
+//! nothing leaks) for zones that grow and shrink.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Grouping, ResizeError};
@@ -16,8 +17,8 @@ fn resize(world: &World) {
         if manager.memory_offline(machine, first, BLOCK).is_ok() {
             continue;
         }
-        // Removing has failed. If the block was removed in an earlier turn, adding it can fail only
-        // for lack of memory. Otherwise the block is still present.
+        // Removing the block has failed. If it was removed earlier in this loop, adding it again
+        // can fail only for lack of memory. Otherwise the block is still present.
         if let Err(why) = manager.memory_online(machine, first, BLOCK) {
             let expected = [ResizeError::NoMemory, ResizeError::Present(first)];
             assert!(expected.contains(&why), "{why}");

@@ -53,7 +53,8 @@ pub(crate) fn fill(world: &World, space: &AddressSpace<Plain>) {
     let _filled = space.populate(world.memory(), Vpn(1000)..Vpn(1690));
 }
 
-/// Swaps pages out, unmaps parts, replaces mappings, and maps more memory.
+/// Changes an address space that [`fill`] has filled: swaps pages out, unmaps parts, replaces
+/// mappings, and maps more memory.
 pub(crate) fn change(world: &World, space: &AddressSpace<Plain>) {
     let memory = world.memory();
     world.machine.on(1);

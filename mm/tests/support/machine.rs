@@ -147,7 +147,7 @@ impl Machine for Plain {
     fn emit(&self, _event: Event) {}
 }
 
-/// A word of the machine, shared or of one CPU.
+/// A word of the machine, shared by all CPUs or used by one.
 pub(crate) struct Atom(AtomicI64);
 
 impl Word<Plain> for Atom {
@@ -249,7 +249,7 @@ impl Tags for Bytes {
     }
 }
 
-/// A value that is set once.
+/// A value of the machine that is set once.
 pub(crate) struct OnceLocked<T>(OnceLock<T>);
 
 impl<T> Once<T> for OnceLocked<T> {
@@ -300,7 +300,7 @@ impl<T> CpuLock<Plain, T> for Locked<T> {
     }
 }
 
-/// A lock that readers share.
+/// A lock that readers share. No caller ever waits for it, because there is only one thread.
 pub(crate) struct Shared<T>(LockClass, StdRwLock<T>);
 
 impl<T> RwLock<Plain, T> for Shared<T> {

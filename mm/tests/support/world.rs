@@ -24,7 +24,8 @@ use plimsoll_mm::vmstat::counters::NodeItem;
 use super::heap;
 use super::machine::Plain;
 
-/// Enough CPUs that a counter grows only when a third CPU adds to it.
+/// The number of CPUs of the machine. With this number, a one-sided counter creates its tree when
+/// the CPU that adds has changed twice.
 pub(crate) const CPUS: u32 = 40;
 pub(crate) const MEMORY: Pages = Pages(4096);
 
@@ -40,7 +41,7 @@ pub(crate) struct World {
     pub(crate) shared: Arc<Object<Plain>>,
 }
 
-/// The parts that the owner of processes needs to let them exit.
+/// The parts of a world that the owner of processes needs in order to let a process exit.
 pub(crate) struct Kept {
     pub(crate) manager: Manager<Plain>,
     pub(crate) spaces: Spaces<Plain>,
@@ -202,8 +203,8 @@ impl World {
         let space = AddressSpace::new(memory)
             .ok()?
             .limited(Arc::clone(&self.budget));
-        // The law exempts what the embedder makes at set-up: this `Arc`, and the list of notified
-        // holders. So these allocations always succeed here.
+        // The law of the failing heap exempts what the embedder makes at set-up: this `Arc`, and
+        // the list of notified holders. So these allocations always succeed here.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
         memory.enlist(&space).expect("there is a number for it");
         let killer = self.oom.killer();
@@ -264,7 +265,8 @@ impl World {
         }
     }
 
-    /// Checks that everything is as at the start: every page, slot, place and charge is free.
+    /// Checks that everything is as at the start: every page and swap slot is free, no counters
+    /// exist, and nothing is charged to the budget.
     pub(crate) fn assert_whole(&self) {
         let (machine, manager) = (&self.machine, &self.kept.manager);
         self.file.empty(machine, manager.pages());

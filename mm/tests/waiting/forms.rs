@@ -7,18 +7,19 @@ use crate::support::lives::{change, fill, touch};
 use crate::support::machine::Plain;
 use crate::support::world::World;
 
-/// What is mapped in an address space.
+/// What a test maps in an address space before it ends the space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Nothing is mapped.
     Empty,
     /// A mapping without pages.
     Bare,
-    /// So few pages that the gather that frees them needs no batch.
+    /// A few pages. Freeing them needs no memory for a batch of the gather (Linux: `mmu_gather`).
     Small,
-    /// One page in each of many tables.
+    /// One page in each of many page tables.
     Sparse,
-    /// One mapping with so many pages that the gather that frees them needs several batches.
+    /// One mapping with so many pages that freeing them takes several batches of the gather (Linux:
+    /// `mmu_gather`).
     Large,
     /// Huge pages, with a part of one of them unmapped again.
     Huge,

@@ -34,7 +34,7 @@ fn asks_for_nothing(what: &str, frees: impl FnOnce()) {
 /// The ways in which the memory of a process is freed.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// The process exits, and nothing else.
+    /// The process exits, with no step before.
     Exit,
     /// The OOM killer kills the process, the reaper empties its memory, and then it exits.
     Reaped,
@@ -98,7 +98,7 @@ fn ends(design: Design, grouping: Grouping, form: Form, end: End) {
     world.assert_whole();
 }
 
-/// Unmaps every mapping as a whole.
+/// Unmaps all mappings of the space, each of them in one call.
 fn unmap_each(world: &World, space: &AddressSpace<Plain>) {
     let mut from = Vpn(0);
     while let Ok(Some(vma)) = space.mappings().next(from) {
@@ -135,7 +135,8 @@ fn what_frees_an_address_space_never_asks_the_heap() {
     }
 }
 
-/// Allocates pages until none can be had, although every process was killed for them.
+/// Allocates single pages until an allocation fails. By then the OOM killer has killed every
+/// process. Asserts that all this asks the heap for nothing.
 fn shortage(selecting: Selecting, dies: bool) {
     let design = Design {
         selecting,

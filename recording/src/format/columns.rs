@@ -162,7 +162,7 @@ pub(super) trait Side {
     fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()>;
     /// Returns the state that columns keep from chunk to chunk.
     fn memory(&mut self) -> &mut Memory;
-    /// Reads or writes one text.
+    /// Reads or writes one text; returns `None` if the column ends early.
     fn text(&mut self, column: Column, value: &mut String) -> Option<()>;
 }
 

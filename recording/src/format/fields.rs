@@ -1,4 +1,5 @@
-//! A header as pairs of a name and a value, so that a reader can skip unknown names.
+//! Encodes the header of a recording as pairs of a name and a value, so that a reader can skip
+//! unknown names.
 
 use super::varint::{put_text, take_text};
 use crate::header::{Header, LOST_MAX};

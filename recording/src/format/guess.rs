@@ -36,8 +36,8 @@ const GUESSES: usize = 12;
 /// The largest number of pages that are remembered for a list; Linux's own lists are seldom longer.
 const LIST_PAGES: usize = 8192;
 
-/// The largest number of freed pages that are remembered for a CPU until an event of a batched free
-/// names them.
+/// The largest number of freed pages that are remembered for a CPU. They are remembered because a
+/// later event of a batched free may name them.
 const PENDING_PAGES: usize = 128;
 
 /// The guesses for one page, the likeliest first.
@@ -75,7 +75,8 @@ impl Guesses {
 pub(super) struct Guesser {
     cpu: u32,
     pid: u32,
-    /// For each CPU, order and migrate type, the pages on the list, from its head to its tail.
+    /// For each CPU, order and migrate type, the pages that are on the kernel's list according to
+    /// the events so far, from its head to its tail.
     lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
     /// For each CPU, the pages that the CPU has freed and that a later event of a batched free may
     /// name, in the order of the frees.

@@ -263,8 +263,8 @@ fn of_reclaim(what: &mut What, side: &mut impl Side) -> Option<()> {
     }
 }
 
-/// Passes a page through `side`: the index of the right guess or, if none was right, the page's
-/// number.
+/// Passes a page frame number through `side`: as the index of the right guess or, if no guess was
+/// right, as the number itself.
 fn page(
     side: &mut impl Side,
     role: Role,
@@ -296,7 +296,7 @@ fn page(
     Some(())
 }
 
-/// A small field that [`class`] packs into a part of its number.
+/// One of the small fields that [`class`] packs into one number.
 enum Part<'a> {
     Byte(&'a mut u8),
     Maybe(&'a mut Option<u8>),
@@ -363,7 +363,7 @@ where
     Some(())
 }
 
-/// Passes a jiffy through `side` as its distance from `now`.
+/// Passes a time in jiffies through `side`, as its distance from `now`.
 fn ahead(side: &mut impl Side, now: u64, value: &mut u64) -> Option<()> {
     let mut distance = fold(value.wrapping_sub(now).cast_signed());
     side.number(Column::Ahead, &mut distance)?;

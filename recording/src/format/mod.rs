@@ -31,9 +31,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x93PLR\r\n\x1a\n";
 /// The byte-order mark, which a reader sees as another number if the file has the other byte order.
 const MARK: u32 = 0x0102_0304;
 
-/// The version that is written, and the newest that is read. Version 1 had no guesses of pages. A
-/// missing guess column is all zeros, so a file of version 1 reads as if every guess had been
-/// wrong. Version 3 added the events of reclaim.
+/// The version that is written, and the newest that is read. Version 1 did not guess page frame
+/// numbers. A missing column of guesses counts as zeros, so a file of version 1 reads as if every
+/// guess had been wrong. Version 3 added the events of reclaim.
 const VERSION: u16 = 3;
 
 /// The number of bytes before the first chunk.
@@ -45,8 +45,8 @@ pub const CHUNK_EVENTS_MAX: u64 = 1 << 17;
 
 /// The largest size of one chunk, and the largest total size of its unpacked columns, in bytes. The
 /// reader refuses a larger chunk, because a crafted chunk of a few KiB can unpack to any size. In
-/// addition to a chunk, a reader keeps up to 25 MB of tables for guessing pages, and the tables of
-/// numbers seen so far.
+/// addition to a chunk, a reader keeps up to 25 MB of tables for guessing page frame numbers, and
+/// the tables of numbers seen so far.
 pub const CHUNK_BYTES_MAX: usize = 1 << 26;
 
 const HEAD: [u8; 4] = *b"HEAD";

@@ -2,7 +2,7 @@
 //! first; the high bit means that more bytes follow. Signed numbers are first mapped to unsigned
 //! ones, so that small numbers of either sign stay short.
 
-/// Appends `value` to `out`.
+/// Appends `value` to `out`, in one to ten bytes.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     // The loop ends: the value loses seven bits in each iteration.
     while value >= 0x80 {
@@ -41,7 +41,8 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes a text off the front of `bytes`; bytes that are not UTF-8 are replaced.
+/// Takes a text, which follows its length in bytes, off the front of `bytes`; bytes that are not
+/// UTF-8 are replaced. Returns `None` if `bytes` ends early.
 pub(super) fn take_text(bytes: &mut &[u8]) -> Option<String> {
     let length = usize::try_from(take(bytes)?).ok()?;
     let (text, rest) = bytes.split_at_checked(length)?;

@@ -39,7 +39,7 @@ pub struct Writer<W> {
     totals: Totals,
 }
 
-/// The amount of data in the file.
+/// How many events and bytes a writer has written to its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The number of events in complete chunks.
@@ -163,7 +163,7 @@ impl<W: Write> Writer<W> {
         Ok((self.out, self.totals))
     }
 
-    /// Returns the amount of data in the file so far.
+    /// Returns how many events and bytes are in the file so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals

@@ -1,4 +1,4 @@
-//! The fields of one event, by name.
+//! Reads the fields of one event of a ring buffer by their names.
 
 use super::entries::little_endian;
 use super::layout::{Field, Format};
@@ -27,7 +27,8 @@ impl<'a> Record<'a> {
         little_endian(bytes)
     }
 
-    /// Returns the field `name` as a signed number.
+    /// Returns the field `name` as a signed number; `None` as for [`Record::number`], or if an
+    /// unsigned field does not fit.
     pub(super) fn signed(&self, name: &str) -> Option<i64> {
         let field = self.field(name)?;
         let value = self.number(name)?;
@@ -38,7 +39,8 @@ impl<'a> Record<'a> {
         Some((value.checked_shl(unused)?).cast_signed() >> unused)
     }
 
-    /// Returns the field `name` as a number that fits `T`.
+    /// Returns the field `name` as a `T`; `None` if there is no such field, or its number does not
+    /// fit.
     pub(super) fn small<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         T::try_from(self.number(name)?).ok()
     }

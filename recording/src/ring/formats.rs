@@ -15,7 +15,7 @@ pub struct Formats {
     events: FxHashMap<u16, (Format, Meaning)>,
 }
 
-/// The error of a text of tracefs that cannot be parsed as a format.
+/// The error for a `format` file of tracefs that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatError {
     /// The line that cannot be parsed.
@@ -122,7 +122,8 @@ impl Formats {
     }
 }
 
-/// Parses `field:unsigned long pfn; offset:8; size:8; signed:0;`, with tabs between the parts.
+/// Parses the line of one field, such as `field:unsigned long pfn; offset:8; size:8; signed:0;`,
+/// with tabs between the parts.
 fn field(line: &str) -> Result<Field, FormatError> {
     let wrong = |expected| FormatError {
         line: line.trim().to_owned(),

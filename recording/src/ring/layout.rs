@@ -1,6 +1,6 @@
 //! The offsets of fields in events and in the headers of sub-buffers.
 
-/// One field of an event.
+/// One field of an event: its name, and where it is among the event's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -10,7 +10,7 @@ pub(super) struct Field {
     pub(super) signed: bool,
 }
 
-/// The format of one kind of event.
+/// The format of one kind of event: its name, and the place and size of each field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) name: String,

@@ -3,7 +3,7 @@
 use super::fields::Record;
 use crate::event::{HOLD_ENDS, Symbol, What};
 
-/// The meaning of an event of the kernel in a recording.
+/// What an event of the kernel becomes in a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
     /// An event that recordings have. The function in this variant makes it from the fields of the

@@ -1,4 +1,4 @@
-//! Parses the events of a text, by their names and fields.
+//! Parses the events in the text of `perf script`, by their names and fields.
 
 use super::Expected;
 use super::number::{decimal, number};

@@ -16,7 +16,7 @@ use super::number::{decimal, digits, narrow, number_until};
 use crate::event::Event;
 use crate::symbols::Symbols;
 
-/// The content of a line.
+/// What a line of `perf script` contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     /// An event that recordings have.

@@ -1,4 +1,4 @@
-//! Reads a text line by line, without a string for each line.
+//! Reads the text of `perf script` line by line, without a string for each line.
 //!
 //! perf merges the buffers of all CPUs by time, but a late buffer can put an event after events
 //! with later times. The reader returns events in the order of the file. An event with an earlier
@@ -26,7 +26,7 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// The number of characters of a bad line that an error shows.
 const SHOWN_CHARS: usize = 120;
 
-/// Yields the events of a text, in the order of the file.
+/// Yields the events in the text of `perf script`, in the order of the file.
 pub struct Reader {
     file: String,
     input: Box<dyn BufRead + Send>,
@@ -96,7 +96,7 @@ impl Reader {
         self.warning.as_ref()
     }
 
-    /// Returns the name of the input in messages.
+    /// Returns the name that messages give to the input.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file

@@ -22,8 +22,8 @@ pub(crate) struct Chunk {
     pub(crate) body: Vec<u8>,
 }
 
-/// A good file with every kind of event. Its chunks have eight events, so that most columns are too
-/// short to be compressed, and a changed byte changes a number.
+/// A valid file with every kind of event. Its chunks have eight events, so that most columns are
+/// too short to be compressed, and a changed byte changes a number.
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let header = Header {
         release: "6.12.0".to_owned(),
@@ -92,7 +92,7 @@ fn whats(round: u64) -> Vec<What> {
     ]
 }
 
-/// Splits a good file into its chunks.
+/// Splits a valid file into its chunks.
 fn chunks(bytes: &[u8]) -> Vec<Chunk> {
     let mut rest = &bytes[PREAMBLE_BYTES..];
     let mut chunks = Vec::new();
@@ -140,13 +140,14 @@ pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns a column whose bytes are not compressed.
+/// Returns the column with this number, whose bytes `plain` are stored uncompressed.
 pub(crate) fn column(number: u64, plain: &[u8]) -> Vec<u8> {
     let length = varint(plain.len() as u64);
     [varint(number), length.clone(), length, plain.to_vec()].concat()
 }
 
-/// Reads all of `bytes` chunk by chunk, and asserts the properties that hold for every input.
+/// Reads all of `bytes` chunk by chunk. Asserts what must hold for every input: no chunk has too
+/// many events, and no call panics, not even one after an error.
 pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
     let mut reader = Reader::new("f", bytes)?;
     let mut events = Vec::new();
@@ -330,7 +331,7 @@ proptest! {
     #[test]
     fn columns_of_any_numbers(first in vec(events(), 1..3)) {
         let good = chunks(&GOOD);
-        // The file begins with the header and the names of the good file, so that symbols are
+        // The file begins with the header and the names of the valid file, so that symbols are
         // known.
         let all = [&good[..2], &first].concat();
         assert_readable_or_refused(&file(&all));

@@ -12,7 +12,7 @@ use plimsoll_recording::{Event, Header, ReadError, Recording, Warning, What, Wri
 
 use super::binary::{Chunk, chunk, column, file, read, text_of, varint};
 
-/// Returns a column of `plain` bytes, compressed.
+/// Returns the column with this number, whose bytes `plain` are stored compressed.
 fn packed(number: u64, plain: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(plain).expect("memory takes all");
@@ -32,7 +32,7 @@ fn events(count: u64) -> Chunk {
     chunk(b"EVNT", &[prologue, kinds, times, processes])
 }
 
-/// Returns a file of a header, these chunks and an end.
+/// Returns a file of a header, `chunks`, and an end that states that the file has `count` events.
 fn whole(chunks: Vec<Chunk>, count: u64) -> Vec<u8> {
     let mut all = vec![chunk(b"HEAD", &[])];
     all.extend(chunks);

@@ -211,7 +211,8 @@ fn decode(decoder: &mut Decoder, sub_buffers: &[Vec<u8>]) {
     }
 }
 
-/// Replaces parts of a text of tracefs: numbers, words and ends of lines.
+/// Replaces parts of the text of a tracefs file. Parts end at blanks, tabs, colons, semicolons and
+/// line ends; each edit chooses one part and gives its replacement.
 fn changed(text: &str, edits: &[(Index, &'static str)]) -> String {
     let mut parts: Vec<&str> = text.split_inclusive(['\t', ';', ':', '\n', ' ']).collect();
     for (at, to) in edits {

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Good lines, one for each way in which the parser reads a line.
+/// Lines that the parser accepts, one for each way in which it reads a line.
 const LINES: [&str; 16] = [
     "perf 500 [001] 4540.333288: kmem:mm_page_alloc: page=0x2238e1 pfn=0x2238e1 order=3 migratetype=0 gfp_flags=0xdc0",
     "Web Content 499/500 [000] 1.000001: kmem:mm_page_alloc: page=(nil) pfn=0x0 order=9 migratetype=-1 gfp_flags=GFP_KERNEL",
@@ -55,7 +55,7 @@ const PIECES: [&str; 24] = [
     "é€",
 ];
 
-/// One change of a line.
+/// One change of a line of `perf script`: a word, a value, a byte or the line's end.
 #[derive(Clone, Debug)]
 enum Edit {
     /// Replaces a word, and the blank after it.

@@ -1,9 +1,10 @@
 //! The public interface of the crates that programs embed, as text: `docs/api/*.txt`.
 //!
-//! A line is a public item of one file. The compiler refuses `pub` on an item that cannot be reached
-//! from outside (the lint `unreachable_pub`), so the `pub` items of all files are the interface, and
-//! nothing has to resolve names. A removed or changed line may break a program that embeds the
-//! crate; an added line breaks none, except in a trait that programs implement, or in an enum.
+//! Each line is one public item of one file. The compiler refuses `pub` on an item that cannot be
+//! reached from outside (the lint `unreachable_pub`), so the `pub` items of all files are the
+//! interface, and nothing has to resolve names. A removed or changed line may break a program that
+//! embeds the crate; an added line breaks none, except in a trait that programs implement, or in an
+//! enum.
 
 mod items;
 
@@ -17,7 +18,8 @@ const CRATES: [(&str, &str, &str); 2] = [
     ("machines/host/src", "plimsoll-host", "measure/"),
 ];
 
-/// Compares the committed texts with the code, and returns an error if they differ.
+/// Compares the files in `docs/api` with the public items of the code, and returns an error if they
+/// differ.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let mut broken = Vec::new();
     for (folder, name, without) in CRATES {
@@ -42,7 +44,8 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     ))
 }
 
-/// Writes the texts that [`check`] compares with the code.
+/// Writes the public interface of each crate to its file in `docs/api`. [`check`] compares these
+/// files with the code.
 pub(crate) fn write(root: &Path) -> Result<(), String> {
     for (folder, name, without) in CRATES {
         let mut text = lines_of(&root.join(folder), without)?.join("\n");

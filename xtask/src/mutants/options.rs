@@ -47,7 +47,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads `args`, the words after `mutants`.
+    /// Parses `args`, the words of the command line after `mutants`.
     pub(crate) fn parse(args: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut args = args.iter();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-/// The path of the list, from the root of the repository.
+/// The path of the list of accepted survivors, from the root of the repository.
 pub(crate) const FILE: &str = "xtask/survivors.toml";
 
 /// Reads the accepted survivors: the key of each mutant, and the reason why it is accepted.
@@ -17,7 +17,8 @@ pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(parse(&text)?.into_iter().collect())
 }
 
-/// Parses the mutants listed in `text`, with their reasons, in order.
+/// Parses the list of accepted survivors. Returns the key of each mutant and the reason why it is
+/// accepted, in the order of the list.
 pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let table: Table = text.parse().map_err(|error| format!("{FILE}: {error}"))?;
     let Some(listed) = table.get("survivor") else {

@@ -45,7 +45,8 @@ fn tool(root: &Path) -> Command {
     command
 }
 
-/// Writes the differences from `commit` to a file, and returns the path of the file.
+/// Writes the changes of `mm/src` since `commit`, as `git diff` prints them, to a file. Returns the
+/// path of the file.
 fn diff(root: &Path, commit: &str) -> Result<PathBuf, String> {
     let output = Command::new("git")
         .args(["diff", commit, "--", "mm/src"])

@@ -86,7 +86,7 @@ fn dependencies(manifest: &Table) -> Vec<String> {
     found
 }
 
-/// Returns the package of a dependency; the manifest may use another name for it.
+/// Returns the name of the package that a dependency means. The manifest may rename the package.
 fn package(name: &str, dependency: &Value) -> String {
     let renamed = dependency.get("package").and_then(Value::as_str);
     renamed.unwrap_or(name).to_owned()

@@ -1,5 +1,5 @@
-//! The rule about accepted surviving mutants: they are sorted, unique, in existing files, and have
-//! a reason.
+//! The rule about `survivors.toml`, the list of mutants that may survive: its entries are sorted
+//! and unique, name existing files, and have a reason.
 
 use super::Tree;
 use crate::mutants::{SURVIVORS, parse_survivors};

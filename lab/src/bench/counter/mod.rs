@@ -88,8 +88,8 @@ pub fn tables(
     let mut columns = Vec::new();
     let mut last = all()?;
     for load in &LOADS {
-        // Each load gets fresh counters. Otherwise a tree that has grown under one load would still
-        // be grown at the start of the next.
+        // A tree counter that has become large (the one-sided counter grows into a tree) stays a
+        // tree. So each load gets fresh counters.
         last = all()?;
         columns.push(if load.threads <= cpus.len() {
             timing::adds(&last, &cpus[..load.threads], &load.deltas(), progress)

@@ -1,5 +1,5 @@
-//! The counters that the bench measures: every variant of the manager's counter, and the floor,
-//! which is an atomic addition to a word that no other thread uses.
+//! The counters that the bench measures: every kind of Plimsoll's counters, and the floor, which is
+//! an atomic addition to a word that no other thread uses.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -42,21 +42,22 @@ pub trait Subject: Send + Sync {
     /// The precise sum. It is exact if no addition is under way.
     fn precise_sum(&self) -> i64;
 
-    /// Adds each of `deltas` to the counter.
+    /// Adds each of `deltas` to the counter, one after the other. The benchmark measures the time
+    /// of this call.
     fn add_all(&self, deltas: &[i64]) {
         for &delta in deltas {
             self.add(delta);
         }
     }
 
-    /// Reads the approximate sum `times` times.
+    /// Takes the approximate sum `times` times, for a measurement of the mean time.
     fn approximate_sums(&self, times: u32) {
         for _ in 0..times {
             std::hint::black_box(self.approximate_sum());
         }
     }
 
-    /// Reads the precise sum `times` times.
+    /// Takes the precise sum `times` times, for a measurement of the mean time.
     fn precise_sums(&self, times: u32) {
         for _ in 0..times {
             std::hint::black_box(self.precise_sum());
@@ -87,13 +88,13 @@ pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     Ok(all)
 }
 
-/// The first CPU that does not share a last-level cache with CPU 0.
+/// The first CPU that does not share a last-level cache with CPU 0; `None` if all CPUs share it.
 fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
     let llc = |cpu| topology.place(cpu).llc;
     topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
 }
 
-/// Makes the manager's counters on the machine `host`.
+/// Makes Plimsoll's counters, as subjects of the benchmark, for the CPUs of the machine `host`.
 struct Maker<'a> {
     host: &'a Host,
     area: Arc<Area<Host>>,
@@ -180,7 +181,7 @@ const WIDTH: usize = 4;
 /// The index in its group of the counter to which the benchmark adds.
 const COUNTER: usize = 1;
 
-/// A group of the manager's counters, as one subject of the benchmark.
+/// A group of Plimsoll's counters, of which the benchmark measures one.
 struct Of<C> {
     name: &'static str,
     host: Host,

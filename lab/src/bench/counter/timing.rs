@@ -14,7 +14,7 @@ use super::Subject;
 use crate::run::progress::Progress;
 
 const ROUNDS: usize = 240;
-/// The number of times that each thread adds all deltas in one round.
+/// In one round, each thread adds its whole list of deltas this many times.
 const LOTS: u32 = 8;
 /// A round counts only if the last thread begins soon after the first. This is the longest allowed
 /// delay, as a fraction of the mean time that the threads take for the round.
@@ -34,7 +34,8 @@ pub(super) fn adds(
         let threads = cpus.iter().enumerate().map(|(nth, &real)| {
             let gate = &gate;
             scope.spawn(move || {
-                // A thread that cannot be pinned only makes the times noisier.
+                // Ignore a failure: a thread that cannot be pinned to its CPU only makes the times
+                // noisier.
                 let _ = affinity::pin(&CpuMask::only(real));
                 let mut spans = Vec::with_capacity(ROUNDS * subjects.len());
                 for _ in 0..ROUNDS {
@@ -69,11 +70,11 @@ pub(super) fn adds(
     per_subject.collect()
 }
 
-/// The number of rounds of [`adds`]. The progress bar advances once in each round.
+/// The number of steps by which [`adds`] advances the progress bar: one in each round.
 pub(super) const STEPS: usize = ROUNDS;
 
-/// Returns the nanoseconds per sum for each subject. One call of `read` must sum the subject
-/// `times` times.
+/// Returns the nanoseconds per sum for each subject. A call of `read` must take the sum of the
+/// given subject as many times as its second argument says.
 pub(super) fn reads(
     subjects: &[Box<dyn Subject>],
     times: u32,
@@ -139,8 +140,8 @@ impl Gate {
         let arrived = self.0.fetch_add(1, Release) + 1;
         let all = arrived.next_multiple_of(threads);
         let mut spins = 0_u32;
-        // The loop ends because the other threads also arrive. It yields because another thread may
-        // need the CPU on which this thread runs.
+        // The loop ends when the last thread has arrived. It yields because another thread may need
+        // the CPU on which this thread runs.
         while self.0.load(Acquire) < all {
             spins += 1;
             if spins.is_multiple_of(1 << 12) {

@@ -31,7 +31,8 @@ use crate::run::progress::Progress;
 
 /// The name of the machine whose CPUs the threads play.
 const MACHINE: &str = "epyc-9654-2s";
-/// The number of CPUs that the threads play.
+/// The number of CPUs of the server. The threads of this computer take their places and add to the
+/// counters.
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
 const ROUNDS: usize = 15;
@@ -42,7 +43,7 @@ const ATTEMPTS: u32 = 3;
 /// that the selection took.
 const AWAY_MAX: f64 = 0.02;
 
-/// A selector, with the counters that it reads.
+/// A case of the benchmark: a selector, and the kind of counters that it reads.
 type Case = (Selecting, Counting);
 
 /// The cases, in the order of their turns. The first case is the base of all ratios. Consecutive
@@ -56,10 +57,11 @@ const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::OneSided),
 ];
 
-/// Every kind of counter that a case needs.
+/// The kinds of counters that the cases read. The benchmark makes a set of processes for each of
+/// these kinds.
 const COUNTINGS: [Counting; 3] = [Counting::Flat, Counting::Tree, Counting::OneSided];
 
-/// The measurements of one selection.
+/// What was measured of one selection: its time, and how good its victim is.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     ns: f64,
@@ -69,7 +71,8 @@ struct Took {
     short: i64,
 }
 
-/// The measurements of one population: for each case, one measurement per round.
+/// The measurements of one population (processes of given sizes): for each case, one measurement
+/// per round.
 struct Measured {
     population: Population,
     cases: [Vec<Took>; CASES.len()],
@@ -142,8 +145,8 @@ fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
 }
 
 fn select(selecting: Selecting, set: &ProcessSet<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
-    // The total is larger than the memory of all processes together. No process has an adjustment,
-    // so the points of a process are the number of its pages.
+    // The machine's total memory only has to exceed the memory of all processes together. Without
+    // adjustments, the points of a process are the number of its pages.
     let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
     let (away, begin) = (waited_for_cpu_ns(), Instant::now());
     let selection = selecting.select(set, &scope, slots);
@@ -231,7 +234,8 @@ impl Measured {
         stats::estimate(&values)
     }
 
-    /// The ratio of a case's time to the time of the first case, taken in each round.
+    /// The median, over the rounds, of the case's time divided by the first case's time in the same
+    /// round.
     fn ratio(&self, case: usize) -> Option<Estimate> {
         let ns =
             |case: usize| -> Vec<f64> { self.cases[case].iter().map(|chosen| chosen.ns).collect() };

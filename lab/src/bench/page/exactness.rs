@@ -1,5 +1,6 @@
-//! Whether free memory stays usable: how many huge blocks an allocator can give before and after
-//! its frames were all allocated one by one and freed in random order.
+//! Tests whether fragmentation remains after all memory was used: how many huge blocks an allocator
+//! can give at first, and how many after all its frames were allocated one by one and freed in
+//! random order.
 
 use std::thread;
 
@@ -31,7 +32,7 @@ pub(super) fn table_of(subjects: &[Box<dyn Subject>]) -> Table {
     )
 }
 
-/// What was counted for one subject (allocator).
+/// The numbers of blocks and frames that one subject (allocator) could give.
 struct Counted {
     /// The number of huge blocks that could be allocated at first.
     before: usize,

@@ -51,14 +51,14 @@ fn run_for(
     progress.start("bench page");
     progress.expect(2 * rounds);
     let mut subjects = ours()?;
-    // Without other allocators, each ratio compares with the floor, the last subject that `ours`
-    // makes.
+    // Ratios compare with allocators of other projects. If there are none, they compare with the
+    // floor, which is the last of our subjects.
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();
     let mask = CpuMask::of_this_thread();
     let first = mask.cpus().first().copied();
-    // If the thread cannot be pinned, the times are only noisier.
+    // Ignore a failure: if the thread cannot be pinned to its CPU, the times are only noisier.
     let _ = first.map(|first| affinity::pin(&CpuMask::only(first)));
     let alone = timing::alone(&subjects, rounds, progress);
     let _ = affinity::pin(&mask);
@@ -87,7 +87,8 @@ fn run_for(
     Ok(Found { tables, rows })
 }
 
-/// Makes Plimsoll's page allocator and the floor, which is a minimal allocator.
+/// Makes the two subjects of this package: Plimsoll's page allocator, and the floor, a minimal
+/// allocator with which others are compared.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     Ok(vec![
         Box::new(Plimsoll::new("plimsoll", Design::default())?),
@@ -95,7 +96,7 @@ fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     ])
 }
 
-/// The results of one load: a cell for each subject.
+/// A column of the result table: one load, with a cell for each subject (allocator).
 struct Column {
     load: &'static str,
     cells: Vec<Cell>,
@@ -103,10 +104,10 @@ struct Column {
 
 /// The result of one subject (allocator) under one load.
 struct Cell {
-    /// The nanoseconds per operation. `None` if every sample was disturbed.
+    /// The nanoseconds per operation. `None` if other work on the computer disturbed every sample.
     ns: Option<Estimate>,
-    /// The subject's time divided by that of the fastest other allocator, in the rounds in which
-    /// neither sample was disturbed.
+    /// The subject's time divided by that of the fastest allocator of another project, in the
+    /// rounds in which neither sample was disturbed.
     ratio: Option<Estimate>,
     /// The number of samples.
     rounds: usize,

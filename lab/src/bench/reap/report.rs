@@ -1,4 +1,4 @@
-//! The results of the races, as tables and as numbers.
+//! The results of the races between an exiting process and its helpers, as tables and as numbers.
 
 use super::victim::Shape;
 use super::{CASES, On, Raced, Took, sim};
@@ -46,8 +46,8 @@ impl On {
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],
-            // Timing each acquisition slows the race down, so the other times of these races mean
-            // nothing.
+            // Reading the clock at each acquisition of a lock slows these races down, so of their
+            // times only the waits mean something.
             Self::Watched => &[WAIT],
             Self::Simulated => &[WALL, WORK, WAIT],
         }
@@ -83,7 +83,8 @@ pub(super) fn found(raced: &[Raced], size: &Size, why_not_here: Option<&str>) ->
     }
 }
 
-/// A note on how the races were measured.
+/// A note for the report on how the races were measured: with how many threads and rounds, and what
+/// the columns mean.
 fn how(raced: &[Raced], size: &Size) -> String {
     let threads = size.helpers + 1;
     let here = || raced.iter().filter(|raced| raced.on != On::Simulated);
@@ -116,7 +117,7 @@ fn how(raced: &[Raced], size: &Size) -> String {
     )
 }
 
-/// The races on victims of one shape.
+/// The results of the races on victims of one shape (many small mappings, or one large one).
 struct Shown<'a> {
     raced: &'a [Raced],
     shape: Shape,

@@ -1,4 +1,5 @@
-//! The victim of a race: an address space with a given number of pages, on any machine.
+//! The victim of a race between an exit and helpers: an address space with a given number of pages,
+//! on the host or on a simulated machine.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::rss::RssKind;
@@ -33,8 +34,8 @@ impl Shape {
         }
     }
 
-    /// Returns the number of mappings, the number of pages in each mapping, and the distance in
-    /// pages from the start of a mapping to the start of the next.
+    /// Returns, for a victim of `pages`: the number of mappings, the number of pages in each
+    /// mapping, and the distance in pages from the start of a mapping to the start of the next.
     fn mappings(self, pages: Pages) -> (u64, u64, u64) {
         let pages = u64::from(pages.0);
         match self {

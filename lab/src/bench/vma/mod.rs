@@ -23,7 +23,8 @@ use crate::report::Table;
 use crate::report::value::NOTHING;
 use crate::run::progress::Progress;
 
-/// The numbers of mappings with which trees are measured, each with its number of rounds.
+/// The sizes of the measured trees: the number of mappings, and the number of rounds that are
+/// measured at this size.
 const SIZES: [(usize, usize); 2] = [(10_000, 40), (100_000, 8)];
 /// The number of pages that a round looks up.
 const PROBES: usize = 1 << 15;
@@ -43,7 +44,7 @@ const COLUMNS: [&str; 9] = [
     "lowest fitting gap",
 ];
 
-/// Measures all trees at all sizes.
+/// Measures every tree of mappings at each size of [`SIZES`], and makes a table for each size.
 pub(super) fn tables(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench vma");
     progress.expect(SIZES.iter().map(|(_, rounds)| rounds).sum());
@@ -90,7 +91,7 @@ fn measure(count: usize, rounds: usize, progress: &Progress) -> Table {
     table
 }
 
-/// The mappings and the queries that every tree gets.
+/// The mappings that every tree stores, and the lookups and searches that it must answer.
 struct Work {
     vmas: Vec<Vma>,
     shuffled: Vec<Vma>,
@@ -187,8 +188,8 @@ impl Work {
         (Costs(all.map(|(ns, _)| ns)), answer)
     }
 
-    /// Looks up one page after another. The id that a lookup finds decides which page is looked up
-    /// next, so no two lookups can overlap in time.
+    /// Looks up one page after another. The id of the mapping that a lookup finds decides which
+    /// page is looked up next, so the CPU cannot overlap two lookups.
     fn chase<T: Tree>(&self, tree: &T) -> u64 {
         let (mut sum, mut id) = (0, 0);
         for nth in 0..PROBES {

@@ -206,7 +206,8 @@ impl Tree for Ranges {
     }
 }
 
-/// `blart`, an adaptive radix tree, keyed by the bytes of a mapping's start, highest byte first.
+/// `blart`, an adaptive radix tree, keyed by the start address of a mapping, as bytes with the
+/// highest first.
 pub(super) struct Radix(TreeMap<[u8; 8], (u64, u32)>);
 
 impl Tree for Radix {

@@ -22,7 +22,8 @@ const ANON: u32 = 1;
 /// occur because the program's memory is freed when the program exits.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
-/// Compares recorded additions to a counter of resident pages with those of the program's log.
+/// The judge of additions: compares the recorded additions to a counter of resident pages with
+/// those in the program's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Additions;
 

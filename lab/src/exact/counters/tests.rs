@@ -21,8 +21,8 @@ fn judge(lines: &str) -> Judgement {
     judgement.expect("a run")
 }
 
-/// A differential is folded at the addition at which it reaches the batch, as in Linux, so every
-/// reading is identical.
+/// Plimsoll folds a differential at the addition with which it reaches the batch. Linux does the
+/// same, so every reading is identical.
 #[test]
 fn a_fold_is_where_linux_has_it() {
     // CPU 1 keeps 31 pages in its differential; the 32nd addition folds all 32.
@@ -42,15 +42,15 @@ fn a_reading_that_differs_is_shown_with_both_sides() {
     );
 }
 
-/// If Linux counted an unmapping in two parts, the replay finds the cut that gives the recorded
-/// reading. A note says for how many unmappings it found one.
+/// Linux may count the pages of one unmapping in two additions. The replay then finds the sizes of
+/// the two that give the recorded reading; a note counts these cases.
 #[test]
 fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
     assert_eq!((whole.compared, whole.identical), (3, 3));
     assert!(whole.notes[0].starts_with("Of 1 unmappings, 0 match"));
-    // CPU 2 already keeps −20, so a single −40 would fold all 60. If the unmapping is cut after 12
-    // pages, the first part folds 32 and CPU 2 keeps the other 28.
+    // CPU 2 already holds a differential of −20, so a single addition of −40 would fold all −60. If
+    // it is cut into −12 and −28, the first part folds −32 and CPU 2 keeps −28.
     let parts = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 37\n2 -4 60 5\n");
     assert_eq!((parts.compared, parts.identical), (4, 4));
     assert!(
@@ -58,8 +58,8 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
         "{:?}",
         parts.notes
     );
-    // No cut gives the recorded reading of 50 pages, and the failed attempts do not change later
-    // readings.
+    // No way to cut the unmapping gives the recorded reading of 50 pages. That reading counts as
+    // different, and the attempts do not change later readings.
     let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
     assert_eq!((neither.compared, neither.identical), (4, 3));
     assert!(neither.notes[0].starts_with("Of 3 unmappings, 0 match"));
@@ -75,8 +75,8 @@ fn pieces_end_at_page_tables_where_the_gather_is_full_and_at_a_cut() {
     assert_eq!(full.iter().sum::<u64>(), 10_000);
 }
 
-/// A line that cannot be read is set aside, and so are all later lines of its run, because the
-/// state of the counters is unknown after it.
+/// The replay does not compare a log line that cannot be read, nor any later line of its run,
+/// because the state of the counters is unknown after it.
 #[test]
 fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     for bad in [
@@ -108,8 +108,8 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
 /// them all. If all CPUs have folded (`I all`), there is no limit.
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
-    // 500 pages exceed what a differential can hold, so all of them are folded. The reading
-    // includes CPU 1's pages only once it has added 32.
+    // All of the 500 pages are folded, because no differential can hold so many. CPU 1's pages
+    // appear in the reading only when it has added 32, the batch.
     let log = "# next 16 31 1\nI all 500 5 505\n1 +31 0 505\n1 +1 31 537\n0 -7 0 537\n";
     let judgement = Readings.judge(&recording(log)).expect("a run");
     assert_eq!((judgement.compared, judgement.identical), (3, 3));

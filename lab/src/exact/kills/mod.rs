@@ -60,9 +60,9 @@ impl Judge for Kills {
     }
 }
 
-/// Returns the victims in the order of their `mark_victim` events, and the number of threads that
-/// marked themselves although the log does not name them. A thread marks itself if it is already
-/// dying when it requests memory.
+/// Returns the victims in the order of their `mark_victim` events, and the number of other marks:
+/// threads that the log does not name and that marked themselves. A thread marks itself if it is
+/// already dying when it requests memory.
 fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     let (mut marked, mut by_themselves) = (Vec::new(), 0);
     for event in &recording.events {
@@ -93,8 +93,8 @@ fn selecting_of(release: &str) -> Selecting {
 struct Comparison {
     compared: u64,
     identical: u64,
-    /// The number of kills that cannot be compared, because the log has no table of processes for
-    /// their shortage.
+    /// The number of kills that cannot be compared, because the kernel's log has no table of
+    /// processes for the shortage that caused them.
     set_aside: u64,
     first_difference: Vec<String>,
     notes: Vec<String>,
@@ -123,8 +123,8 @@ impl Comparison {
         }
     }
 
-    /// Notes a difference if the log and the events name different victims. Without a log, the
-    /// victims of the events are set aside.
+    /// Records a difference if the kernel's log and the `mark_victim` events name different
+    /// victims. If the recording has no log, the kills are set aside: they cannot be compared.
     fn check_events(&mut self, logged: &[u32], marked: &[u32]) {
         if logged.is_empty() {
             self.set_aside += marked.len() as u64;
@@ -167,7 +167,8 @@ impl Comparison {
     }
 }
 
-/// Lines that list the kernel's victims, Plimsoll's, and the five processes with the most points.
+/// Describes a shortage in which Plimsoll chose differently from the kernel: lines with the
+/// kernel's victims, Plimsoll's victims, and the five processes with the most points.
 fn difference(shortage: &Shortage, recorded: &Recorded<'_>, ours: &[u32]) -> Vec<String> {
     let mut lines = vec![
         format!("the kernel killed {:?}", shortage.killed),

@@ -20,10 +20,10 @@ use plimsoll_recording::Recording;
 
 use super::log::list;
 
-/// The name of the recording's text that holds the population.
+/// The name of the text in the recording's header that lists these processes.
 pub(crate) const TEXT: &str = "oom population";
 
-/// The processes of the recorded machine, and the size of its memory.
+/// The processes of the recorded machine before its memory ran out, and the size of its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Population {
     /// The machine's memory and swap together, in pages.
@@ -59,8 +59,8 @@ pub(super) struct Member {
 }
 
 impl Population {
-    /// The population of a recording and the number of unreadable lines; `None` if the recording
-    /// has no population.
+    /// Reads the population from a recording, with the number of lines that could not be read;
+    /// `None` if the recording has no list of processes.
     pub(super) fn of(recording: &Recording) -> Option<(Self, usize)> {
         recording.header.text(TEXT).map(Self::parse)
     }

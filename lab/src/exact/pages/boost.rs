@@ -1,4 +1,5 @@
-//! Boosts of watermarks, derived from the kernel's events.
+//! Derives from the kernel's events by how much each zone's watermarks are boosted (raised for a
+//! while).
 //!
 //! When an allocation tries to claim a partly free page block of another type, Linux adds the size
 //! of a page block to the boost of the zone, up to a limit. All watermarks of the zone are higher
@@ -14,7 +15,7 @@ const BLOCK_ORDER: u8 = 9;
 /// state it.
 pub(super) const FACTOR: u64 = 15_000;
 
-/// The boosts of all zones, in pages.
+/// The current watermark boosts of all zones, as derived from the events.
 #[derive(Clone, Debug)]
 pub(super) struct Boosts {
     zones: Vec<Boost>,
@@ -74,8 +75,9 @@ impl Boosts {
         changed
     }
 
-    /// Notes that an allocation found a free block of `order` in a page block of another type.
-    /// Returns the zone's new boost in pages, or `None` if the boost does not change.
+    /// Updates the zone's boost after an allocation found a free block of `order` in a page block
+    /// of another type. Returns the zone's new boost in pages, or `None` if the boost does not
+    /// change.
     pub(super) fn claim(&mut self, zone: u8, order: u8) -> Option<u64> {
         let boost = self.zones.get_mut(usize::from(zone))?;
         // If the page block is entirely free, Linux changes its type without a boost.
@@ -86,7 +88,8 @@ impl Boosts {
         Some(boost.now)
     }
 
-    /// Notes the boost of each zone of `node` when a round of this node's kswapd begins.
+    /// Stores the boost of each zone of `node` when a round of this node's kswapd begins: the end
+    /// of the round removes this boost and no more.
     pub(super) fn round_begins(&mut self, node: u32) {
         for boost in self.zones.iter_mut().filter(|boost| boost.node == node) {
             boost.of_round = boost.now;

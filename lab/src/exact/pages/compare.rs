@@ -11,9 +11,9 @@ use super::op::{Action, Kind, Op};
 use super::pair::{Amount, Pair};
 use super::stage::Stage;
 
-/// Performs `ops` and pairs Plimsoll's moves with the kernel's. After each difference, Plimsoll's
-/// lists are set to the lengths of the kernel's lists, so that one difference does not cause
-/// others.
+/// Performs `ops` and pairs each move of pages that Plimsoll makes with the kernel's move. After
+/// each difference, Plimsoll's lists are set to the lengths of the kernel's lists, so that one
+/// difference does not cause others.
 pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (index, op) in ops.iter().enumerate() {
@@ -114,8 +114,8 @@ mod tests {
     use crate::exact::pages::stage::{Knobs, Start};
     use crate::exact::pages::zoneinfo::ZoneInfo;
 
-    /// Makes a machine with one CPU and one zone with 8,192 free pages. The CPU's lists have 20
-    /// movable pages that no event shows.
+    /// Makes a machine with one CPU and one zone with 8,192 free pages. The CPU's lists start with
+    /// 20 movable pages, whose frames are unknown because no event has shown them.
     fn twenty_listed() -> (Stage, Follow) {
         let zone = ZoneInfo {
             name: "DMA32".to_owned(),
@@ -154,8 +154,9 @@ mod tests {
         }
     }
 
-    /// If a bulk allocation takes pages that appear in no event, Plimsoll's lists must become
-    /// shorter at once. Otherwise they would spill too early from then on.
+    /// If a bulk allocation in the kernel takes pages from a page list, and no event showed when
+    /// they came onto the list, Plimsoll's lists must become shorter at once. Otherwise they would
+    /// spill too early from then on.
     #[test]
     fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
         let (mut stage, follow) = twenty_listed();
@@ -189,8 +190,8 @@ mod tests {
         assert_eq!(free_after(taken, Kind::Refill), (1 << 13) - 10);
     }
 
-    /// In Linux, decays and the return of a batch to a remote node both belong to `vmstat_update`.
-    /// So the recording shows both as decays.
+    /// In Linux, `vmstat_update` lets lists decay, and also returns a batch of pages to a remote
+    /// node. A recording cannot distinguish the two, so the replay counts the return as a decay.
     #[test]
     fn a_batch_returned_to_a_remote_node_is_a_decay() {
         let mut moved = Move::new(Kind::Decay, 0);

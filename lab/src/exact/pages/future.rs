@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use plimsoll_recording::event::{Event, What};
 
-/// For each event, the indices of related events; [`NONE`] if there is no such event.
+/// For each event of a recording, the indices of the earlier and later events about the same frame
+/// or CPU; [`NONE`] if there is no such event.
 pub(super) struct Future {
     /// The next event that touches the first frame of the event's block.
     frame: Vec<u32>,

@@ -23,7 +23,7 @@ pub(super) struct Stepwise {
     holds: RefCell<Vec<Hold>>,
 }
 
-/// The pages moved during one hold of a zone lock.
+/// The pages that one CPU moved while it held a zone lock once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) zone: u32,
@@ -42,12 +42,13 @@ impl Stepwise {
         }
     }
 
-    /// Makes `cpu` the CPU on which the following operations run.
+    /// Makes `cpu` the CPU that performs the next operations, until the next call.
     pub(super) fn go_to(&self, cpu: u32) {
         self.cpu.set(CpuId(cpu));
     }
 
-    /// Runs `f` as an interrupt that finds the page lists of its CPU locked.
+    /// Runs `f` as an interrupt that has interrupted a holder of the CPU's pcp lock. `f` thus
+    /// cannot use the CPU's page lists.
     pub(super) fn interrupting<R>(&self, f: impl FnOnce() -> R) -> R {
         self.interrupting.set(true);
         let result = f();
@@ -55,7 +56,7 @@ impl Stepwise {
         result
     }
 
-    /// Returns the holds recorded since the last call, and clears the record.
+    /// Returns the holds of zone locks since the last call of this function.
     pub(super) fn take_holds(&self) -> Vec<Hold> {
         self.holds.take()
     }

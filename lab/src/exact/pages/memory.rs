@@ -7,7 +7,7 @@ use plimsoll_mm::units::{NodeId, Order, Pages, Pfn};
 
 use super::lists::MOVABLE;
 
-/// The number of pages in a block of the largest order.
+/// The number of pages in a block of the largest order, which is 10.
 const BLOCK: u64 = 1 << 10;
 
 /// A zone to lay out and the number of pages that the kernel manages in it.
@@ -75,13 +75,13 @@ impl Stock {
         stock
     }
 
-    /// Adds a block that is in use to the stock.
+    /// Adds a block that is in use to the stock, so that a recorded free can return it later.
     pub(crate) fn put(&mut self, order: Order, pfn: Pfn) {
         self.by_order[order.index()].push(pfn);
     }
 
-    /// Takes a block of `order`, split off a larger one if necessary, or `None` if no block in use
-    /// is large enough.
+    /// Takes a block of `order` from the stock, split off a larger one if necessary, or `None` if
+    /// no block in use is large enough.
     pub(crate) fn take<M: Machine>(
         &mut self,
         pages: &PageAllocator<M>,
@@ -137,8 +137,8 @@ mod tests {
     use super::super::machine::Stepwise;
     use super::*;
 
-    /// Leaves `free` pages free in a fresh zone of `managed` pages and makes a stock of all others.
-    /// Returns the resulting numbers of free pages and of pages in the stock.
+    /// Makes a zone of `managed` pages of which `free` should be free, and a stock of all others.
+    /// Returns how many pages are then really free, and how many are in the stock.
     fn beside(managed: u64, free: u64) -> (u32, u32) {
         let machine = Stepwise::new(Topology::flat(1));
         let area = Area {
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn a_zone_that_is_nearly_all_free_has_a_little_less() {
-        // The hole in the zone's last block of the largest order leaves too little room for the
-        // wanted free pages.
+        // The 3,000 pages end inside a block of the largest order. The hole that fills this block
+        // leaves too little room for the wanted free pages, so 1,024 pages fewer are free.
         assert_eq!(beside(3000, 2997), (2997 - 1024, 3 + 1024));
         assert_eq!(beside(3000, 3000), (3000 - 1024, 1024));
     }

@@ -1,5 +1,5 @@
-//! What a recording lacks: notes for the reader about missing data, and the moves that cannot be
-//! judged without it.
+//! Finds the data that a recording lacks, notes it for the reader of the report, and sets aside the
+//! moves of pages that cannot be judged without it.
 
 use std::collections::BTreeSet;
 
@@ -112,8 +112,8 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
     }
 
-    /// If the recorder asked for the events of one kind of reclaim (by kswapd, or by allocations),
-    /// the note counts only the other kind.
+    /// The kernel reclaimed both by kswapd and directly, in allocations. If the recorder asked for
+    /// the events of only one of the two kinds, the note warns only of the other kind.
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));

@@ -15,7 +15,7 @@ pub(super) struct Amount {
 /// amount is zero for a side that made none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// The index of the operation in the list of performed operations.
+    /// The index of the operation, such as an allocation, in the list that the replay performs.
     pub(super) op: usize,
     pub(super) cpu: u32,
     pub(super) zone: u8,

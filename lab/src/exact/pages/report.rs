@@ -127,7 +127,7 @@ pub(super) fn first_difference(
     lines
 }
 
-/// The number of the CPU's events to show before the difference, and also after it.
+/// The report shows this many events of the CPU before the first difference, and as many after it.
 const SHOWN: usize = 3;
 
 fn around(recording: &Recording, at: usize) -> Vec<String> {

@@ -25,7 +25,8 @@ pub(super) struct ListInfo {
     pub(super) count: u64,
     pub(super) high: u64,
     pub(super) batch: u64,
-    /// The bounds of `high`, which kernels from 6.13 on print.
+    /// `high_min` and `high_max`, the bounds of `high`; `None` for kernels before 6.13, which do
+    /// not print them.
     pub(super) bounds: Option<(u64, u64)>,
 }
 

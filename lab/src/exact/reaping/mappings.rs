@@ -13,19 +13,20 @@ use std::ops::Range;
 use plimsoll_mm::space::MappingKind;
 use plimsoll_recording::Recording;
 
-/// The name of the recording's text that holds the mappings.
+/// The name of the text, among those in the recording's header, that lists the mappings.
 pub(crate) const TEXT: &str = "oom mappings";
 
 const PAGE_SHIFT: u32 = 12;
 
-/// A mapping: its pages and its kind of backing.
+/// A mapping of the victim: its page numbers and its kind of backing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) pages: Range<u64>,
     pub(super) kind: MappingKind,
 }
 
-/// The mappings of each victim in the recording's text, and the number of unreadable lines.
+/// The mappings of each victim, with the victim's process id, as the recording's header lists them,
+/// and the number of lines that could not be read.
 pub(super) fn of(recording: &Recording) -> (Vec<(u32, Vec<Mapping>)>, usize) {
     recording.header.text(TEXT).map(parse).unwrap_or_default()
 }

@@ -17,10 +17,12 @@ use super::{Judge, Judgement};
 /// form `release CASE flags=N ERRNO`.
 pub(crate) const RELEASES: &str = "oom releases";
 
-/// Compares how the kernel's OOM reaper empties address spaces with how Plimsoll's does.
+/// The judge of reaping: compares which ranges the kernel's OOM reaper empties, and in which order,
+/// with those of Plimsoll's reaper.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
-    /// The order in which ranges are emptied; `None` uses that of the recorded kernel's version.
+    /// The order in which the reaper empties the ranges of a victim; `None` uses that of the
+    /// recorded kernel's version.
     pub reaping: Option<How>,
 }
 
@@ -31,7 +33,7 @@ enum Step {
     Wake,
     Skip,
     Start,
-    /// A range of pages that is emptied.
+    /// The pages of this range are emptied: removed from the victim's page tables.
     Range(Range<u64>),
     Finish,
 }
@@ -131,8 +133,8 @@ fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
     steps
 }
 
-/// Separates `steps` into the steps that are not ranges, in order, and the ranges. Adjacent ranges
-/// are merged.
+/// Separates `steps` into the events about the victim, in order, and the emptied ranges. Adjacent
+/// ranges are merged.
 fn apart(steps: &[Step]) -> (Vec<Step>, Vec<Range<u64>>) {
     let ranges = steps.iter().filter_map(|step| match step {
         Step::Range(range) => Some(range.clone()),

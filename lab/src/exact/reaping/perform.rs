@@ -32,15 +32,15 @@ const ARENA: Pages = Pages(4096);
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
 /// The settings of Linux's reaper, but without its delay and its pauses. Delay and pauses do not
-/// affect what the reaper does. A note gives the recorded times.
+/// affect what the reaper does. The report has a note with the recorded times instead.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),
     ..Patience::LINUX
 };
 
-/// Returns the steps of Plimsoll's reaper on a victim whose mappings another thread is changing
-/// during the first `busy` attempts.
+/// Lets Plimsoll's reaper empty the address space of a victim, and returns the reaper's steps. The
+/// victim is one whose mappings another thread is changing during the first `busy` attempts.
 pub(super) fn reap(mappings: &[Mapping], victim: u32, reaping: Reaping, busy: usize) -> Vec<Step> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, victim);
@@ -158,7 +158,8 @@ fn errno(outcome: Result<Released, ReleaseError>) -> &'static str {
     }
 }
 
-/// Runs `f` while another thread holds the lock of the mappings as a writer.
+/// Runs `f` while another thread changes the mappings of `process`, and so holds their lock as a
+/// writer.
 fn while_changing(
     memory: Memory<'_, Host>,
     process: &Process<Host>,
@@ -180,7 +181,8 @@ fn while_changing(
     });
 }
 
-/// A request for a mapping of one page. The mapping is shared, so the reaper does not empty it.
+/// The request for the mapping by which another thread changes the mappings. It is shared and has
+/// one page, so the reaper does not empty it.
 fn changed(host: &Host, place: Place) -> MapRequest<Host> {
     MapRequest {
         place,
@@ -264,8 +266,8 @@ fn spaces(host: &Host, reaping: Reaping) -> Spaces<Host> {
     Spaces::new(host, &design, 0).expect("a machine without swap needs no more than a heap")
 }
 
-/// The steps that were observed, and two barriers. At each barrier the reaping thread and the
-/// thread that changes mappings wait for each other.
+/// What the two threads of a replay share: the steps that were observed, and two barriers. At each
+/// barrier the reaping thread and the thread that changes mappings wait for each other.
 struct Witness {
     steps: Mutex<Vec<Step>>,
     /// True once the victim's mappings are complete. Ranges emptied before then are not recorded.

@@ -19,13 +19,13 @@ use crate::report::Table;
 use crate::run::testbed::{Cause, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The profile that sets the costs of the simulated CPUs. These costs do not affect the times at
-/// which timers fire.
+/// The profile from which the simulated CPUs get their prices. Any profile would do, because prices
+/// do not affect the times at which timers fire.
 const PRICES: &str = "laptop-2";
 
-/// The time from the beginning of a recording in which firings are ignored, because the shepherd
-/// queues the first ones. If the recording is shorter than twice this time, the firings in its
-/// first half are ignored.
+/// The time from the beginning of a recording in which starts of vmstat work are ignored, because
+/// the shepherd causes the first ones. If the recording is shorter than twice this time, the starts
+/// in its first half are ignored.
 const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 
 /// The maximum length of a simulation. All of a longer recording is evaluated, but a simulated
@@ -38,8 +38,9 @@ const CPUS_MAX: u32 = 512;
 /// The lengths of the windows in which CPUs that start their work together are counted, in ms.
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
-/// A table of the largest crowds within one tick and within each window, recorded and simulated;
-/// `None` if no timer started vmstat work after the time [`SETTLED`].
+/// A table of the largest crowds (numbers of CPUs whose vmstat work starts within one tick, or
+/// within a window), as recorded and as simulated; `None` if no timer started vmstat work after the
+/// time [`SETTLED`].
 pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
     let settled = Nanos(SETTLED.0.min(span.0 / 2));
@@ -94,7 +95,8 @@ fn row(name: String, starts: &[Nanos], hz: Hz) -> Vec<String> {
     row
 }
 
-/// The times at which timers start vmstat work on a simulated machine of `cpus` busy CPUs.
+/// Runs `cpus` busy simulated CPUs for the time `length`. Returns the times at which timers started
+/// vmstat work.
 pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32) -> Vec<Nanos> {
     let profile = Profile::load(PRICES, Card::Mid).expect("built in");
     let profile = Profile {

@@ -20,8 +20,8 @@ use self::chain::{Armed, Chain, Kind};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// Compares the kernel's timers with those that a schedule and a wheel give; [`Timers::OURS`] has
-/// Plimsoll's schedule and wheel.
+/// The judge of timers: compares the kernel's timers with those of the given schedule and timer
+/// wheel; [`Timers::OURS`] has Plimsoll's schedule and wheel.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers<'a> {
     /// The schedule that gives the jiffy for which the vmstat work arms its timer; [`RoundJiffies`]
@@ -57,8 +57,9 @@ impl Judge for Timers<'_> {
 }
 
 impl Timers<'_> {
-    /// Compares the firings only, without the tables of lateness and of crowds. `None` if the
-    /// recording has no firings or does not state the kernel's HZ.
+    /// Compares the kernel's timer firings with the predicted ones, but makes no tables of late
+    /// firings and of CPUs that fire together. `None` if the recording has no firings or does not
+    /// state the kernel's HZ.
     #[must_use]
     pub fn firings(&self, recording: &Recording) -> Option<Judgement> {
         let (clock, chain) = taken(recording)?;
@@ -74,7 +75,8 @@ fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
     (!chain.armed.is_empty()).then_some((clock, chain))
 }
 
-/// The recorded kernel's HZ, the time between two runs of its vmstat work, and its number of CPUs.
+/// What a recording's header says of the kernel's timers: HZ, the time between two runs of the
+/// vmstat work, and the number of CPUs.
 struct Clock {
     hz: Hz,
     interval: Nanos,
@@ -199,8 +201,8 @@ fn difference(armed: &Armed, verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-/// A table of how many timers fired at the jiffy that the wheel chose, one jiffy later, and even
-/// later.
+/// A table of how late timers fired: how many at the jiffy that the kernel's wheel chose, how many
+/// one jiffy later, and how many later still.
 fn lateness(chain: &Chain) -> Table {
     let row = |kind: Kind| {
         let armed = || chain.armed.iter().filter(|armed| armed.kind == kind);

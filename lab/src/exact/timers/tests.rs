@@ -113,8 +113,8 @@ fn timers_of_others_are_left_out() {
     }
 }
 
-/// A start of the work counts as caused by its timer only if the timer fired after the work's
-/// previous start.
+/// A start of the work counts as caused by its timer only if the timer fired between the work's
+/// previous start and this one.
 #[test]
 fn a_start_is_by_timer_if_the_timer_fired_before() {
     let right = armed(TIMER, 12_345, 13_985, Some(14_016));

@@ -20,7 +20,7 @@ const DESIGNS: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
 /// The largest number of seeds of a side workload.
 const SEEDS: usize = 2;
 
-/// One workload of the family, and its results.
+/// One workload of the drain experiment, and its results: the main workload or a side workload.
 pub(super) struct Member {
     pub(super) scene: Scene,
     pub(super) results: Results,
@@ -42,7 +42,8 @@ impl Member {
     }
 }
 
-/// Runs all side workloads of the machine. The family also has the main workload and its results.
+/// Runs all side workloads of the machine. Returns their results, and those of the main workload,
+/// which has run already.
 pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
     let designs = run.named(&DESIGNS);
     let member = |scene: Scene| {
@@ -51,8 +52,8 @@ pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
             return Ok(Member { scene, results });
         }
         let about = format!("{} memory, {}", scene.memory.name(), scene.pressure.name());
-        // The runs of all workloads are equally long. In a shorter run, the first round, in which
-        // the workers only fill memory, would have a larger share.
+        // The runs of all workloads are equally long. The first round of the workers only fills
+        // memory; in a shorter run it would be a larger part.
         let (results, _) = run.further_on_few(&about, &scene, &designs, SEEDS)?;
         Ok(Member { scene, results })
     };
@@ -134,8 +135,8 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Says what is gained by the merged patch, and by bounded holds (our design), while there is
-/// plenty of memory, or while memory is short.
+/// Returns a sentence about the gain of the merged patch, and of our bounded holds, over the
+/// workloads that have plenty of memory or those that are short of it, as `pressure` says.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |scene| scene.pressure == pressure);

@@ -42,8 +42,8 @@ use crate::run::progress::Progress;
 pub(super) static EXPERIMENT: &dyn Experiment = &Drain;
 pub(super) use self::swapping::SWAPPING;
 
-/// The experiment. It has one declaration for each state that memory may have when the main runs
-/// start.
+/// The drain experiment, with a declaration for each state (such as fresh or aged) that memory may
+/// have when the main runs start.
 struct Drain;
 
 impl Experiment for Drain {
@@ -131,18 +131,20 @@ const fn declare(setup: fn(&str, Card, Effort) -> Result<Scene, Error>) -> Decla
 }
 
 const UNBATCHED: &str = "unbatched";
-/// Linux's holds of the zone lock, but an allocation drains all lists even while another CPU drains
-/// them (our rule).
+/// A design that holds the zone lock as unbatched Linux does, but with our rule for drains: an
+/// allocation drains all lists even while another CPU drains them.
 const ALL_DRAIN: &str = "unbatched-all-drain";
-/// The predecessor of the patch that was merged. It releases only the zone lock between batches.
-const ZONE_LOCK: &str = "batched-zone-lock";
-/// Only the second patch of the series as it was first posted: only drains are divided into
+/// A design with the predecessor of the merged patch, which releases only the zone lock between
 /// batches.
+const ZONE_LOCK: &str = "batched-zone-lock";
+/// A design with only the second patch of the series as it was first posted: it divides drains into
+/// batches, and nothing else.
 const DRAINS: &str = "batched-drains";
-/// The patch as merged into Linux.
+/// The design of Linux with the merged patch that frees pages in batches.
 const MERGED: &str = "batched";
 const BOUNDED_PAGES: &str = "bounded-pages";
-/// Our holds of the zone lock, but only one CPU at a time drains all lists (Linux's rule).
+/// A design that holds the zone lock as ours does, but with Linux's rule for drains: only one CPU
+/// at a time drains all lists.
 const ONE_DRAIN: &str = "bounded-one-drain";
 const BOUNDED: &str = "bounded";
 const DESIGNS: [&str; 8] = [
@@ -165,7 +167,7 @@ const COMPARED: [Metric; 7] = [
     FAILED,
     RATE,
 ];
-/// The designs with columns or rows of their own in the tables of holds.
+/// The designs that the tables about holds of the zone lock show.
 const SHOWN: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
 
 fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> {
@@ -191,14 +193,16 @@ fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> 
     Ok((tables, finding(&run.results, &family)))
 }
 
-/// For each design of [`SHOWN`], its name and the data kept of its run on the first seed.
+/// For each design of [`SHOWN`]: its name, and what the experiment kept of its run with the first
+/// seed, beyond the metrics.
 fn shown<'a>(run: &'a Run<'_, Scene, Kept>) -> impl Iterator<Item = (&'a String, &'a Kept)> {
     let each = run.each().map(|(design, kept)| (&design.name, kept));
     each.filter(|(name, _)| SHOWN.contains(&name.as_str()))
 }
 
-/// Makes the table that separates the two differences between our variant and Linux: how much a
-/// hold moves, and whether an allocation drains all lists although another CPU is draining them.
+/// Makes the table that separates the two differences between our variant and Linux: how many pages
+/// one hold of the zone lock moves, and whether an allocation drains all lists although another CPU
+/// is draining them.
 fn holds_and_drains(results: &Results) -> Table {
     let rows = [
         ("Linux's", "one CPU at a time", UNBATCHED),
@@ -319,8 +323,8 @@ const CARDS: Cards<Scene, Kept> = Cards {
     ],
 };
 
-/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
-/// runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// medians and intervals of the runs.
 fn finding(results: &Results, family: &[Member]) -> Finding {
     let answer = format!(
         "{}; {}.",

@@ -67,12 +67,13 @@ const OURS: [&str; 2] = [
 ];
 const BOUNDED: &str = "bounded, meet-in-the-middle, 8 helpers";
 
-/// The largest number of seeds for the numbers of helpers in [`CURVE`]. Only one table shows their
-/// results, and it shows only medians.
+/// Runs with a number of helpers in [`CURVE`] have at most this many seeds, because their results
+/// appear only as medians in one table.
 const CURVE_SEEDS: usize = 2;
-/// The largest number of seeds for the victim of huge pages.
+/// Runs whose victim consists of huge pages have at most this many seeds.
 const HUGE_SEEDS: usize = 3;
-/// The largest number of seeds for the larger victim. A run with it takes seconds of real time.
+/// Runs with the larger victim have at most this many seeds, because one run takes seconds of real
+/// time.
 const LARGER_SEEDS: usize = 1;
 
 fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding), Error> {
@@ -136,7 +137,7 @@ impl Ran<'_> {
         faster(self.results, design, &WALL)
     }
 
-    /// Names what limits the speed of a design's race, such as a lock.
+    /// Names what limits the speed with which a design empties the victim, such as a lock.
     fn limit(&self, design: &str) -> String {
         let mut races = self.emptiers.iter().zip(self.raced);
         let found = races.find(|(emptier, _)| emptier.name == design);
@@ -177,7 +178,8 @@ fn scene_table(run: &Run<'_, Scene, Raced, Emptier>) -> Table {
 fn by_helpers(title: &str, all: &[Ran<'_>]) -> Table {
     let mut rows: Vec<(&Ran<'_>, &Emptier)> = Vec::new();
     for (nth, ran) in all.iter().enumerate() {
-        // Every set of emptiers includes exit alone, but one row of it is enough.
+        // Each of the sets has a run of the exiting process without helpers; the table shows that
+        // run only once.
         let new = ran
             .emptiers
             .iter()
@@ -206,11 +208,11 @@ fn by_helpers(title: &str, all: &[Ran<'_>]) -> Table {
     )
 }
 
-/// The smallest allowed speed with one helper, and with eight helpers, as multiples of the speed of
-/// exit alone.
+/// Our design must be at least this many times as fast as an exit without helpers: the first number
+/// is for one helper, the second for eight.
 const FASTER_MIN: [f64; HEADLINE.len()] = [1.8, 5.0];
-/// The largest allowed percentage by which the running time of exit and one helper together exceeds
-/// the running time of exit alone.
+/// Exit and one helper together may take at most this many percent more CPU time than an exit
+/// without helpers.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: Ran<'_>) -> Vec<Target> {
@@ -297,7 +299,8 @@ fn wall(_: &Scene) -> Vec<Metric> {
     vec![WALL]
 }
 
-/// Makes the report's finding. Every statement in it follows from the medians of the runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// medians of the runs.
 fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
     let answer = format!(
         "With 8 helpers, all memory is free {:.2} times as fast as with exit alone if they meet in \

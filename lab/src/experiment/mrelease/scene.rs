@@ -13,9 +13,9 @@ use crate::run::cases::Case;
 use crate::run::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 
-/// The numbers of helpers that have rows and verdicts in the report.
+/// The report's main table compares designs at these numbers of helpers.
 pub(super) const HEADLINE: [usize; 2] = [1, 8];
-/// Other numbers of helpers, which only the table with one row for each number shows.
+/// Further numbers of helpers. Only the table of times by number of helpers shows them.
 pub(super) const CURVE: [usize; 3] = [2, 4, 16];
 
 /// The CPU on which the last user exits.
@@ -30,7 +30,7 @@ pub(super) struct Scene {
 
 /// The number of pages of the victim: 16 GiB.
 const PAGES: u64 = 16 << 18;
-/// The larger victim has this many times as many pages as the other victim.
+/// The report also shows a larger victim, which has this many times as many pages.
 const LARGER: u64 = 4;
 /// The number of pages of the victim in a quick run: 4 GiB.
 const PAGES_QUICK: u64 = 4 << 18;
@@ -47,7 +47,7 @@ impl Scene {
         })
     }
 
-    /// This scene, with a victim that has four times as many pages.
+    /// Returns a copy of this scene in which the victim has [`LARGER`] times as many pages.
     pub(super) fn larger(&self) -> Self {
         let mut scene = self.clone();
         if let Victim::Server { pages, .. } = &mut scene.victim {
@@ -56,7 +56,7 @@ impl Scene {
         scene
     }
 
-    /// This scene, with a victim whose memory consists of huge pages.
+    /// Returns a copy of this scene in which the victim's memory consists of huge pages.
     pub(super) fn huge(&self) -> Self {
         let mut scene = self.clone();
         if let Victim::Server { huge, .. } = &mut scene.victim {
@@ -83,8 +83,8 @@ impl Scene {
     }
 }
 
-/// The emptiers to compare: exit alone; then, for each of `numbers`, every way of reaping with this
-/// number of helpers.
+/// The ways of emptying the victim's address space to compare: by the exiting process alone; then,
+/// for each of `numbers`, with this number of helpers in every way in which they can walk.
 pub(super) fn emptiers(numbers: &[usize]) -> Vec<Emptier> {
     let with = |helpers: usize| {
         Reaping::ALL

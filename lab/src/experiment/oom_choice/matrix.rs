@@ -36,11 +36,13 @@ const COUNTERS: [(&str, Growth); 4] = [
     ("one-sided", Growth::AsUsed),
     ("one-sided", Growth::Every),
 ];
-/// The patch's selector with our counters, and our selector with the patch's counters. Each differs
-/// from the patch in one of these mechanisms, and from our design in the other.
+/// Two mixed designs: the patch's selector with our counters, and our selector with the patch's
+/// counters. Each differs from the patch in one of these mechanisms, and from our design in the
+/// other.
 const OUR_COUNTERS: &str = "select-two-pass+one-sided";
 const OUR_SELECTOR: &str = "select-bounded+tree";
-/// The number of seeds. Two are enough, because the designs differ much more than the seeds do.
+/// The number of seeds of each run of the matrix. Two are enough, because the designs differ much
+/// more than the seeds do.
 const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
@@ -49,7 +51,7 @@ const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
 /// approximate sums cannot tell apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
-/// A selector with a kind of counters.
+/// One cell of the matrix: a selector with a kind of counters.
 #[derive(Clone, Debug)]
 struct Cell {
     named: Named,
@@ -101,7 +103,8 @@ impl Matrix {
         Ok(Self { results, count })
     }
 
-    /// The tables of the matrix.
+    /// The two tables of the matrix: the time of a selection with one hog, and the selections among
+    /// processes that approximate sums cannot tell apart.
     pub(super) fn tables(&self) -> [Table; 2] {
         let count = self.count;
         let hog = self.table(
@@ -156,12 +159,13 @@ impl Matrix {
         self.results.compare((APPROXIMATE, &grown), &HOG).ratio
     }
 
-    /// How many times as fast `faster` is as `slower`.
+    /// Formats how many times as fast design `faster` is as design `slower`, by `metric`.
     fn gain(&self, faster: &str, slower: &str, metric: &Metric) -> String {
         format!("{:.2}", self.results.ratio((faster, slower), metric))
     }
 
-    /// A table with a row for each kind of counters and a column for each selector.
+    /// Makes a table of the matrix, with a row for each kind of counters and a column for each
+    /// selector.
     fn table(&self, title: String, note: String, cell: impl Fn(&str) -> String) -> Table {
         let table = tabulate!(title, note, &COUNTERS, |(counters, growth)| {
             "counters" => format!("{counters}{}", suffix(*growth)),
@@ -202,8 +206,8 @@ mod tests {
     use super::*;
     use crate::experiment::oom_choice::{MACHINE, PRECISE};
 
-    /// The matrix has each selector with each kind of counters. On one seed, the gain from the
-    /// counters times the gain from the selector is the whole gain.
+    /// The matrix has each selector with each kind of counters. With one seed, the gain (ratio of
+    /// times) from the counters times the gain from the selector must be the whole gain.
     #[test]
     fn the_matrix_has_every_pair_and_divides_the_gain() {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");

@@ -33,12 +33,12 @@ const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// Each design, with the heading of its column in tables.
+/// Pairs each design with the heading of its column in tables.
 fn heads(designs: &[Named]) -> impl Iterator<Item = (String, &Named)> {
     designs.iter().map(|design| (short(design), design))
 }
 
-/// The heading of a design's column in tables.
+/// The heading of a design's column in tables: its name without `select-`, and with spaces for `+`.
 fn short(design: &Named) -> String {
     let name = design.name.replace('+', " ");
     name.trim_start_matches("select-").to_owned()

@@ -56,8 +56,8 @@ static DECLARATION: Declaration<Scenes> = Declaration {
     conclude,
 };
 
-// The three designs that are wholly from Linux, wholly from the patches, or wholly ours. Each
-// consists of a selector, counters and a way of reaping.
+// Three designs, each of a selector, counters and a way of reaping: all three are from Linux, or
+// from the patches, or ours.
 const LINUX: &str = "select-precise+flat+ascending";
 const PATCH: &str = "select-two-pass+tree+descending-by-vma";
 const OURS: &str = "select-bounded+one-sided+meet-in-the-middle";
@@ -70,11 +70,12 @@ const SELECTORS: [&str; 3] = [
     "select-bounded+one-sided",
 ];
 
-/// The ways of reaping: Linux before 6.18, Linux since 6.18, and ours.
+/// The ways in which the reaper walks an address space: that of Linux before 6.18, that of Linux
+/// since 6.18, and ours.
 const REAPINGS: [&str; 3] = ["ascending", "descending-by-vma", "meet-in-the-middle"];
 
-/// Selectors with counters that are not from the same design. They separate the effect of a
-/// selector from the effect of its counters.
+/// Each selector with the counters of another design. These combinations show which part of a
+/// difference is due to the selector and which to the counters.
 const SWAPPED: [&str; 4] = [
     "select-precise+tree",
     "select-precise+one-sided",
@@ -82,7 +83,8 @@ const SWAPPED: [&str; 4] = [
     "select-bounded+tree",
 ];
 
-/// The largest number of seeds of the designs in [`SWAPPED`].
+/// The designs in [`SWAPPED`] run with at most this many seeds, because they are only for one
+/// table.
 const SWAPPED_SEEDS: usize = 3;
 
 /// Each selector with each way of reaping, grouped by selector.
@@ -101,8 +103,9 @@ fn shown(scenes: &Scenes) -> Vec<Metric> {
 }
 
 fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
-    // First the selectors with the counters of their own designs, which have run already, then the
-    // selectors with other counters. All of these designs reap as Linux did before 6.18.
+    // First the selectors with the counters of their own designs, whose runs exist already, then
+    // the selectors with the counters of other designs. All reap as Linux did before 6.18, so only
+    // selector and counters differ.
     let as_before = |selector| with_reaping(selector, REAPINGS[0]);
     let own = SELECTORS.map(as_before);
     let own = run.named(&own.each_ref().map(String::as_str));
@@ -127,8 +130,8 @@ fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, finding(&run.results, &run.scene)))
 }
 
-/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
-/// runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// medians and intervals of the runs.
 fn finding(results: &Results, scenes: &Scenes) -> Finding {
     let waited = scenes.scene(EXITS).metric(&WAITED);
     let kills = scenes.scene(CROWD).metric(&KILLS);

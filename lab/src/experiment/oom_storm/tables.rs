@@ -33,7 +33,8 @@ fn reaping_of(design: &Named) -> &'static str {
     design.design.reaping.name()
 }
 
-/// A table of the processes in each scene. Its note says which sizes are scaled down.
+/// A table of the scenes: which processes run in each. Its note says which sizes are smaller than
+/// on a real machine.
 pub(super) fn scenes(scenes: &Scenes) -> Table {
     tabulate!(
         "Scenes",
@@ -70,7 +71,8 @@ pub(super) fn scenes(scenes: &Scenes) -> Table {
     )
 }
 
-/// A table of the parts of the time that an allocator waited, in one scene.
+/// A table of what an allocator waited for in one scene (such as the selection, the exit or the
+/// reaper), as parts of its whole wait.
 pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     let stuck = if scene.name == STUCK {
         until_reaping(&run.results, scene)
@@ -127,7 +129,8 @@ fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     100.0 * results.median(design, &scene.part(part)) / whole
 }
 
-/// A table of the lengths of single stalls, and of the victims.
+/// A table of the lengths of single stalls, and of how many victims were killed and how good they
+/// were.
 pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     let designs = || {
         let designs = run.designs.iter();
@@ -174,14 +177,15 @@ fn with_word(compared: Comparison) -> String {
     format!("{}{word}", human_ratio(&compared.ratio))
 }
 
-/// The note that explains a ratio without a verdict.
+/// The note under a table in which some ratios have no verdict.
 const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 
 /// A table that shows whether the way of reaping matters.
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.scene.all {
-        // The designs are grouped by selector. A group has one design for each way of reaping.
+        // The designs are ordered by selector, and within a selector by the way of reaping. Compare
+        // the first way of each selector with the others.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
             let (first, others) = of_selector.split_first().expect("a way of reaping");
             rows.extend(others.iter().map(|other| (scene, first, other)));

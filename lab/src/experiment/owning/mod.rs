@@ -67,13 +67,15 @@ const fn declare(
 
 /// Linux 6.18.
 const LINUX: &str = "lists-6.18";
-/// The batching patch as merged into Linux.
+/// The design of Linux with the merged patch that frees pages in batches.
 const BATCHED: &str = "batched";
-/// Our holds of the zone lock, each of which is short. No CPU owns page blocks.
+/// Our design, in which each hold of the zone lock is short. No CPU owns page blocks.
 const BOUNDED: &str = "bounded";
-/// CPUs own page blocks as the patches proposed it, on the kernel for which they were posted.
+/// CPUs own page blocks as the patches of April 2026 proposed it, on the kernel for which these
+/// were posted.
 const RFC: &str = "batched+block-owned-rfc";
-/// CPUs own page blocks as the patches proposed it, with our holds of the zone lock.
+/// CPUs own page blocks as the patches of April 2026 proposed it, but each hold of the zone lock is
+/// short, as in our design.
 const RFC_BOUNDED: &str = "bounded+block-owned-rfc";
 const OURS: &str = "bounded+block-owned";
 const DESIGNS: [&str; 6] = [LINUX, BATCHED, BOUNDED, RFC, RFC_BOUNDED, OURS];
@@ -90,10 +92,11 @@ const COMPARED: [Metric; 8] = [
     WAIT_MAX,
 ];
 
-/// The largest number of seeds of each run other than the main one.
+/// All combinations of a machine and a state of memory, except that of the main table, run with at
+/// most this many seeds.
 const SEEDS: usize = 2;
 
-/// The results on one machine with memory in one state.
+/// The results on one machine with memory in one state (fresh, aged or fragmented).
 struct Member {
     scene: Scene,
     results: Results,
@@ -126,7 +129,7 @@ fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, finding(&family)))
 }
 
-/// Runs all designs on each machine, with memory in each state.
+/// Runs all designs on each machine, with memory fresh, aged and fragmented.
 fn family(run: &Run<'_, Scene>) -> Result<Vec<Member>, Error> {
     let member = |scene: Scene| {
         let results = if scene.is_like(&run.scene) {
@@ -166,8 +169,8 @@ fn table(family: &[Member], metric: &Metric, title: &str, note: &str) -> Table {
     })
 }
 
-/// Makes the table of the pages that lie on lists when the load ends, and of huge blocks that do
-/// not come back after all memory was freed and all lists were drained.
+/// Makes the table of the pages on page lists when the load ends, and of the huge blocks that are
+/// still missing after all memory was freed and all lists were drained.
 fn pages(family: &[Member]) -> Table {
     let table = tabulate!(
         "Pages on lists at the end of the load",
@@ -186,7 +189,8 @@ fn pages(family: &[Member]) -> Table {
     })
 }
 
-/// Makes the report's finding. Every statement in it follows from the medians of the runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// medians of the runs.
 fn finding(family: &[Member]) -> Finding {
     let range = |pair: (&str, &str), metric: &Metric| {
         let ratios = family

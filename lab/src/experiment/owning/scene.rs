@@ -25,7 +25,7 @@ use crate::workload::purge::{Purge, SPAN};
 
 /// The number of pages that all CPUs fault in per second.
 pub(super) const RATE: Metric = Metric::higher("pages_per_s", Unit::PagesPerSecond);
-/// The mean time to unmap and free a page.
+/// The mean time that the load's CPUs take to unmap and free one page.
 pub(super) const COST: Metric = Metric::lower("free_page_ns", Unit::Nanos);
 /// The longest time in which a CPU unmapped one span, or the memory of one process.
 pub(super) const LONGEST: Metric = Metric::lower("free_max_ns", Unit::Nanos);
@@ -33,7 +33,7 @@ pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count)
 pub(super) const ZONE_WAIT: Metric = Metric::lower("wait_total_ns", Unit::Nanos);
 pub(super) const WAIT_MAX: Metric = Metric::lower("wait_max_ns", Unit::Nanos);
 pub(super) const HOLD_MAX: Metric = Metric::lower("hold_max_ns", Unit::Nanos);
-/// The time that all CPUs together waited for locks of page lists.
+/// The time that all CPUs together waited for pcp locks, the locks of page lists.
 pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nanos);
 /// The number of pages on lists and in inboxes when the load ends. A page that another CPU frees
 /// waits in the inbox of the CPU that owns its block.
@@ -60,7 +60,8 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::lower("failed_allocations", Unit::Count) => seen.failed as f64,
 });
 
-/// The observations of one run. The lock statistics cover the time until the load ends.
+/// What was observed in one run, and from which its metrics are computed. The lock statistics cover
+/// the time until the load ends.
 pub(super) struct Seen {
     stats: Stats,
     pages_per_s: f64,
@@ -95,7 +96,8 @@ const PURGE: Purge = Purge {
     pause: Nanos::from_ms(1),
 };
 
-/// Processes of 32 MiB with four threads.
+/// The load of the experiment `exits`: processes with four threads, each of which uses 2048 pages
+/// (8 MiB), and which then exit.
 const EXITS: Exits = Exits {
     threads: 4,
     pages: 2048,
@@ -140,7 +142,8 @@ impl Scene {
         })
     }
 
-    /// The same load on a part of the machine with `cpus` CPUs.
+    /// Returns a scene with the same load, on a part of the machine with `cpus` CPUs, and with
+    /// memory in the state `memory`.
     pub(super) fn on(&self, cpus: u32, memory: Memory) -> Self {
         Self {
             profile: part(&self.whole, cpus),
@@ -249,7 +252,7 @@ impl Scene {
     }
 }
 
-/// The state of a machine when its load ends.
+/// Reads the statistics of the machine, and the pages on its page lists, when the load ends.
 fn seen(testbed: &Testbed) -> Seen {
     let zones = testbed.mm.pages().view(&testbed.sim);
     Seen {
@@ -272,8 +275,8 @@ fn huge_blocks(testbed: &Testbed) -> u32 {
     zones.iter().map(of).sum()
 }
 
-/// The part of the machine `whole` that has `cpus` CPUs, which are those of its first last-level
-/// caches, and memory in proportion.
+/// Returns a machine that is a part of `whole`: `cpus` CPUs, which are those of its first
+/// last-level caches, and memory in proportion.
 fn part(whole: &Profile, cpus: u32) -> Profile {
     let topology = &whole.topology;
     let mut places: Vec<_> = topology.ids().map(|cpu| topology.place(cpu)).collect();

@@ -62,7 +62,8 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// The emptiers to compare: exit alone, then exit with one helper in every way of reaping.
+/// The ways of emptying an address space to compare: first by the exiting process alone, then with
+/// one helper, for every way in which the helper can walk.
 fn emptiers() -> Vec<Emptier> {
     let helped = Reaping::ALL.into_iter().map(|reaping| Emptier {
         name: reaping.name().to_owned(),
@@ -81,7 +82,8 @@ fn conclude(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<(Vec<Table>, Findin
         emptier::targets(&targets),
         emptier::waits(run.each()),
     ];
-    // The profile of exit alone would show a single task, so it is skipped.
+    // The first run, in which the exiting process has no helper, is skipped: a profile of one task
+    // shows nothing about waiting.
     let helped = run.each().skip(1);
     tables.extend(helped.map(|(emptier, raced)| profile_table(emptier, raced)));
     if run.machine == PHONE {
@@ -91,7 +93,8 @@ fn conclude(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<(Vec<Table>, Findin
     Ok((tables, finding(run)))
 }
 
-/// The rows of the table in the mailing-list thread, and the metric of each row.
+/// The row titles of the table that the mailing-list thread published, each with the name of our
+/// metric for it.
 const THREAD: [(&str, &str); 10] = [
     ("total running time", "ran_ns"),
     ("· exit", "exit_ran_ns"),
@@ -114,8 +117,9 @@ fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
         (what, metric.expect("a metric of the first scene"))
     };
     let rows = THREAD.map(find);
-    // The published victim and our victim differ in size. So the times for page-table locks and
-    // reverse mappings are also shown as shares of the running time, which can be compared.
+    // The mailing-list thread's victim and our victim differ in size. So the times for page-table
+    // locks and reverse mappings are also shown as shares of the running time, which can be
+    // compared.
     let cell = |metric: &Metric, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);
         let time = human(value, Unit::Nanos);
@@ -206,7 +210,7 @@ const CARDS: Cards<Scenes, Raced> = Cards {
         (ASCENDING, OURS, |scenes| {
             on_equal(scenes, &[WALL, RAN, TABLE_WAIT])
         }),
-        // Exit alone never waits for another task, so its waits are not compared.
+        // Only times are compared here, not waits: an exiting process without a helper never waits.
         (ALONE, OURS, |scenes| on_equal(scenes, &[WALL, RAN])),
     ],
     columns: &[
@@ -226,8 +230,8 @@ fn on_equal(scenes: &Scenes, metrics: &[Metric]) -> Vec<Metric> {
         .collect()
 }
 
-/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
-/// runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// medians and intervals of the runs.
 fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
     let results = &run.results;
     let effect = |design, metric| effect(results.compare((ASCENDING, design), &metric).verdict);

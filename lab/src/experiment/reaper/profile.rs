@@ -25,7 +25,8 @@ const PUBLISHED: [(Phase, f64, f64); 6] = [
     (Phase::Flush, 11.44, 2.41),
 ];
 
-/// The table of the reaper's phases, in the first scene on the first seed.
+/// The table of the time that each phase of the reaper takes, beside the published times. It shows
+/// the first scene (victim and machine) with the first seed.
 pub(super) fn table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     let shares = |part: f64, whole: f64| format!("{:.1} %", 100.0 * part / whole);
     let whole = PUBLISHED[0];

@@ -1,17 +1,17 @@
-//! The targets for our design, meet-in-the-middle, with one reaper, and whether the runs reach
-//! them.
+//! The targets for our design, meet-in-the-middle (exit and one reaper empty an address space from
+//! both ends), and whether the runs reach them.
 
 use super::scene::{Scene, Scenes};
 use super::{ASCENDING, OURS, PATCH};
 use crate::experiment::declared::{Results, Target};
 use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, WALL, faster};
 
-/// The largest allowed percentage by which the work of our design exceeds the work of exit alone.
+/// Our design may need at most this many percent more CPU time than an exit without a reaper.
 const WORK_PERCENT_MAX: f64 = 3.0;
-/// The smallest allowed speed of our design, as a multiple of the speed of exit alone.
+/// Our design must free the memory at least this many times as fast as an exit without a reaper.
 const FASTER_MIN: f64 = 1.8;
-/// The smallest allowed speed-up with one large mapping, as a multiple of the speed-up with many
-/// small mappings.
+/// The speed-up of our design for a victim with one large mapping must be at least this fraction of
+/// its speed-up for a victim with many small mappings.
 const ONE_MIN: f64 = 0.97;
 
 /// All targets, judged by the results of the runs.
@@ -59,8 +59,8 @@ pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     all
 }
 
-/// The target for the work of our design in one scene, compared with exit alone. The work includes
-/// the later return of listed pages to their zones.
+/// The target for the CPU time that our design takes in one scene, compared with an exit without a
+/// reaper. The time includes the later return of pages on page lists to their zones.
 fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let percent = |metric| 100.0 * (results.ratio((ALONE, OURS), &scene.metric(metric)) - 1.0);
     let (work, ran) = (percent(SETTLED), percent(RAN));

@@ -1,5 +1,5 @@
-//! How the choice of the program affects the errors of the counters, and what makes the flat
-//! counter wrong by a gigabyte.
+//! Shows how a program's mapping sizes and moves between CPUs affect the errors of the counters,
+//! and which programs make the flat counter wrong by a gigabyte.
 
 use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -45,7 +45,7 @@ fn at_the_bound(profile: &Profile, effort: Effort) -> [Program; 2] {
     [Hops::Next, Hops::Edge].map(|hops| program(most, (hops, cpus as usize), effort))
 }
 
-/// One program, and the observations of each kind of counter while the program ran.
+/// One program, and the errors of each kind of counter that were seen while the program ran.
 #[derive(Debug)]
 pub(super) struct Cell {
     program: Program,
@@ -74,7 +74,7 @@ pub(super) fn measure(profile: &Profile, options: &Options, progress: &Progress)
 }
 
 impl Cell {
-    /// The worst error of the flat counter, in percent of its bound.
+    /// The worst error of the flat counter, in percent of the largest error that is possible.
     fn percent_of_bound(&self) -> u64 {
         let bound = self.flat.bound.under.max(1);
         100 * self.flat.worst / bound
@@ -86,7 +86,8 @@ fn program(pages: u64, (hops, kept): (Hops, usize), effort: Effort) -> Program {
         sizes: Sizes::Fixed(pages),
         hops,
         kept,
-        // With this many pages, even programs with the largest mappings run on every CPU.
+        // Programs with the largest mappings move least often between CPUs. With this many pages,
+        // even they run on every CPU.
         pages: match effort {
             Effort::Full => 4_000_000,
             Effort::Quick => 2_000_000,

@@ -65,7 +65,8 @@ const OURS: &str = "one-sided";
 const PAGE: f64 = PAGE_SIZE as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The machine, and the program that runs while the errors in the rows of the report are measured.
+/// The machine, and the program whose resident pages are counted there. The errors of these counts
+/// are the rows of the report.
 struct Scene {
     profile: Profile,
     program: Program,
@@ -80,14 +81,15 @@ impl Scene {
     }
 }
 
-/// The program that runs while the errors in the rows of the report are measured.
+/// The program whose resident pages are counted. The errors of these counts are the rows of the
+/// report; a quick run maps fewer pages.
 fn headline(effort: Effort) -> Program {
     Program {
         sizes: Sizes::UpTo(1024),
         hops: Hops::Random,
         kept: 64,
         pages: match effort {
-            // This many pages take a minute of virtual time.
+            // The program takes a minute of virtual time to map and unmap this many pages.
             Effort::Full => 40_000_000,
             Effort::Quick => 2_000_000,
         },
@@ -126,7 +128,7 @@ fn workload(run: &Run<'_, Scene, Seen>) -> Table {
     )
 }
 
-/// A table of each design's error over time, on the first seed.
+/// A table of the course of each design's error over time, in the run with the first seed.
 fn courses(run: &Run<'_, Scene, Seen>) -> Table {
     let cpus = run.scene.profile.topology.cpus();
     let tree = Shape::published(cpus, scene::BATCH);
@@ -198,7 +200,8 @@ fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     ))
 }
 
-/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// results of the runs.
 fn finding(results: &Results) -> Finding {
     let worst = |design| {
         let pages = results.estimate(design, &WORST);

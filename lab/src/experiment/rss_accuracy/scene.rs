@@ -42,9 +42,10 @@ pub(super) const BATCH: Batch = Batch::RSS;
 /// The observations of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seen {
-    /// The approximate sum minus the true number of pages, at each of [`SAMPLES`] moments.
+    /// The error of the counter at each of [`SAMPLES`] moments: its approximate sum minus the true
+    /// number of pages.
     pub(super) errors: Vec<i64>,
-    /// The largest error at any observation, in pages.
+    /// The largest error of the approximate sum at any observation, in pages.
     pub(super) worst: u64,
     /// The largest error, in pages, of the value that the kernel shows to users, which is never
     /// below 0 (`get_mm_counter` in Linux). In Linux 6.12, field 24 of `/proc/PID/stat` shows this
@@ -54,7 +55,8 @@ pub(super) struct Seen {
     pub(super) bound: Accuracy,
     /// The virtual time when the program ended.
     pub(super) length: Nanos,
-    /// The hash of everything that the watcher observed and that the machine did.
+    /// The hash of everything that the watcher observed and that the machine did; equal runs have
+    /// equal hashes.
     pub(super) hash: u64,
 }
 
@@ -98,7 +100,7 @@ impl Seen {
     }
 }
 
-/// An observer that reads the counter after each mapping and unmapping.
+/// An observer that reads the program's counter of resident pages after each mapping and unmapping.
 struct Watcher {
     program: Program,
     seed: u64,
@@ -152,8 +154,8 @@ mod tests {
         run(&profile, program, counting, 7)
     }
 
-    /// No error exceeds the bound that the counter states, and only the shared counter has no error
-    /// at all.
+    /// The error of no kind of counter exceeds the bound that the counter states. Only the counter
+    /// that is one shared word has no error at all.
     #[test]
     fn errors_stay_within_what_is_promised_and_a_shared_line_has_none() {
         for counting in Counting::ALL {

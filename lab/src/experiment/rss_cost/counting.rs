@@ -1,10 +1,10 @@
 //! Counting alone: every CPU adds to one counter and does nothing else.
 //!
-//! This scene shows which cache lines a variant moves when no other work hides them. All additions
-//! go in one direction, as those of resident pages do while a process fills memory. At full speed,
-//! most CPUs wait for the busiest cache line. Meanwhile, a CPU that is not waiting has the other
-//! cache lines to itself, so a variant may move fewer cache lines than under a workload. A second
-//! run therefore adds at the rate of page faults.
+//! This scene shows which cache lines a kind of counter moves when no other work hides them. All
+//! additions go in one direction, as those of resident pages do while a process fills memory. At
+//! full speed, most CPUs wait for the busiest cache line. Meanwhile, a CPU that is not waiting has
+//! the other cache lines to itself, so a counter may move fewer cache lines than under a workload.
+//! A second run therefore adds at the rate of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,23 +22,24 @@ use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::testbed::simulated;
 
-/// The number of cache lines moved to another socket per 1000 additions, at full pace.
+/// The number of cache lines that move to another socket per 1000 additions to a counter, if all
+/// CPUs do nothing but add.
 pub(super) const REMOTE: Metric = Metric::lower("remote_lines_per_1000_adds", Unit::Count);
-/// The number of additions per second by all CPUs together, at full pace.
+/// The number of additions per second by all CPUs together, if they do nothing but add.
 pub(super) const RATE: Metric = Metric::higher("adds_per_s", Unit::PerSecond);
 /// The number of cache lines moved to another socket per 1000 additions, at the pace of page
 /// faults.
 pub(super) const PACED_REMOTE: Metric =
     Metric::lower("paced_remote_lines_per_1000_adds", Unit::Count);
 
-/// The metrics at full pace.
+/// The metrics of the run in which all CPUs do nothing but add ([`Pace::Full`]).
 const AT_FULL_PACE: &[Reading<Counted>] = readings!(|counted| {
     REMOTE => counted.per_1000(Distance::Remote),
     Metric::lower("lines_per_1000_adds", Unit::Count) => counted.all_per_1000(),
     RATE => counted.adds_per_s(),
 });
 
-/// The metrics at the pace of page faults.
+/// The metrics of the run in which CPUs add as often as they fault in pages ([`Pace::Faults`]).
 const AT_PACE_OF_FAULTS: &[Reading<Counted>] = readings!(|counted| {
     PACED_REMOTE => counted.per_1000(Distance::Remote),
     Metric::lower("paced_lines_per_1000_adds", Unit::Count) => counted.all_per_1000(),
@@ -80,7 +81,7 @@ pub(super) struct Counted {
     span: Nanos,
     /// The number of cache lines that moved in the time `span`, indexed by `Distance as usize`.
     lines: [u64; 5],
-    /// The hash of everything that the run did.
+    /// The hash of everything that the run did; equal runs have equal hashes.
     pub(super) hash: u64,
 }
 

@@ -1,9 +1,9 @@
 //! `reproduce rss-cost`: what does it cost to count resident pages?
 //!
 //! The mailing-list thread on counter trees ran will-it-scale's `page_fault1` to show that its
-//! counters do not make that benchmark slower. Here every variant runs the benchmark, with one task
-//! and with many. In a second scene, all CPUs only count, which shows the cache lines that each
-//! variant moves when no other work hides them.
+//! counters do not make that benchmark slower. Here every kind of counter runs the benchmark, with
+//! one task and with many. In a second scene, all CPUs only count, which shows the cache lines that
+//! each kind of counter moves when no other work hides them.
 //!
 //! The submodule `scene` has the benchmark, `predicted` the table of its rates beside the published
 //! ones, `counting` the second scene, and `published` the published figures.
@@ -80,8 +80,8 @@ fn conclude(run: &RssRun<'_>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, finding(&run.results)))
 }
 
-/// A table of what the tasks spend their time on if `mode` says that they are processes, or
-/// threads.
+/// A table of what the benchmark's tasks spend their time on. `mode` says whether the tasks are
+/// processes or threads.
 fn times(run: &Run<'_, Scene, Kept>, mode: Mode, note: String) -> Table {
     let of_tasks = |tasks: u32| {
         let runs = run.each();
@@ -118,8 +118,8 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// The note that says how far each variant's rate of page faults is from that of flat counters, at
-/// the number of tasks where the two differ most.
+/// A note for the report: for each kind of counter, the largest difference of its rate of page
+/// faults from that of flat counters, and the number of tasks at which it occurs.
 fn furthest(run: &Run<'_, Scene, Kept>) -> String {
     let rates = run.scene.rates();
     let said = |design: &str| {
@@ -144,7 +144,7 @@ fn furthest(run: &Run<'_, Scene, Kept>) -> String {
     )
 }
 
-/// The note on how threads of one process wait for the mmap_lock.
+/// A note for the report on how much the threads of one process wait for the process's mmap_lock.
 fn mmap_lock(run: &Run<'_, Scene, Kept>) -> String {
     let tasks = run.scene.most_tasks();
     let flat = run.kept[0].times(Mode::Threads, tasks);
@@ -216,8 +216,8 @@ fn on_cards(_: &Scene) -> Vec<Metric> {
     ]
 }
 
-/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
-/// runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// medians and intervals of the runs.
 fn finding(results: &Results) -> Finding {
     let one = rate(Mode::Processes, 1);
     let effect = |design| effect(results.compare((FLAT, design), &one).verdict);

@@ -9,7 +9,8 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::page_fault::Mode;
 
-/// The factor by which a prediction may miss a published rate and still count as right.
+/// A prediction counts as right if it is at most this many times larger or smaller than the
+/// published rate.
 const HOLDS_WITHIN: f64 = 2.0;
 
 /// A row of the table: one mode with one number of tasks.
@@ -24,7 +25,7 @@ impl Row<'_> {
         self.run.published(design, &rate(self.mode, self.tasks))
     }
 
-    /// The simulated rate with flat counters, divided by the published rate with flat counters.
+    /// How far the simulation is off: its rate with flat counters, divided by the published one.
     fn miss(&self) -> Option<f64> {
         let ours = self.run.results.median(FLAT, &rate(self.mode, self.tasks));
         Some(ours / self.published(FLAT)?)
@@ -42,7 +43,8 @@ impl Row<'_> {
         Some((1.0 / HOLDS_WITHIN..=HOLDS_WITHIN).contains(&miss))
     }
 
-    /// The part that takes most of the tasks' time, apart from faults and unmapping.
+    /// What limits the rate: the part of the simulated work that takes most of the tasks' time,
+    /// with its share. Faults and unmapping, which are the benchmark's purpose, are left out.
     fn limit(&self) -> String {
         let times = self.run.kept[0].times(self.mode, self.tasks);
         let percents = times.expect("the benchmark ran with this number of tasks");

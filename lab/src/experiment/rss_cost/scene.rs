@@ -1,4 +1,5 @@
-//! The workload of the rss-cost experiment and its metrics.
+//! The workload of the rss-cost experiment (will-it-scale's `page_fault1` with many numbers of
+//! tasks) and its metrics.
 
 use std::rc::Rc;
 
@@ -22,7 +23,7 @@ use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 /// The two ways to run the benchmark: the tasks are processes, or threads of one process.
 pub(super) const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
 
-/// The name of the mode in metrics.
+/// The word for the mode in the names of metrics.
 pub(super) const fn name(mode: Mode) -> &'static str {
     match mode {
         Mode::Processes => "processes",
@@ -65,14 +66,16 @@ pub(super) struct Kept {
     /// For each mode and number of tasks, the percentage of the tasks' time that went to each of
     /// [`PARTS`].
     times: Vec<(Mode, u32, Percents)>,
-    /// The results of counting alone, at each pace.
+    /// The results of the second scene, in which all CPUs only count, for each pace of the
+    /// additions.
     pub(super) counting: [Counted; PACES.len()],
 }
 
-/// The shares of the tasks' time, in percent, for each of [`PARTS`].
+/// For each part of [`PARTS`], the percentage of the benchmark tasks' time that went to it.
 pub(super) type Percents = [f64; PARTS.len()];
 
-/// The parts of a task's time: first kinds of work, then waits for locks, then all other time.
+/// The parts into which tables divide the time of the benchmark's tasks: first kinds of work, then
+/// waits for locks, then all other time.
 pub(super) const PARTS: [&str; 11] = [
     "fault",
     "unmap",
@@ -118,13 +121,14 @@ impl Scene {
         self.rates().into_iter().chain(counting).collect()
     }
 
-    /// The metrics of the faults per second, for every number of tasks in both modes.
+    /// The metrics that have the number of page faults per second: one for every number of tasks in
+    /// both modes.
     pub(super) fn rates(&self) -> Vec<Metric> {
         let of_mode = |mode| self.tasks.iter().map(move |tasks| rate(mode, *tasks));
         MODES.into_iter().flat_map(of_mode).collect()
     }
 
-    /// The numbers of tasks with which the benchmark runs.
+    /// The numbers of tasks with which the benchmark runs on this machine, one after the other.
     pub(super) const fn tasks(&self) -> &'static [u32] {
         self.tasks
     }
@@ -164,7 +168,7 @@ impl Scene {
     }
 }
 
-/// The metric of the faults per second of all tasks together.
+/// The metric that has the number of page faults per second of all `tasks` tasks together.
 pub(super) fn rate(mode: Mode, tasks: u32) -> Metric {
     let name = format!("faults_per_s_{}_{tasks}", name(mode));
     Metric::higher("faults_per_s", Unit::PerSecond).named(name)
@@ -226,8 +230,8 @@ mod tests {
         for (mode, tasks, percents) in measure(Counting::Flat).times {
             assert!((percents.iter().sum::<f64>() - 100.0).abs() < 1e-6);
             // At the beginning and the end of the measured time, a CPU may be up to 0.1 ms, or 3 %
-            // of a round, ahead of the CPU that reads the statistics. So a part may seem to be a
-            // few percent less than 0 or more than 100.
+            // of a round, ahead of the CPU that reads the statistics. So the measured share of a
+            // part may be a few percent below 0 or above 100.
             let all = |percent: &f64| (-5.0..=105.0).contains(percent);
             assert!(percents.iter().all(all), "{mode:?} {tasks}: {percents:?}");
         }

@@ -63,14 +63,15 @@ const MACHINES: [(u32, u32); 10] = [
     (4096, 585),
 ];
 
-/// The number of CPUs of the mailing-list thread's machine.
+/// The number of CPUs of the machine on which the mailing-list thread measured. The report's
+/// headline figures are for this number.
 const HEADLINE: u32 = 384;
 
 /// A kind of owner of four counters. This experiment compares owners as others compare designs; the
 /// `Display` text is the name of that design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// An owner of counters of this kind, in the state that the owner has after its creation.
+    /// An owner of four counters of this kind, just created and not used yet.
     New(Counting),
     /// An owner of our counters whose tree has grown, because its process has run on many CPUs.
     Grown,
@@ -130,7 +131,8 @@ fn shown(_: &Effort) -> Vec<Metric> {
 
 fn conclude(run: &Run<'_, Effort, (), Owner>) -> Result<(Vec<Table>, Finding), Error> {
     if run.options.determinism == Determinism::Check {
-        // Only the bytes of two runs are compared, because their times are never equal.
+        // Each design is run twice, to check that the results are equal. Only bytes are compared,
+        // because real times are never equal.
         let bytes = |case: &Case<Owner>| bytes_of(case.design);
         Comparison::run(&OWNERS, run.options, run.progress, bytes)?;
     }
@@ -138,7 +140,8 @@ fn conclude(run: &Run<'_, Effort, (), Owner>) -> Result<(Vec<Table>, Finding), E
     Ok((tables, finding(&run.results)))
 }
 
-/// The bytes of an owner on every machine, as a sample.
+/// Measures the bytes of an owner of this kind on every machine of [`MACHINES`], with one metric
+/// for each machine.
 fn bytes_of(owner: Owner) -> Sample {
     let sizes = MACHINES.map(|(cpus, _)| (cpus, owners::bytes(owner, cpus).expect(HAS_MEMORY)));
     Sample {
@@ -149,8 +152,8 @@ fn bytes_of(owner: Owner) -> Sample {
     }
 }
 
-/// The bytes and the times of an owner on every machine. The hash covers only the bytes, because
-/// the times of two runs are never equal.
+/// Measures the bytes and the times of an owner of this kind on every machine of [`MACHINES`]. The
+/// hash covers only the bytes, because the times of two runs are never equal.
 fn costs_of(owner: Owner, effort: Effort) -> Sample {
     let mut sample = bytes_of(owner);
     for (cpus, _) in MACHINES {
@@ -206,7 +209,8 @@ fn cold_times(results: &Results) -> Table {
     )
 }
 
-/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// results of the runs.
 fn finding(results: &Results) -> Finding {
     let size = |owner| results.show(owner, &bytes(HEADLINE));
     let time = |owner| results.show_interval(owner, &warm(HEADLINE));
@@ -276,8 +280,8 @@ mod tests {
         owners::bytes(owner, cpus).expect("memory for one owner")
     }
 
-    /// Our build of the published tree has the published size, and one more cache line for the
-    /// amounts that `Counters::set` adds.
+    /// Plimsoll's version of the published tree has the published size plus one cache line, which
+    /// holds the amounts that `Counters::set` adds.
     #[test]
     fn the_tree_has_the_published_size_and_a_line_for_what_is_set() {
         for (nth, (cpus, _)) in MACHINES.into_iter().enumerate() {
@@ -289,8 +293,8 @@ mod tests {
             assert_eq!(value, Some(tree_bytes(nth)), "{cpus} CPUs");
             assert!(figure.what.ends_with(&format!(" {cpus} CPUs")));
         }
-        // The mailing-list thread gives 9.5 KB of items on 256 CPUs, 18.7 KB on 512, and 32 bytes
-        // for each CPU.
+        // The mailing-list thread gives these sizes for its tree: 9.5 KB of items on 256 CPUs, 18.7
+        // KB on 512 CPUs, and in addition 32 bytes for each CPU.
         assert_eq!(tree_bytes(5), 9472.0 + 8192.0);
         assert_eq!(tree_bytes(7), 18688.0 + 16384.0);
     }

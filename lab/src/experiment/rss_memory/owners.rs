@@ -15,7 +15,7 @@ use plimsoll_mm::units::{CpuId, NodeId};
 use super::Owner;
 use crate::run::options::Effort;
 
-/// The number of counters of an owner: those of a process's resident pages, by kind.
+/// An owner, such as a process, has this many counters: one for each kind of its resident pages.
 const WIDTH: usize = 4;
 
 /// The number of CPUs that share a last-level cache.
@@ -24,7 +24,7 @@ const LLC: u32 = 16;
 /// The number of owners that are created before any of them is destroyed.
 const COLD: usize = 64;
 
-/// The four counters of an owner.
+/// The four counters of one owner, in one of the kinds that are compared.
 enum Made {
     Shared(Shared<Host>),
     Flat(Flat<Host>),
@@ -32,7 +32,8 @@ enum Made {
     OneSided(OneSidedTree<Host>),
 }
 
-/// A machine on which owners are created.
+/// A machine on which owners of four counters are created and destroyed, to measure their memory
+/// and the time.
 struct Nursery {
     host: Host,
     owner: Owner,
@@ -40,7 +41,8 @@ struct Nursery {
     shape: Arc<Shape>,
 }
 
-/// Returns the number of bytes of one owner on a machine of `cpus` CPUs.
+/// Returns the number of bytes that the four counters of one owner take on a machine of `cpus`
+/// CPUs.
 ///
 /// # Errors
 /// When this computer does not have enough memory.

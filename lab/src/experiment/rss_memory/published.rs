@@ -1,5 +1,5 @@
-//! The memory that four counters of the mailing-list thread's tree take, computed from how that
-//! tree is built.
+//! The memory that four tree counters of the mailing-list thread's patch take. The thread published
+//! no measurement; these figures are computed from how the patch builds its tree.
 
 use super::{TREE, tree_bytes};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -45,17 +45,17 @@ static DECLARATION: Declaration<Scene, CpuStalls> = Declaration {
 };
 
 const UNBATCHED: &str = "unbatched";
-/// The patch as merged into Linux.
+/// The design of the mailing-list thread's patch, as merged into Linux: frees in batches.
 const MERGED: &str = "batched";
 const BOUNDED: &str = "bounded";
 
-/// The designs that run with each cause.
+/// The designs that run with each possible cause of stalls.
 const TRIED: [&str; 2] = [UNBATCHED, BOUNDED];
 
-/// The number of seeds of the runs with each cause.
+/// The number of seeds with which each design runs for each possible cause of stalls.
 const SEEDS: usize = 1;
 
-/// The results of the runs with one cause.
+/// The results of the runs with one possible cause of stalls.
 struct Tried {
     cause: &'static str,
     scene: Scene,
@@ -63,7 +63,8 @@ struct Tried {
 }
 
 impl Tried {
-    /// Returns whether a detector reports something in a run of `design`.
+    /// Returns whether one of Linux's detectors (soft lockup, RCU stall, hung task) reports
+    /// something in a run of `design`.
     fn stalls(&self, design: &str) -> bool {
         [LOCKUPS, RCU, HUNG]
             .iter()
@@ -106,7 +107,8 @@ fn try_cause(
     Ok(Results::new(compared))
 }
 
-/// The table of the longest stretches with each cause and each design.
+/// The table of the longest stretches without a reschedule point, for each possible cause of stalls
+/// and each design.
 fn causes_table(tried: &[Tried]) -> Table {
     let rows = tried
         .iter()
@@ -139,7 +141,8 @@ fn causes_table(tried: &[Tried]) -> Table {
     )
 }
 
-/// Makes the report's finding. Every statement in it follows from the runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// runs.
 fn finding(tried: &[Tried]) -> Finding {
     let (plain, causes) = tried
         .split_first()

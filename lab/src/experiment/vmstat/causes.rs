@@ -1,5 +1,5 @@
-//! One cause at a time: the effect of each change alone, and which change explains the patch's
-//! gain.
+//! Separates the causes of the patch's gain: runs Linux with one change at a time, and finds which
+//! change explains the gain.
 
 use super::scene::{CONTENTIONS, DECAY_CONTENTIONS, DECAYED, PER_DECAYED};
 use super::workloads::MAIN;
@@ -23,7 +23,7 @@ const CHANGES: [(&str, &str); 7] = [
 /// The cause of the patch's gain in contentions: which of the patch's two changes explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
-    /// There are too few seeds for a verdict.
+    /// There are too few seeds to tell whether the patch lowers contentions.
     TooFewSeeds,
     /// The patch does not lower contentions.
     NoGain,
@@ -33,13 +33,15 @@ pub(super) enum Cause {
     /// The longer interval alone lowers the contentions per decayed page; for the phases alone, the
     /// runs do not show this.
     Interval,
-    /// Each of the two changes alone lowers the contentions per decayed page.
+    /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
+    /// per decayed page.
     Both,
     /// For neither change alone do the runs show fewer contentions per decayed page. But the longer
     /// interval alone lowers the number of contentions: CPUs that do the work less often return
     /// fewer pages.
     LessWork,
-    /// Neither change alone explains the gain.
+    /// Neither of the patch's two changes alone lowers the contentions, in number or per decayed
+    /// page.
     Neither,
 }
 
@@ -65,7 +67,7 @@ impl Cause {
         }
     }
 
-    /// The cause in a few words, for a cell.
+    /// The cause in a few words, for a cell of a table.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::TooFewSeeds => "too few seeds",
@@ -123,8 +125,8 @@ pub(super) fn table(results: &Results) -> Table {
     )
 }
 
-/// Makes the finding of a report on one workload. Every statement in it follows from the confidence
-/// intervals of the runs.
+/// Makes the finding (conclusion) of a report that has only the main workload. Every statement in
+/// it follows from the confidence intervals of the runs.
 pub(super) fn finding(results: &Results) -> Finding {
     let verdict = results.compare((BASELINE, PATCH), &CONTENTIONS).verdict;
     let answer = format!(

@@ -85,7 +85,8 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     worker.start(&testbed, testbed.sim.topology().ids(), end);
     testbed.sim.run_until(end);
     let (_, log) = testbed.finish();
-    // The first firings are left out, because the shepherd queues them all at once.
+    // The first runs of the vmstat work are left out, because the shepherd starts them all at once,
+    // whatever the schedule.
     let settled = Nanos(7 * SECOND / 2);
     let starts = || log.starts(settled, Some(Cause::Schedule));
     let ms = |ms| testbed::crowd(starts(), Nanos::from_ms(ms));

@@ -2,7 +2,7 @@
 //!
 //! Ratios are compared by their quotient, so that twice as much is as far away as half as much.
 
-/// A ratio as it was measured, and as it was published.
+/// A ratio of two designs as it was measured, beside the same ratio as it was published.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Beside {
     pub(super) measured: f64,
@@ -39,9 +39,9 @@ pub(super) fn times_apart(pairs: &[Beside]) -> f64 {
     mean.sqrt().exp()
 }
 
-/// The candidate whose ratios are nearest to the published ones by [`times_apart`], and its
-/// distance. If several candidates are equally near, the first one counts. `None` if no candidate
-/// is at a finite distance.
+/// The candidate (a name with the ratios that were measured for it) whose ratios are nearest to the
+/// published ones by [`times_apart`], and its distance. If several candidates are equally near, the
+/// first one counts. `None` if no candidate is at a finite distance.
 pub(super) fn nearest<'a>(
     candidates: impl IntoIterator<Item = (&'a str, Vec<Beside>)>,
 ) -> Option<(&'a str, f64)> {
@@ -78,15 +78,17 @@ mod tests {
     #[test]
     fn the_distance_is_the_root_mean_square_of_logarithms() {
         let pairs = [beside(1.0, 1.0), beside(4.0, 1.0)];
-        // √((ln 1² + ln 4²) / 2) = ln 4 / √2.
+        // One ratio is equal and one is off by a factor of 4: √(((ln 1)² + (ln 4)²) / 2) = ln 4 /
+        // √2.
         let expected = (4_f64.ln() / 2_f64.sqrt()).exp();
         assert!((times_apart(&pairs) - expected).abs() < 1e-12);
         assert_eq!(times_apart(&[beside(3.0, 3.0)]), 1.0);
         assert_eq!(times_apart(&[]), f64::INFINITY);
     }
 
-    /// `wide` is exact in one ratio and nine times too large in the other. Both ratios of `low` are
-    /// about half of the published ones, so `low` is nearer.
+    /// A candidate whose two ratios are both about half of the published ones is nearer than a
+    /// candidate with one equal ratio and one that is five times the published ratio, although the
+    /// differences of the first are larger. A candidate with a ratio of zero is never the nearest.
     #[test]
     fn the_nearest_is_nearest_by_quotients_and_not_by_differences() {
         let published = [0.1, 1.0];
@@ -97,7 +99,7 @@ mod tests {
         let candidates = || {
             [
                 ("none", with([0.0, 1.0])),
-                ("wide", with([0.9, 1.0])),
+                ("wide", with([0.5, 1.0])),
                 ("low", with([0.05, 0.45])),
             ]
         };

@@ -67,12 +67,12 @@ const BASELINE: &str = "round-jiffies+shepherd-at-once";
 /// The design with the patch (`vmstat_spread_delay`) as it was posted.
 const PATCH: &str = "stretched+shepherd-at-once";
 const OURS: &str = "phased+shepherd-phased";
-/// The designs with only one of the patch's two changes: the longer interval (`SLOWED`), or the
-/// phases (`PHASED_WHEEL`).
+/// Two designs, each with only one of the patch's two changes: the longer interval (`SLOWED`), or
+/// the phases (`PHASED_WHEEL`).
 const SLOWED: &str = "slowed+shepherd-at-once";
 const PHASED_WHEEL: &str = "phased-wheel+shepherd-at-once";
 
-/// The machines. The first is the one whose report also shows the whole family.
+/// The machines on which the experiment runs. The report on the first one also shows all workloads.
 const MACHINES: [&str; 2] = [MAPPED, PLAIN];
 
 /// The machine whose kernel runs without KASAN.
@@ -131,7 +131,7 @@ fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
     tables.extend(regime::measure(profile, run.options, run.progress)?.tables());
     let family = family::measure(run)?;
     let finding = family.finding(&run.results);
-    // The tables about the whole family come first, those about one workload afterwards.
+    // The tables about all workloads come before the tables about the main workload.
     tables.splice(..0, family.tables());
     Ok((tables, finding))
 }

@@ -45,12 +45,12 @@ const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 /// started every CPU's vmstat work.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
-/// The contentions of decays, by drain length and schedule.
+/// The results of the regime map: the contentions of decays, by drain length and schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,
-    /// The time from the phase of one CPU to that of the next, in nanoseconds, if timers fire
-    /// exactly at their phases.
+    /// The time between the firings of two CPUs with neighbouring phases, in nanoseconds, if timers
+    /// fire exactly at their phases.
     phase_gap_ns: f64,
 }
 
@@ -108,9 +108,9 @@ pub(super) fn measure(
     })
 }
 
-/// Runs the workload once. Returns the mean time that a firing (one run of the vmstat work) holds
-/// the zone lock to drain lists, the number of contentions of decays, and the sum of the waits of
-/// decays; times are in nanoseconds.
+/// Runs the workload (one burst on each CPU, then a constant load) once. Returns the mean time that
+/// a firing (one run of the vmstat work) holds the zone lock to drain lists, the number of
+/// contentions of decays, and the sum of the waits of decays; times are in nanoseconds.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let testbed = Testbed::new(profile, design, seed);
     // One burst of 64 MiB leaves enough pages on the lists for a full drain in every later second.
@@ -133,7 +133,7 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
         });
     }
     // At `SETTLED`, all bursts are over, and the shepherd has started the vmstat work of every CPU.
-    // So only firings by the CPUs' own schedules are counted.
+    // What is counted from then on was caused by the CPUs' own schedules.
     testbed.sim.run_until(SETTLED);
     let decay = |stats: &Stats| stats.site(LockClass::Zone, Site::Decay).clone();
     let before = decay(&testbed.sim.stats());
@@ -165,7 +165,8 @@ impl Regime {
         ]
     }
 
-    /// A table with a row for each price and a column for each schedule.
+    /// A table with a row for each price of freeing a page and a column for each schedule of the
+    /// vmstat work.
     fn table(&self, title: &str, note: String, show: impl Fn(&Cell) -> String) -> Table {
         let by_price = self.cells.chunk_by(|one, next| one.price == next.price);
         let rows: Vec<&[Cell]> = by_price.collect();

@@ -93,10 +93,10 @@ pub(super) static FAMILY: [Mix; 7] = [
 const BURSTING: Cpus = thirds(&[0, 1]);
 const QUIET: Cpus = thirds(&[2]);
 
-/// Daemons on all CPUs wake every few milliseconds. The workload needs them, because a deferrable
-/// timer fires only when something wakes its CPU. On the CPUs without bursts, the daemons exchange
-/// pages (they free some and allocate others) so rarely that these CPUs go dormant and become
-/// active again.
+/// Bursts of allocations on two thirds of the CPUs, and daemons on all of them. The daemons wake
+/// every few milliseconds. The workload needs the daemons, because a deferrable timer fires only
+/// when something wakes its CPU. On the CPUs without bursts, the daemons exchange pages (they free
+/// some and allocate others) so rarely that these CPUs go dormant and become active again.
 const BURSTS: &[Part] = &[
     stress(BURSTING, 64 << 20, pause_s(6)),
     daemons(BURSTING, 100),
@@ -129,7 +129,7 @@ const STEADY: &[Part] = &[
     stress(NINTH, 64 << 20, Pause::No),
 ];
 
-/// A third of the CPUs without bursts.
+/// One CPU in nine: a third of the `QUIET` CPUs, which have no bursts.
 const NINTH: Cpus = Cpus {
     divisor: 9,
     remainders: &[8],

@@ -33,12 +33,12 @@ impl Lruvecs {
         Self((0..topology.nodes()).map(NodeId).map(lock).collect())
     }
 
-    /// Puts a batch of pages of this CPU's node on the lists.
+    /// Simulates that this CPU puts a batch of new pages on its node's lists.
     pub(super) fn add(&self, sim: &Sim) {
         self.hold(sim, Site::LruAdd, COUNTED_TOGETHER);
     }
 
-    /// Takes `pages` pages of this CPU's node off the lists.
+    /// Simulates that this CPU takes `pages` pages off its node's lists, batch by batch.
     pub(super) fn remove(&self, sim: &Sim, pages: usize) {
         let mut rest = pages;
         while rest > 0 {
@@ -65,7 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// A machine on which `cpus` take 1000 pages off their lists and put 31 on them.
+    /// Runs a machine on which each of `cpus` takes 1000 pages off its node's lists and puts 31 on
+    /// them.
     fn removed(cpus: [u32; 2]) -> Sim {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
         let sim = Sim::new(&profile, SimOptions::default());
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(contentions([0, far.expect("it has two sockets")]), 0);
     }
 
-    /// A CPU that takes 1000 pages off the lists takes the lock 33 times: for 32 batches of 31
+    /// A CPU that takes 1000 pages off the lists acquires their lock 33 times: for 32 batches of 31
     /// pages, and for one batch of 8 pages.
     #[test]
     fn a_hold_moves_at_most_a_batch_and_each_page_has_its_price() {

@@ -28,7 +28,7 @@ use crate::workload::{Mapping, UNMAPPED_TOGETHER};
 /// the gather itself and 19 batches of 510 (Linux: `mmu_gather`).
 const GATHERED: usize = 8 + 19 * 510;
 
-/// An address space of the benchmark.
+/// A simulated address space of the benchmark, used by one process or by all its threads.
 pub(super) struct Space {
     pub(super) rss: Rss<Sim>,
     mmap_lock: <Sim as Machine>::RwLock<()>,
@@ -52,7 +52,8 @@ impl Space {
         }
     }
 
-    /// Maps memory for one task. Returns its place among the mappings.
+    /// Maps memory for one task. Returns the place of the new mapping among the mappings of the
+    /// address space.
     pub(super) fn map(&self, sim: &Sim, waiting: &Waiting) -> usize {
         let asked = waiting.begin(sim);
         self.mmap_lock.write(sim, Site::Mmap, |()| {
@@ -67,7 +68,7 @@ impl Space {
         })
     }
 
-    /// Faults in `pages` pages at `place`.
+    /// Touches `pages` new pages of the mapping at `place`, with a page fault for each.
     pub(super) fn fault(
         &self,
         sim: &Sim,
@@ -181,9 +182,8 @@ mod tests {
     use super::*;
     use crate::run::testbed::Testbed;
 
-    /// Measures the time, in nanoseconds, that one of `tasks` tasks spends while it maps, faults in
-    /// and unmaps `pages` pages twice. Returns the time for flushes and the time for further
-    /// interrupts.
+    /// Lets one of `tasks` tasks map, fault in and unmap `pages` pages twice. Returns the time, in
+    /// nanoseconds, that it spends on flushes of translations, and on further interrupts.
     fn flushes(tasks: u32, pages: usize) -> [u64; 2] {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
         let testbed = Testbed::new(&profile, Design::UNPATCHED, 1);
@@ -212,7 +212,8 @@ mod tests {
         [Work::TlbFlush, Work::Ipi].map(|work| spent[work as usize])
     }
 
-    /// A gather has room for 9698 pages; it is flushed when another 512 might not fit.
+    /// A gather, the collection of unmapped pages, has room for 9698 pages. It is flushed when the
+    /// pages of another page table, up to 512, might not fit.
     #[test]
     fn each_full_gather_and_the_last_one_interrupt_every_other_cpu_of_the_process() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");

@@ -9,6 +9,7 @@ use rand::RngExt;
 
 use super::layout::{Contents, Victim};
 use super::stage::Stage;
+use crate::measure::tasks::Tasks;
 use crate::run::testbed::Testbed;
 
 /// Pairs of CPUs on which apps are killed. On the first CPU of a pair, an app fills memory, is
@@ -18,7 +19,7 @@ use crate::run::testbed::Testbed;
 pub(crate) struct KilledApps {
     /// The number of pairs.
     pub(crate) pairs: u32,
-    /// The number of small mappings of each app.
+    /// The number of small mappings in the address space of each app.
     pub(crate) mappings: u32,
 }
 
@@ -26,14 +27,17 @@ pub(crate) struct KilledApps {
 const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {
-    /// Starts the pairs, spread evenly over the machine; no app starts after `until`.
-    pub(crate) fn start(self, testbed: &Testbed, until: Nanos) {
+    /// Starts the pairs, spread evenly over the machine; no app starts after `until`. Each kill is a
+    /// task, which ends when all memory of the app is free.
+    pub(crate) fn start(self, testbed: &Testbed, until: Nanos) -> Tasks {
+        let tasks = Tasks::default();
         let cpus = u64::from(testbed.sim.topology().cpus());
         for pair in 0..u64::from(self.pairs) {
             let first = pair * cpus / u64::from(self.pairs);
             let at = |cpu: u64| CpuId(u32::try_from(cpu % cpus).unwrap_or(0));
             let (exit, reaper) = (at(first), at(first + 1));
             let (mm, design) = (Rc::clone(&testbed.mm), testbed.design);
+            let tasks = tasks.clone();
             testbed.sim.spawn(exit, move |sim| {
                 while sim.now() < until {
                     let victim = Victim::App {
@@ -42,10 +46,13 @@ impl KilledApps {
                     let parts = victim.layout(sim.rng().random());
                     let stage = Stage::new(sim, &mm, &design, &Contents::of(&parts));
                     parts.iter().for_each(|part| stage.make(sim, part));
+                    let killed = sim.now();
                     kill(sim, Rc::new(stage), reaper);
+                    tasks.end(sim, killed);
                 }
             });
         }
+        tasks
     }
 }
 
@@ -55,7 +62,8 @@ fn kill(sim: &Sim, stage: Rc<Stage>, reaper: CpuId) {
     let reaped = Rc::clone(&stage);
     sim.spawn(reaper, move |sim| reaped.reap(sim));
     stage.exit(sim);
-    // The reaper drops its reference when it finds nothing more to do.
+    // The reaper holds the second reference to `stage`, and drops it when it has nothing more to
+    // do.
     while Rc::strong_count(&stage) > 1 {
         sim.sleep(LOOK_EVERY);
     }
@@ -79,11 +87,12 @@ mod tests {
             pairs: 2,
             mappings: 50,
         };
-        apps.start(&testbed, Nanos::from_ms(100));
+        let killed = apps.start(&testbed, Nanos::from_ms(100));
         testbed.sim.run_until(Nanos::from_ms(100));
         let (stats, _) = testbed.finish();
         let exits = stats.site(LockClass::Mmap, Site::Exit).acquisitions;
         assert!(exits > 4, "{exits}");
+        assert!(killed.count() > 2, "{}", killed.count());
         assert!(stats.site(LockClass::PageTable, Site::Reap).acquisitions > 0);
     }
 }

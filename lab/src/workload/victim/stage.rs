@@ -23,7 +23,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// A stage with nothing mapped, and with enough slots of swap for a victim that has `contents`.
+    /// Makes a stage for a victim that has `contents`. Nothing is mapped yet; the swap area is
+    /// large enough for the victim.
     pub(super) fn new(
         sim: &Sim,
         mm: &Rc<Manager<Sim>>,
@@ -46,8 +47,8 @@ impl Stage {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Maps and touches `parts`. In each node, one CPU maps and touches all parts of the node. In
-    /// the node of `home`, this CPU is `home`.
+    /// Maps and touches the parts of the victim's memory. One CPU of each node maps and touches the
+    /// parts that belong in that node; for the node of `home`, that CPU is `home`.
     pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
         let topology = sim.topology();
         let parts: Rc<[Part]> = parts.into();
@@ -57,7 +58,8 @@ impl Stage {
                 .filter(near)
                 .or_else(|| topology.ids().find(near));
             let Some(cpu) = cpu else { continue };
-            // `Part::node` counts nodes from the last user's node.
+            // `Part::node` is relative to the last user's node: 0 is that node, 1 the next, and so
+            // on.
             let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
             let (stage, parts, nodes) = (Rc::clone(self), Rc::clone(&parts), topology.nodes());
             sim.spawn(cpu, move |sim| {
@@ -68,7 +70,8 @@ impl Stage {
         sim.run();
     }
 
-    /// Maps one part, touches its pages, and moves those that belong in swap to swap.
+    /// Maps one part of the victim's memory and touches its pages. Then moves to swap the pages
+    /// that the part wants there.
     pub(super) fn make(&self, sim: &Sim, part: &Part) {
         let memory = self.memory(sim);
         let (object, backing) = self.back(sim, part.kind);
@@ -132,11 +135,12 @@ impl Stage {
 
     /// Lets the OOM reaper empty the victim's address space while the last user exits.
     pub(super) fn reap(&self, sim: &Sim) {
-        // The result does not matter: if the reaper leaves work, the last user does it.
+        // Ignore the result: the last user does what the reaper leaves undone.
         let _ = self.space.try_reap(self.memory(sim));
     }
 
-    /// Checks that nothing remains and every count is right.
+    /// Checks that the victim has left no page, page table or mapping, and that every count is
+    /// right.
     ///
     /// # Panics
     /// When something remains, or a count is wrong.

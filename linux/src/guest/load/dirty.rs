@@ -45,7 +45,8 @@ fn programs(guest: &Guest, values: &Values) -> Vec<Vec<Op>> {
             0
         };
         let mut program = vec![Op::Cpu(cpu)];
-        // The count starts at the number of the CPU, so that not all CPUs unmap in the same period.
+        // Each CPU starts to count its periods at its own number, so that not all CPUs unmap in the
+        // same period.
         for (period, kept) in (0..periods).zip(u64::from(cpu)..) {
             program.push(Op::Until(late_us + period * period_us));
             if kept % PERIODS_KEPT == PERIODS_KEPT - 1 {

@@ -79,7 +79,8 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     hog.kill()
 }
 
-/// Returns the steps of all rounds for one CPU.
+/// Returns the program of the worker on one CPU. In each round, it writes files, fills four pipes,
+/// and reads and deletes the files.
 fn files(cpu: u32, values: &Values) -> Vec<Op> {
     let mut program = Vec::new();
     let pages = values.count("pages");

@@ -112,7 +112,7 @@ impl Load {
     }
 }
 
-/// The computer on which a load runs.
+/// The guest on which a load runs. Its CPUs have the numbers below `cpus`.
 #[derive(Clone, Copy, Debug)]
 struct Guest {
     cpus: u32,
@@ -180,7 +180,7 @@ mod tests {
             for (at, parameter) in parameters.iter().enumerate() {
                 assert!(parameters[..at].iter().all(|p| p.name != parameter.name));
             }
-            // The call of `values` fails if a default is not an allowed value.
+            // Parsing the defaults shows that each of them is an allowed value.
             let said = parameters
                 .iter()
                 .map(|p| format!("{}={}", p.name, p.default()));

@@ -162,7 +162,12 @@ impl Values {
         number.expect("a number was checked when it was read")
     }
 
-    /// Does what [`Values::number`] does, but returns a `usize`.
+    /// Returns the value of the parameter with this name, which must be a number, as a `usize`. A
+    /// larger number becomes `usize::MAX`.
+    ///
+    /// # Panics
+    ///
+    /// If the load has no parameter of this name, or the parameter's value is not a number.
     #[must_use]
     pub(crate) fn count(&self, name: &str) -> usize {
         usize::try_from(self.number(name)).unwrap_or(usize::MAX)

@@ -36,7 +36,7 @@ const TRIES: u32 = 10_000;
 const SIZES: usize = 7;
 const SMALLEST: usize = 16;
 
-/// The source of the heap's pages.
+/// The page allocator from which the heap takes its pages, with its machine and its memory.
 pub(crate) struct Source {
     pub(crate) arena: &'static Arena,
     pub(crate) host: &'static Host,

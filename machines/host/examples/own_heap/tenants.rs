@@ -46,7 +46,7 @@ pub(crate) struct Machinery {
     reaped: AtomicU64,
 }
 
-/// All tenants.
+/// The tenants, as a list and by number.
 pub(crate) struct House {
     all: Mutex<Vec<Arc<Process<Host>>>>,
     /// The tenants by number, so that a thread can find its own tenant even while `all` is locked.

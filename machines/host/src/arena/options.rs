@@ -25,7 +25,7 @@ pub enum HugePages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFork {
     /// Nothing: an access is a segmentation fault (Linux: `MADV_DONTFORK`). The parent pays nothing
-    /// for the fork. On systems other than Linux, as `Inherit`.
+    /// for the fork. On systems other than Linux, a child inherits the memory, as with `Inherit`.
     Absent,
     /// Zeros, in memory that belongs to the child (Linux: `MADV_WIPEONFORK`). Only private memory
     /// can have this option.

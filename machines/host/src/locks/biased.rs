@@ -31,8 +31,8 @@ const UNOWNED: usize = 2;
 /// The token of the first seat. The tokens of further seats follow in steps of 2.
 const FIRST: usize = 4;
 
-/// After each end of a bias, the lock must be taken this many times more often in a row before it
-/// is biased again.
+/// Each end of a bias multiplies by this factor how many times in a row a thread must take the lock
+/// before the lock is biased again.
 const BIAS_GROWTH: u32 = 16;
 
 /// The place where a thread notes which biased lock it holds. The thread is the only one that

@@ -25,7 +25,7 @@ pub(crate) enum Purpose {
     Write,
 }
 
-/// A queue of waiters.
+/// A queue of waiting threads, which admits them one at a time in the order of their arrival.
 #[derive(Default)]
 pub(crate) struct Fifo {
     waiters: Mutex<Waiters>,

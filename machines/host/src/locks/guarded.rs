@@ -35,7 +35,7 @@ unsafe impl Excludes for Ticket {}
 // `sit`, `take` and `is_inside`.
 unsafe impl<P: Seating> Excludes for Biased<P> {}
 
-/// A value behind a raw lock.
+/// A raw lock, and a value that only the lock's holder can access.
 #[derive(Default)]
 pub(crate) struct Guarded<L, T> {
     raw: L,

@@ -48,8 +48,8 @@ pub(crate) fn spin_then_yield(looks: u32) {
     }
 }
 
-/// Waits as [`spin_then_yield`] does. Aborts the process if it is the child of a fork, in which the
-/// holder of the lock may not exist.
+/// Waits once for a held lock: spins at first, and lets other threads run later. Aborts the process
+/// if it is the child of a fork, in which the holder of the lock may not exist.
 pub(crate) fn spin_or_leave(machine: &Host, looks: u32) {
     if looks == SPINS_MAX {
         machine.abort_in_child();

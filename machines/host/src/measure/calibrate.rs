@@ -23,7 +23,7 @@ const ROUNDS: u32 = 8;
 /// The number of timings of one price in each round.
 const TIMINGS: u64 = 2000;
 
-/// The number of steps in each timing of a step that is too short to be timed alone.
+/// A step that is too short to be timed alone is repeated this many times in each timing.
 const STEPS: u32 = 64;
 
 /// The time for which a CPU waits before a timing, without touching the lock's cache line, in
@@ -47,10 +47,11 @@ pub fn prices(pair: Pair) -> Result<Prices, CannotMeasure> {
     prices_of(pair, ROUNDS)
 }
 
-/// As [`prices`], with `rounds` rounds of timings; 2 rounds take about a tenth of a second.
+/// Measures the prices of a lock between the CPUs of `pair` in `rounds` rounds of timings; 2 rounds
+/// take about a tenth of a second.
 ///
 /// # Errors
-/// As [`prices`].
+/// If a thread cannot be pinned, or the CPUs are so busy that they do not run at the same time.
 pub fn prices_of(pair: Pair, rounds: u32) -> Result<Prices, CannotMeasure> {
     let rate = Rate::measure();
     let mut timings: [Vec<f64>; 5] = Default::default();
@@ -186,7 +187,7 @@ fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
 }
 
 /// Times one CPU that acquires a lock which no other CPU uses. Before each acquisition the CPU
-/// pauses, as in [`remote`]. Each timing lasts from the request to the first read of the value, in
+/// pauses for [`SETTLE_NS`]. Each timing lasts from the request to the first read of the value, in
 /// nanoseconds.
 fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);

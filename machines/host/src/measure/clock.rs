@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 pub(super) use imp::{ticks, ticks_after_loads};
 
-/// The time over which [`ticks`] is compared with the system's clock.
+/// The time over which [`ticks`] and the system's clock are compared, to measure the rate of
+/// [`ticks`].
 const COMPARED: Duration = Duration::from_millis(20);
 
 /// The number of times that both clocks are read. Only the pair of readings that took the least
@@ -82,8 +83,7 @@ mod imp {
         unsafe { _rdtsc() }
     }
 
-    /// As [`ticks`], but reads the counter only after every earlier load of the program is
-    /// complete.
+    /// The time after every earlier load of the program is complete, in ticks.
     #[inline]
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         let mut cpu = 0;
@@ -107,8 +107,8 @@ mod imp {
         Nanos::from(START.elapsed()).0
     }
 
-    /// As [`ticks`]. Reading the system's clock takes so long that all earlier loads are complete
-    /// by then.
+    /// The time after every earlier load is complete, in ticks. Reading the system's clock takes so
+    /// long that these loads are complete by then.
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         ticks()
     }

@@ -42,7 +42,8 @@ impl Watch {
         self.note(clock::ticks())
     }
 
-    /// As [`Watch::look`], but reads the clock only after every earlier load is complete.
+    /// Reads the clock after every earlier load is complete, and records a jump if too much time
+    /// has passed since the last reading.
     #[inline]
     pub(super) fn look_after_loads(&self) -> u64 {
         self.note(clock::ticks_after_loads())

@@ -1,4 +1,4 @@
-//! The builder of a pool.
+//! Builds a pool from its settings: memory, CPUs, design, knobs, counters and threads.
 
 use std::sync::Arc;
 

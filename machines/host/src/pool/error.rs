@@ -22,7 +22,8 @@ pub enum BuildError {
         /// The requested number of CPUs.
         cpus: u32,
     },
-    /// A machine was given together with CPUs or an observer.
+    /// The builder got a finished machine, and also CPUs or an observer, which only a new machine
+    /// can take.
     HostAndMore,
     /// The pages cannot be divided into this many nodes.
     Nodes {

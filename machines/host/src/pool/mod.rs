@@ -145,8 +145,8 @@ impl Pool {
         Ok(Bound::new(self, self.host().enter(cpu)))
     }
 
-    /// Does what [`Pool::enter`] does, and pins the thread to one real CPU until the returned value
-    /// is dropped, as [`Host::enter_pinned`] does.
+    /// Makes the calling thread play `cpu`, and pins it to one real CPU, until the returned value
+    /// is dropped ([`Host::enter_pinned`]).
     ///
     /// # Errors
     /// [`EnterError::NoSuchCpu`] if the machine has no such CPU; [`EnterError::Pin`] if the thread

@@ -1,4 +1,5 @@
-//! Tests with directories as Linux would present them. The right topologies must be read from them.
+//! Tests that topologies are read correctly, from directories with files as in Linux'
+//! `/sys/devices/system`.
 
 use std::{env, fs, process};
 
@@ -7,7 +8,7 @@ use plimsoll_mm::units::CpuId;
 
 use super::*;
 
-/// A directory of files, which is removed when this is dropped.
+/// A temporary directory with the files of one machine; dropping the value removes the directory.
 struct Fixture(PathBuf);
 
 impl Fixture {

@@ -22,7 +22,8 @@ fn block(number: u32) -> Pfn {
     Pfn(number * BLOCK.0)
 }
 
-/// Creates a manager whose zone has `now` blocks and may grow to `most` blocks.
+/// Creates a manager whose zone has `now` blocks of the largest order and may grow to `most` such
+/// blocks.
 fn growing(host: &Host, now: u32, most: u32, grouping: Grouping) -> Manager<Host> {
     let mut config = Config::new(Layout::arena_up_to(blocks(now), blocks(most)));
     config.grouping = grouping;
@@ -255,7 +256,7 @@ fn no_page_is_lost_while_threads_use_a_zone_that_changes_its_size() {
     }
 }
 
-/// Takes blocks of all orders, and frees them.
+/// Allocates four blocks of each order, as far as there is memory, and frees all of them.
 fn churn(host: &Host, manager: &Manager<Host>) {
     let mut held = Vec::new();
     for order in (0..=10).filter_map(Order::new) {

@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Uses 32 MiB and frees it.
+    /// Allocates 32 MiB, writes to each page, and frees all of it.
     fn use_much(&self) {
         let taken: Vec<Pfn> = (0..8).map(|_| self.take(Order::MAX)).collect();
         taken.iter().for_each(|&pfn| self.touch(pfn, Order::MAX));
@@ -80,7 +80,8 @@ impl World {
         assert_eq!(zone.blocks[Order::MAX.index()], 16);
     }
 
-    /// Runs one round on this thread. Returns the number of pages whose memory the kernel got.
+    /// Runs one round of returning free memory on this thread: at most about `most` pages. Returns
+    /// the number of pages whose memory the kernel got.
     fn round(&self, sweep: &mut Sweep, most: Pages) -> u32 {
         let report = |pfn, order: Order| {
             // SAFETY: the block is free, so nothing uses its memory.

@@ -31,7 +31,7 @@ fn topology() -> impl Strategy<Value = Topology> {
     collection::vec(place, 1..70).prop_map(Topology::new)
 }
 
-/// Any valid batch.
+/// Generates any valid batch size: a power of two from 2 to 2³¹.
 fn batch() -> impl Strategy<Value = Batch> {
     (1..32u32).prop_map(|bit| Batch::new(1 << bit).expect("a power of two"))
 }
@@ -48,8 +48,8 @@ fn additions() -> impl Strategy<Value = Additions> {
 fn add(host: &Host, counters: &AnyCounters<Host>, additions: &Additions, cpus: u32) {
     let width = counters.width();
     let mut sums = vec![0_i64; width];
-    // If the amounts add up to less than 2^60, no sum has wrapped, so the ranges must contain the
-    // sums.
+    // `travelled` is the sum of all amounts without their signs. If it is less than 2^60, no sum
+    // has wrapped, so the range of each approximate sum must contain the precise sum.
     let mut travelled = 0_u128;
     for &(cpu, counter, delta) in additions {
         let _entered = host.enter(CpuId(cpu % cpus));

@@ -24,7 +24,7 @@ fn kind() -> impl Strategy<Value = ZoneKind> {
     sample::select(ZoneKind::ALL.to_vec())
 }
 
-/// A zone at any address; most such zones are refused.
+/// Generates a zone at any address, of any size and with any holes. Most such zones are refused.
 fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     let holes = collection::vec(
         any_u32().prop_flat_map(|from| (Just(from), any_u32())),
@@ -154,7 +154,7 @@ fn sizes() -> impl Strategy<Value = (Watermarks, Sizes)> {
     })
 }
 
-/// An operation on an allocator.
+/// A random operation on an allocator. Its arguments may be impossible.
 #[derive(Clone, Debug)]
 enum Step {
     Alloc(Request),

@@ -24,7 +24,8 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32, any_u64};
 
-/// The places of CPUs; most of them are on nodes that a machine may have.
+/// Generates the core, cache, node and socket of each CPU. Most of the nodes are ones that a
+/// machine may have.
 fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     let node = prop_oneof![8 => 0..5u32, 2 => 1000..1030u32, 1 => any_u32()];
     let place = (any_u32(), any_u32(), node, any_u32());
@@ -85,7 +86,7 @@ fn liars() -> impl Strategy<Value = Liars> {
     collection::vec(candidate, 0..6).prop_map(Liars)
 }
 
-/// An operation that counts pages.
+/// A random operation on the counters of zones and nodes, with an amount in pages.
 #[derive(Clone, Debug)]
 enum Count {
     Zone(u32, i64),

@@ -26,7 +26,8 @@ fn page() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// A number of pages.
+/// Generates the length of a range in pages: up to a few mappings long, nearly as long as the
+/// address space, or any number.
 fn pages() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..1500u64,
@@ -55,12 +56,11 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
-/// An operation on an address space.
+/// A random operation on an address space. Its arguments may be impossible.
 #[derive(Clone, Debug)]
 enum Step {
     Map(Place, u64, What),
-    /// As `Map`, but the length is a multiple of 512 pages, the number of pages that one page table
-    /// maps.
+    /// Maps a number of pages that is a multiple of 512, the number of pages of one page table.
     MapHuge(Place, u64, What),
     Unmap(u64, u64),
     Fault(u64, Access),

@@ -61,7 +61,8 @@ fn times(
     times
 }
 
-/// Returns the number of steps in which the pages are freed when the mapping is unmapped.
+/// Maps `pages` pages with `batches` batches set aside, and unmaps them. Returns the number of
+/// steps in which they are freed.
 fn unmapped(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         let unmapped = space.unmap(memory, START, pages);
@@ -69,16 +70,17 @@ fn unmapped(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Returns the number of steps in which the pages are freed when the address space ends. The last
-/// step frees the upper table.
+/// Maps `pages` pages with `batches` batches set aside, and ends the address space. Returns the
+/// number of steps in which its pages and tables are freed. The last step frees the upper table.
 fn exited(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         space.exit(memory).expect("no thread ended it before");
     })
 }
 
-/// Returns the number of steps in which the pages are freed when an address space without helpers
-/// ends. All its page tables are freed together, after all its pages.
+/// Maps `pages` pages with `batches` batches set aside, and ends the address space in a design
+/// without helpers. Returns the number of steps in which its pages, and then all its page tables
+/// together, are freed.
 fn exited_alone(pages: u64, batches: u32) -> u32 {
     let design = Design {
         reaping: Reaping::Ascending,
@@ -89,7 +91,8 @@ fn exited_alone(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Returns the number of steps in which the pages are freed when all of them are moved to swap.
+/// Maps `pages` pages with `batches` batches set aside, and moves them to swap. Returns the number
+/// of steps in which they are freed.
 fn swapped_out(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         let went = space.swap_out(memory, START..Vpn(START.0 + pages));
@@ -97,7 +100,8 @@ fn swapped_out(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Returns the number of steps in which a helper frees the pages.
+/// Maps `pages` pages with `batches` batches set aside, and reaps them as a helper does. Returns
+/// the number of steps in which they are freed.
 fn reaped(reaping: Reaping, pages: u64, batches: u32) -> u32 {
     let design = Design {
         reaping,

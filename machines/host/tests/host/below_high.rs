@@ -136,9 +136,10 @@ fn an_urgent_request_notes_that_a_zone_is_below_high_as_any_other() {
     let pages = allocator(&host);
     let urgent = upper().urgent(Urgency::Atomic);
     assert!(refill_raises(&host, &pages, urgent, UPPER));
-    // On the slow path, an urgent request compares the free pages with only three eighths of the
-    // high watermark, and the zone stays above that. So only a request on the fast path can find
-    // the zone below its high watermark here.
+    // An urgent request compares the free pages with the whole high watermark on the fast path
+    // only. On the slow path, it compares them with three eighths of this watermark, and the zone
+    // has more free pages than that. So if `high` is not raised, the fast path has found the zone
+    // below its high watermark.
     take(&host, &pages, urgent, UPPER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, urgent, UPPER));
 }
@@ -177,8 +178,8 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
     let pages = allocator(&host);
     let big = Request::new(Order::new(10).expect("the largest")).from_zone(UPPER);
     let single = pages.alloc(&host, upper()).expect("there is plenty");
-    // Blocks of the largest order bypass the lists. After their allocation, more pages are still
-    // free in the zone than its high watermark.
+    // Blocks of the largest order bypass the lists, so the freed single page stays on a list. After
+    // these allocations, the zone still has more free pages than its high watermark.
     take(&host, &pages, big, UPPER, MARKS.high.0 + 3000);
     let before = free(&host, &pages, UPPER);
     assert!(before > MARKS.high.0);
@@ -238,9 +239,9 @@ fn a_test_goes_on_to_lower_zones_until_one_may_give() {
     }
 }
 
-/// The zone's counter of free pages omits the CPU's differential. With a threshold of 6, a refill
-/// that takes 8 blocks folds 7 of them into the counter and leaves one in the differential. So the
-/// counter falls by 7, not by 8.
+/// A CPU adds what it has taken to the zone's counter of free pages only when the amount exceeds a
+/// threshold, here 6. So a refill that takes 8 blocks lowers the counter by 7 at once, and the CPU
+/// holds the last one back.
 #[test]
 fn blocks_of_one_refill_are_counted_one_by_one() {
     for (high_below_start, raises) in [(8, true), (7, false)] {
@@ -261,8 +262,8 @@ fn blocks_of_one_refill_are_counted_one_by_one() {
     }
 }
 
-/// Creates an allocator with zones of these kinds on these nodes. The watermarks and sizes are
-/// those of [`allocator`].
+/// Creates an allocator with zones of these kinds on these nodes, each with `PAGES` pages, the
+/// watermarks [`MARKS`] and a batch of 8 pages.
 fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> PageAllocator<Host> {
     let zone = |(at, &(kind, node)): (u32, &(ZoneKind, u32))| ZoneLayout {
         kind,
@@ -329,8 +330,8 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
         let state = pages.list_state(&host, 0, CpuId(0));
         state.expect("such a zone").high > Pages(32)
     };
-    // The page block from which the block of two pages was allocated is kept for atomic requests.
-    // Most of its pages are free, but they do not count as free pages for this comparison.
+    // The page block from which `pair` was allocated is kept for atomic requests. Most of its pages
+    // are free, but they do not count when the free pages are compared with the high watermark.
     assert!(!spills_raise(MARKS.high.0 + 100));
     assert!(spills_raise(MARKS.high.0 + 700));
 }
@@ -381,8 +382,9 @@ fn lists_are_short_where_kswapd_reclaims_and_nowhere_else() {
     assert_eq!(short(ZoneKind::Movable, Reclaiming::No), [false; 4]);
 }
 
-/// A refill takes 8 blocks. With a threshold of 6, the CPU folds 7 of them into the zone's counter.
-/// With a threshold of 2, which applies while kswapd is awake, it folds 6.
+/// A CPU adds what it has taken to the zone's counter of free pages only when the amount exceeds a
+/// threshold. Of a refill of 8 blocks, it adds 7 at once if the threshold is 6. While kswapd is
+/// awake, the threshold is 2, and the CPU adds 6.
 #[test]
 fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermark() {
     let raises = |distance: u32, told: &[Kswapd]| {

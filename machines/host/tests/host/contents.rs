@@ -16,7 +16,8 @@ use plimsoll_mm::space::{
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 
-/// A call of a method of [`Contents`], as [`Store`] records it.
+/// A call of [`Contents`], the trait that clears, copies and swaps the contents of pages. [`Store`]
+/// records these calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Clear(Pfn),

@@ -1,6 +1,6 @@
 //! The error of an approximate sum can be exactly as large as the bound that follows from the shape
-//! of the counter's tree. With many CPUs, this error is larger than the published comparison allows
-//! for, so that comparison is wrong.
+//! of the counter's tree. With many CPUs, this error is larger than the comparison of the Linux
+//! patch allows for, so that comparison is wrong.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ fn add(host: &Host, counters: &impl Counters<Host>, cpu: u32, delta: i64) {
     counters.add_growing(host, 0, delta);
 }
 
-/// Fills every cell and item of a tree as far as possible without a carry to the root. Adds powers
-/// of two on each CPU, the largest first, and undoes every addition that changes the root. The
-/// items of the top level fill up first. From then on, an addition that carries into a full item
-/// would change the root, so it is undone.
+/// Makes the approximate sum of a counter as wrong as possible: fills the levels of its tree below
+/// the root, and leaves the root unchanged. For that, adds powers of two on each CPU, the largest
+/// first, and takes back each addition that changes the root. The top level fills up first. From
+/// then on, an addition that is passed up to a full item would change the root.
 fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i64) {
     const TOP_BIT: u32 = 16;
     let cpus = host.topology().cpus();
@@ -56,7 +56,7 @@ fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i6
     }
 }
 
-/// Creates a one-sided group of counters whose tree is already allocated.
+/// Creates one counter of the one-sided variant, whose tree already has its memory.
 fn grown(host: &Host, shape: Shape) -> OneSidedTree<Host> {
     let area = Arc::new(Area::new(host, 1).expect("one counter fits"));
     let tree = OneSidedTree::init_many(host, &area, &Arc::new(shape)).expect("made for the host");
@@ -121,8 +121,8 @@ fn the_published_tree_is_as_far_behind_as_its_shape_says() {
     }
 }
 
-/// Fills the tree of a counter with a batch of 4 as [`fill`] does. Returns the result of comparing
-/// the counter with its own value.
+/// Makes the approximate sum of a counter as wrong as possible ([`fill`]), with a batch of 4.
+/// Returns how the counter then compares with its own precise sum.
 fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     let host = Host::with_topology(Topology::flat(cpus));
     let _entered = host.enter(CpuId(0));
@@ -143,9 +143,9 @@ fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     told
 }
 
-/// The smallest number of CPUs for which the comparison is wrong in the published tree that has
-/// room for 128 CPUs. With this many CPUs the tree's approximate sum may be 1153 below the true
-/// sum, but the comparison allows for an error of only 1152.
+/// The smallest number of CPUs with which the comparison in the Linux patch is wrong, for its tree
+/// for up to 128 CPUs. The approximate sum may then be too small by one more than the comparison
+/// allows for.
 const TOO_MANY: u32 = 107;
 
 #[test]

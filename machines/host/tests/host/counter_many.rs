@@ -90,8 +90,8 @@ proptest! {
         }
     }
 
-    /// Sums groups in any order, some of them twice. The order also names groups that do not exist,
-    /// and these must add nothing.
+    /// One call sums groups whose indexes are in any order. An index that occurs twice counts
+    /// twice, and an index without a group adds nothing.
     #[test]
     fn the_order_changes_nothing(
         counting in counting(),

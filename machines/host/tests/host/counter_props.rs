@@ -115,9 +115,9 @@ proptest! {
     }
 }
 
-/// The shapes of the published tree. The index is the order: log₂ of the number of cells, rounded
-/// up. Each shape lists, for each level from the cells upwards, log₂ of the number of children that
-/// an item of the next level has.
+/// The shapes of the counter's tree in the Linux patch. The index is the order: log₂ of the number
+/// of cells, rounded up. Each shape lists, for each level from the cells upwards, log₂ of the
+/// number of children that an item of the next level has.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -126,8 +126,8 @@ const ARITIES: [&[u32]; 21] = [
     &[4, 4, 4, 4, 4],
 ];
 
-/// Returns the largest error of the published tree: `items × (batch − batch of the level below)`,
-/// summed over all levels from the cells upwards.
+/// Returns the largest error that an approximate sum has according to the Linux patch: `items ×
+/// (batch − batch of the level below)`, summed over all levels of the tree from the cells upwards.
 fn published_error_max(order: usize, batch: u32) -> u64 {
     let (mut items, mut below, mut batch) = (1_u64 << order, 1, u64::from(batch));
     let mut sum = 0;

@@ -84,8 +84,8 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let spare = spaces.spare_batches(&host);
     let unmapped = space.unmap(memory, Vpn(start), pages);
     unmapped.expect("no thread is killed");
-    // A gather may also have taken a batch from those set aside and then have got no page for it.
-    // It must have returned that batch too.
+    // To grow, a gather takes one of the batches that are set aside, and then allocates a page for
+    // it. If there was no page, the gather must have returned the batch.
     assert_eq!(spaces.spare_batches(&host), spare, "every batch came back");
     let [times, batches, flushes] = [0, 1, 2].map(|nth: usize| counts[nth].load(Relaxed));
     assert_eq!(
@@ -118,8 +118,8 @@ fn a_batch_is_added_when_there_is_no_room_for_another_page() {
         (9, 1),
         (8 + 509, 1),
         (8 + 510, 2),
-        // One page table in the middle of the mapping is freed too. It needs a record, so these
-        // limits are one page lower.
+        // The mapping fills a whole page table, which is freed too and needs a record. So the
+        // batches are full with one page less.
         (8 + 2 * 510 - 2, 2),
         (8 + 2 * 510 - 1, 3),
     ] {

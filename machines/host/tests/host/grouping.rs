@@ -212,7 +212,8 @@ fn lower_memory_is_taken_before_types_are_mixed_in_normal_memory() {
     let request = Request::new(order).of_mobility(Mobility::Reclaimable);
     let low = pages.alloc(&host, request).expect("free");
     assert!(low.0 < PAGES, "{low:?} is in DMA32");
-    // If only normal memory may be used, a mix of types is better than a failure.
+    // A request that may use only normal memory gets a page even from a page block of another type,
+    // because otherwise it would fail.
     let request = request.from_zone(1).urgent(Urgency::Reserve);
     let high = pages.alloc(&host, request).expect("free");
     assert!(high.0 >= PAGES);

@@ -15,7 +15,7 @@ use crate::support::law::run_law;
 const CPUS: u32 = 4;
 const STEPS: i64 = 200;
 
-/// A minimal counter with differentials.
+/// A minimal counter: a shared total, and for each CPU the part that is not in the total yet.
 #[derive(Debug)]
 struct Folded {
     total: SharedWord,
@@ -34,7 +34,7 @@ fn setup(host: &Host) -> Folded {
     }
 }
 
-/// Counts on the calling CPU. Folds the CPU's differential whenever the differential reaches eight.
+/// Counts on the calling CPU. Adds the CPU's part to the total whenever the part reaches eight.
 fn count(host: &Host, state: &Folded) {
     let part = &state.parts[host.this_cpu().index()];
     for _ in 0..STEPS {
@@ -44,7 +44,7 @@ fn count(host: &Host, state: &Folded) {
     }
 }
 
-/// Folds the differentials of all CPUs, from the calling CPU.
+/// Adds the parts of all CPUs to the total, from the calling CPU.
 fn fold(host: &Host, state: &Folded) {
     for _ in 0..STEPS {
         for part in &state.parts {
@@ -53,8 +53,8 @@ fn fold(host: &Host, state: &Folded) {
     }
 }
 
-/// As [`fold`], but reads each differential first and then sets it to 0. Additions between these
-/// two steps are lost.
+/// A broken way to add the parts of all CPUs to the total: reads each part, and sets it to 0
+/// afterwards. An addition between these two steps is lost.
 fn fold_in_two_steps(host: &Host, state: &Folded) {
     for _ in 0..STEPS {
         for part in &state.parts {
@@ -126,7 +126,8 @@ impl Steps {
     }
 }
 
-/// Takes consecutive numbers by compare-exchange and adds them up.
+/// Takes the next number of a sequence that all CPUs share, by compare-exchange, and adds it to a
+/// shared sum. Repeats that [`STEPS`] times.
 fn step(host: &Host, steps: &Steps) {
     for _ in 0..STEPS {
         let mut seen = steps.next.load(host, Relaxed);

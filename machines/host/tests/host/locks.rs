@@ -170,8 +170,9 @@ fn no_turn_is_lost_while_an_owner_migrates_and_its_successors_end() {
                     lock.with(&host, Site::Drain, slow_increment);
                 }
             });
-            // Each thread gets the seat of the thread before it, and with the seat the locks that
-            // are biased to it. Each thread moves from CPU to CPU.
+            // A seat is the place where a thread notes that it holds a biased lock. Each thread
+            // here gets the seat of the thread that ended before it, and with the seat the locks
+            // that are biased to it. Each thread moves from CPU to CPU.
             let player = |_| {
                 let play = || {
                     let moves = mask.cpus().iter().cycle().take(20);
@@ -205,8 +206,8 @@ fn an_owner_that_panics_lets_go_and_none_enters_twice() {
         let panics = || lock.try_local(&host, Site::PcpFree, |_| panic!("planted"));
         catch_unwind(AssertUnwindSafe(panics)).expect_err("the holder panics");
         let nested = lock.try_local(&host, Site::PcpFree, |_| {
-            // While the owner holds the lock, it tries the same lock again, as an interrupt handler
-            // could. It also tries another lock.
+            // The owner holds the lock. It must not get the same lock again, as an interrupt
+            // handler might try to. But it must get another lock.
             let again = lock.try_quick(&host, Site::PcpFree, |_| ()).is_some()
                 || lock.try_local(&host, Site::PcpFree, |_| ()).is_some();
             let other = inner.try_local(&host, Site::PcpFree, |_| ()).is_some();

@@ -27,7 +27,8 @@ const ELSEWHERE: CpuId = CpuId(1);
 const PAGES: Pages = Pages(1 << 18);
 const FRACTION: u64 = 200;
 
-/// The holds of spills: for each the CPU whose lists spill, and the number of pages moved.
+/// The holds of the zone lock in which spills moved pages. For each hold: the CPU whose lists
+/// spilled, and the number of pages moved.
 type Spills = Arc<Mutex<Vec<(CpuId, u32)>>>;
 
 struct Owing {
@@ -106,7 +107,8 @@ impl Owing {
         freed.expect("it was handed out");
     }
 
-    /// As [`Owing::spill`], but the thread migrates after the first hold of the spill.
+    /// Frees pages until the lists spill, and makes the thread migrate after the first hold of this
+    /// spill. Returns the number of pages that are still on the lists.
     fn spill_interrupted(&mut self) -> u32 {
         self.migrates.store(true, Relaxed);
         self.spill()
@@ -165,8 +167,8 @@ fn the_next_spill_gives_back_what_an_interrupted_one_owes() {
     let mut owing = Owing::new(&Bounded);
     let left = owing.spill_interrupted();
     let after = owing.spill();
-    // Without owed pages, a spill would leave `calm` pages on the lists. This spill also returns
-    // the owed pages, or all pages if there are fewer.
+    // A spill that owes nothing leaves `calm` pages on the lists. The interrupted spill left more
+    // than that. The next spill must return this excess too, or all pages if there are fewer.
     assert_eq!(after, calm.saturating_sub(left - calm), "{calm} without it");
     assert!(after < calm);
     assert_eq!(owing.decay(), 0, "once");

@@ -244,8 +244,8 @@ fn counters_of_every_variant_are_made_and_destroyed() {
         assert_eq!(values.collect::<Vec<_>>(), [0, -3]);
         counters.destroy(&host);
     }
-    // The last group of counters has room for more than ten. An id that refers to this spare room
-    // must be refused too.
+    // Memory for counters is allocated in whole groups, so ten counters leave room unused in the
+    // last group. An id that refers to this unused room must be refused too.
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"].map(spec);
     let twelve = NamedCounters::new(&host, Counting::Flat, &names).expect("twelve counters");
     let ten = NamedCounters::new(&host, Counting::Flat, &names[..10]).expect("ten counters");

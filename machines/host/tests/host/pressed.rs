@@ -115,9 +115,9 @@ fn an_allocation_gives_up_at_once_if_reclaim_could_not_help() {
     assert_eq!(of(u64::from(PAGES) + 1), ROUNDS + 1);
 }
 
-/// Two zones of one node. Requests that the upper zone could serve must leave a 256th of the upper
-/// zone's pages free in the lower zone. So such a request finds memory in the lower zone only if it
-/// has that many more free pages.
+/// The lower of two zones withholds its reserve, a 256th of the upper zone's pages, from requests
+/// that the upper zone could serve. For such a request, reclaim must be able to free that many more
+/// pages; otherwise the allocation gives up after one round.
 #[test]
 fn the_reserve_of_a_lower_zone_does_not_help_a_request_for_the_upper_one() {
     let of = |reclaimable, class| {
@@ -129,7 +129,7 @@ fn the_reserve_of_a_lower_zone_does_not_help_a_request_for_the_upper_one() {
             holes: Vec::new(),
         };
         let zones = [zone(ZoneKind::Dma32, 0), zone(ZoneKind::Normal, PAGES)];
-        // Only the lower zone is asked.
+        // The request may use the lower zone only.
         let request = single().of_class(class).from_zone(0);
         rounds(Layout::of(zones), 2 * PAGES, reclaimable, request, |_| {
             false

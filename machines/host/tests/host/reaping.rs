@@ -179,7 +179,8 @@ impl Stage {
         life.space.raise(&self.host, Flag::Unstable);
     }
 
-    /// Releases the memory repeatedly, from the time when the users begin to leave.
+    /// Releases the memory of the address space again and again, as callers of `process_mrelease`
+    /// do, from the time when its users begin to leave.
     fn release(&self, life: &Life) {
         while !life.space.has(&self.host, Flag::Unstable) {
             thread::yield_now();

@@ -37,7 +37,8 @@ fn work_that_runs_is_not_dormant() {
         let handler = move |_: &Host, job| {
             if job == Job::VmstatUpdate {
                 runs.send(()).expect("the test listens");
-                // The wait fails if the test has ended.
+                // The job runs until the test lets it end. An error means that the test has already
+                // ended.
                 let _ = left
                     .lock()
                     .expect("no handler panicked")

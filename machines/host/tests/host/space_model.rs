@@ -14,13 +14,13 @@ use proptest::prelude::*;
 use support::model::{Model, Refused};
 use support::world::{Sizes, What, World, seen};
 
-/// The first page that the steps use. There are four page tables on each side of the border between
-/// two upper tables.
+/// The first page of the addresses that the random operations use. Half of these addresses, four
+/// page tables, are below the border between two upper tables; the other half is above it.
 const BASE: u64 = (1 << 18) - 4 * 512;
 const SPAN: u64 = 8 * 512;
 
-/// The place at which a step acts: a page number, or an offset in a mapping that is selected by its
-/// index.
+/// The page on which a random operation acts: a page number, or an offset in one of the current
+/// mappings, which is selected by its index.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Page(u64),

@@ -45,7 +45,7 @@ fn free(host: &Host, pages: &PageAllocator<Host>) -> u32 {
 #[derive(Clone, Debug)]
 enum Op {
     Take,
-    /// Frees these slots. Some of them may not be in use.
+    /// Frees the swap slots with these numbers. Some of them may not be in use.
     Give(Vec<u32>),
 }
 
@@ -151,8 +151,9 @@ fn an_object_has_one_page_for_each_index_that_was_touched() {
         let object = Object::new(&host, kind);
         assert_eq!(object.kind(), kind);
         let mut model: BTreeMap<u64, Pfn> = BTreeMap::new();
-        // The indexes are more than a batch holds. They are not sorted, many are repeated, and the
-        // smallest and the largest possible index are among them.
+        // There are more indexes than the pages that `empty` frees in one batch. They are not
+        // sorted, many are repeated, and the smallest and the largest possible index are among
+        // them.
         let indexes = (0..100)
             .map(|nth| nth * 37 % 71)
             .chain([u64::MAX, 0, u64::MAX]);

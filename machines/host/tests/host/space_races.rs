@@ -33,9 +33,9 @@ struct Gate {
 }
 
 impl Gate {
-    /// Runs `first` on CPU 0 until it stops, then `meanwhile` on CPU 1, then the rest of `first`.
-    /// Returns what `first` and `meanwhile` return. A panic of `meanwhile` would leave CPU 0
-    /// waiting.
+    /// Runs `first` on CPU 0 until it stops at the chosen event, then `meanwhile` on CPU 1, then
+    /// the rest of `first`. Returns what `first` and `meanwhile` return. A panic of `meanwhile`
+    /// would leave CPU 0 waiting.
     fn run<T: Send, U>(
         &self,
         host: &Host,

@@ -24,8 +24,9 @@ const HUGE: Order = Order::HUGE;
 /// The first frame of the mapping whose backing is given frames.
 const FRAMES: u32 = 9000;
 
-/// Creates a world with a mapping of each kind. Each mapping has touched and untouched pages,
-/// except those of huge pages, which are one huge page each.
+/// Creates a world with a mapping of each kind. In each mapping of single pages some pages are
+/// touched and some are not. Each mapping of huge pages consists of one huge page, which is
+/// touched.
 fn world() -> World {
     let world = World::new(Design::OURS, Sizes::AMPLE);
     let _entered = world.host.enter(CpuId(0));
@@ -103,7 +104,7 @@ fn a_walk_sees_every_entry_with_the_mapping_around_it() {
         (511..513, 6..8),
         (520..602, 9..9),
         (602..1024, 9..10),
-        // A huge page is seen as a whole, however little of it is in the range.
+        // The walk returns a huge page as a whole, even if only one of its pages is in the range.
         (1100..1101, 10..11),
         (1535..1537, 10..12),
         (2048..4096, 12..12),

@@ -26,7 +26,7 @@ const PAGES: u32 = 6 * 1024 + 333;
 /// The most blocks that a thread keeps.
 const HELD_MAX: usize = 300;
 
-/// The manager and the owner of each page.
+/// The machine, its manager, and for each page a word that names the thread that owns it.
 struct Stage {
     host: Host,
     mm: Manager<Host>,
@@ -222,7 +222,8 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         goes_dormant(&stage);
         drop(workers);
         stage.is_whole();
-        // Linux rounds the first firings to whole seconds, so few of them happen during this test.
+        // Linux rounds the first run of each CPU's vmstat work to a whole second, so few runs
+        // happen during this test.
         let least = if design.schedule.name() == "phased" {
             20
         } else {

@@ -1,5 +1,5 @@
-//! Tests of texts: an error says what is wrong, and the `Debug` form of a data structure names it
-//! and its settings.
+//! Tests of the texts that a user reads: the message of each error says what is wrong, and the
+//! `Debug` form of a data structure shows its name and its settings.
 
 use std::error::Error;
 use std::fmt::Debug;

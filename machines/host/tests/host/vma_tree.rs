@@ -225,7 +225,7 @@ proptest! {
 #[test]
 fn a_tree_takes_the_memory_of_its_nodes() {
     let mut both = Both::new();
-    // An empty tree is one node.
+    // An empty tree is one node, so this is the size of a node in bytes.
     let of_one = both.tree.bytes(&both.editor);
     assert!(of_one > 64, "a node is more than a cache line");
     for nth in 0..1000 {

@@ -136,7 +136,7 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// The seats that the laws bias a lock to. A thread on a seat may own locks that are biased to it.
+/// The seats of a law's threads. The thread on a seat owns the locks that are biased to the seat.
 struct Seats;
 
 impl Seating for Seats {
@@ -175,7 +175,7 @@ impl Owned {
         self.add_with(self.lock.try_local(me));
     }
 
-    /// Does what [`Owned::try_on`] does, but calls `try_quick` first, the fast path of the owner.
+    /// Tries the owner's fast path on seat `seat`, then `try_local`. Adds 1 if it gets the lock.
     fn try_quickly_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         let held = self.lock.try_quick(me);
@@ -245,8 +245,8 @@ pub(crate) fn an_owner_meets_both() {
     owned.is_whole();
 }
 
-/// Asserts that no two threads hold a lock that is never biased at once. The main thread and
-/// `others` more threads try to acquire it.
+/// Asserts that only one thread at a time holds a lock that is never biased to an owner. The main
+/// thread and `others` more threads try to acquire it.
 pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
     let owned = Arc::new(Owned::new(None));
     let threads: Vec<_> = (0..others)
@@ -257,8 +257,8 @@ pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
     owned.is_whole();
 }
 
-/// Asserts that no two threads hold a lock at once if one thread waits for it and two other threads
-/// only try to acquire it.
+/// Asserts that only one thread at a time holds a lock for which one thread waits and which two
+/// other threads only try to acquire.
 pub(crate) fn tries_are_alone_too<L: RawLock + Send + Sync + 'static>() {
     let guarded = Arc::new(Guarded::<L>::default());
     let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));
@@ -351,7 +351,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// As [`Behind::pass`], but as a waiter that may be killed. Returns whether it passed.
+    /// Waits to be first or killed. If it is first, it adds to the sum; returns whether it did.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {

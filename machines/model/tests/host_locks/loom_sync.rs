@@ -17,7 +17,7 @@ loom::thread_local! {
     static ME: Thread = Thread::default();
 }
 
-/// A thread that can be woken.
+/// A handle on a thread, with which another thread can wake it.
 #[derive(Clone, Default)]
 pub(crate) struct Thread(Arc<Waker>);
 

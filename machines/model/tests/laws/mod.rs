@@ -14,13 +14,14 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos, Pages};
 
 use crate::{COUNTERS, M, ModelLock, ModelWord, STEPS, broken_by, run};
 
-/// A minimal counter with differentials.
+/// A minimal counter: a shared total, and one differential for each CPU.
 struct Folded {
     total: ModelWord,
     parts: Vec<ModelWord>,
 }
 
-/// Counts on the calling CPU. Folds the CPU's differential whenever the differential reaches two.
+/// Adds 1 to the counter `STEPS` times on the calling CPU. Folds the CPU's differential whenever it
+/// reaches two.
 fn count(machine: &M, state: &Folded) {
     let part = &state.parts[machine.this_cpu().index()];
     for _ in 0..STEPS {
@@ -37,8 +38,8 @@ fn fold(machine: &M, state: &Folded) {
     }
 }
 
-/// As [`fold`], but reads each differential first and then sets it to 0. Additions between these
-/// two steps are lost.
+/// Folds the differentials of all CPUs wrongly: reads a differential, and sets it to 0 only in a
+/// second step. Additions between these two steps are lost.
 fn fold_in_two_steps(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.read(machine), Relaxed);
@@ -130,7 +131,8 @@ fn a_released_flag_publishes() {
     }));
 }
 
-/// Returns a law that only weak memory breaks.
+/// Returns a law that fails on weak memory: a thread stores a value and then sets a flag, both with
+/// `Relaxed`, so another thread that sees the flag may not see the value.
 pub(crate) fn a_relaxed_flag_publishes() -> Law<M, Published> {
     publishing(|machine, state| {
         state.value.store(machine, 7, Relaxed);
@@ -138,7 +140,8 @@ pub(crate) fn a_relaxed_flag_publishes() -> Law<M, Published> {
     })
 }
 
-/// A lock of each kind around a count, and the number of failed attempts to acquire a lock.
+/// A zone lock and a per-CPU lock, each around a count, and the number of failed attempts to
+/// acquire a lock.
 struct Locked {
     zone: ModelLock<i64>,
     pcp: ModelLock<i64>,

@@ -67,7 +67,7 @@ fn loom_touched_while_unmapped() {
 
 /// Runs without preemptions, because the law has many steps. Even so, a read of the mappings while
 /// they change sees every intermediate state, because loom tries every value that a load may see.
-/// Another law also covers reads of mappings while they change.
+/// The laws for readers of the tree of mappings cover such reads too.
 #[test]
 fn loom_touched_while_replaced() {
     in_own_process(|| {

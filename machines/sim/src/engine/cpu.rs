@@ -151,7 +151,7 @@ impl Cpu {
             .map(|(_, job)| job)
     }
 
-    /// Returns whether the CPU has nothing to do.
+    /// Returns whether neither a task nor kernel work runs on the CPU.
     pub(crate) fn is_idle(&self) -> bool {
         self.current.get() == NOBODY
     }

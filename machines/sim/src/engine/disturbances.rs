@@ -35,7 +35,7 @@ pub(crate) struct Disturbances {
     cpus: Box<[OneCpu]>,
 }
 
-/// The disturbances of one CPU.
+/// For one CPU: the random stream of its disturbances, and the times at which they come due.
 struct OneCpu {
     rng: RefCell<Xoshiro256PlusPlus>,
     /// The time at which the next disturbance of each kind comes due, in nanoseconds; `u64::MAX` if
@@ -133,8 +133,8 @@ mod tests {
         for kind in Disturbance::ALL {
             let rate = disturbances.rates[kind as usize].expect("a guest has all kinds");
             let lengths = (0..100_000).map(|_| disturbances.length(0, kind));
-            // Of 100,000 exponentially distributed lengths, about 34 are longer than 8 times the
-            // mean, unless the lengths have an upper bound.
+            // Without an upper bound, about 34 of 100,000 exponentially distributed lengths would
+            // be longer than 8 times the mean. So here the longest is exactly 8 times the mean.
             assert_eq!(lengths.max(), Some(8 * rate.length_ns), "{kind:?}");
         }
     }

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
-use crate::engine::cpu::{Cpu, Waits};
+use crate::engine::cpu::{Cpu, NOBODY, Waits};
 use crate::engine::random::{around, below};
 use crate::engine::record::bump;
 use crate::engine::state::{Inner, Sim};
@@ -59,6 +59,17 @@ impl Sim {
     pub fn is_online(&self, cpu: CpuId) -> bool {
         self.0.cpus[cpu.index()].online.get()
     }
+
+    /// Returns whether `cpu` runs a task or kernel work, or has a task that is ready or asleep. A
+    /// CPU that went offline has none as soon as all its tasks have moved.
+    #[must_use]
+    pub fn has_tasks(&self, cpu: CpuId) -> bool {
+        self.0.order();
+        let state = &self.0.cpus[cpu.index()];
+        state.current.get() != NOBODY
+            || !state.ready.borrow().is_empty()
+            || !state.sleepers.borrow().is_empty()
+    }
 }
 
 impl Inner {
@@ -70,7 +81,7 @@ impl Inner {
         }
     }
 
-    /// Stalls the running CPU if a stall is due.
+    /// If a stall is due on the running CPU, advances the CPU's clock by the length of a stall.
     pub(crate) fn stall(&self, cpu: &Cpu) {
         if cpu.stall_at.get() <= self.clock.get() {
             let faults = &self.options.faults;
@@ -103,8 +114,8 @@ impl Inner {
         }
     }
 
-    /// Advances the running CPU's clock by a random number of nanoseconds. Returns the CPU's key at
-    /// the new time. Outside a run, changes nothing and returns 0.
+    /// Advances the running CPU's clock by a random number of nanoseconds. Returns the CPU's key
+    /// (time and number) after that. Outside a run, changes nothing and returns 0.
     #[cold]
     pub(crate) fn shake(&self) -> u64 {
         let cpu = self.cpu();

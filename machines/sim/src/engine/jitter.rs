@@ -39,8 +39,8 @@ impl Inner {
         of.map_or(u64::MAX, |of| of.next(self.cur.get()))
     }
 
-    /// Lets the disturbances happen that are due on the running CPU, except masked ones: the CPU
-    /// spends their lengths now.
+    /// Lets the disturbances happen that are due on the running CPU and not masked. The CPU's clock
+    /// advances by the length of each.
     #[inline]
     pub(crate) fn disturb(&self) {
         if let Some(of) = &self.disturbances {
@@ -50,7 +50,8 @@ impl Inner {
     }
 
     /// Lets the disturbances happen that came due while the running CPU waited for a spinlock of
-    /// `class`. The wait ends now.
+    /// `class`. The wait ends now, and the disturbances delay the CPU only if they last longer than
+    /// the wait.
     #[inline]
     pub(crate) fn disturb_waiter(&self, class: LockClass) {
         if let Some(of) = &self.disturbances {
@@ -69,8 +70,9 @@ impl Inner {
         }
     }
 
-    /// Lets all disturbances that are due happen, except masked ones. For each of them, `end`
-    /// computes the time at which it ends, from its length and the time at which it came due.
+    /// Lets all disturbances happen that are due on the running CPU; if `masked`, interrupts and
+    /// softirqs wait instead. For each disturbance, `end` computes the time at which it ends, from
+    /// its length and the time at which it came due.
     #[cold]
     fn disturb_from(&self, of: &Disturbances, masked: bool, end: impl Fn(u64, u64) -> u64) {
         let cpu = self.cur.get();

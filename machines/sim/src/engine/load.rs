@@ -53,7 +53,7 @@ pub(crate) struct Pace {
     pub(crate) stretch: u64,
 }
 
-/// The load of a machine.
+/// How busy the CPUs, sockets and nodes of a machine are, and were in recent windows.
 pub(crate) struct LoadState {
     clock: Option<LoadedClock>,
     /// For each CPU, the resources that it shares with other CPUs, and whether it is busy.
@@ -75,7 +75,7 @@ struct Member {
     until: Cell<u64>,
 }
 
-/// The number of busy CPUs of one socket.
+/// How many CPUs of one socket were busy when recent windows began.
 struct Socket {
     cores: u32,
     /// The number of CPUs that were busy when the window with the number `window` began.
@@ -86,7 +86,7 @@ struct Socket {
     changes: [Cell<i64>; WINDOWS],
 }
 
-/// The memory of one node.
+/// The memory bandwidth of one node, and its use in recent windows.
 struct Node {
     /// The number of bytes that the memory can move in a window.
     capacity: u64,

@@ -39,7 +39,7 @@ pub(crate) struct Prices {
     places: Box<[u64]>,
     /// The number of bytes that one unit of each kind of work moves between a CPU and memory.
     moved_bytes: [u32; Work::ALL.len()],
-    /// The prices of the core for which the profile gives prices. Its speed is 100 percent.
+    /// The prices as the profile gives them; they are for a core whose speed is 100 percent.
     costs: Costs,
     /// The prices at each speed, indexed by the speed in percent. The prices at a speed are
     /// computed when a CPU first has this speed.
@@ -48,7 +48,7 @@ pub(crate) struct Prices {
     own_percent: Box<[u32]>,
     /// The pace of each CPU; empty if all paces are equal and never change.
     paces: Box<[Cell<Pace>]>,
-    /// The pace of the running CPU.
+    /// The pace for which the prices above are loaded: that of the running CPU.
     loaded: Cell<Pace>,
 }
 
@@ -240,7 +240,7 @@ impl Prices {
         u64::from(self.transfer_ns[distance as usize])
     }
 
-    /// The distance between two CPUs.
+    /// The distance between two CPUs: whether they share a core, a last-level cache or a socket.
     #[inline]
     pub(crate) fn distance(&self, from: usize, to: usize) -> Distance {
         let differ = self.places[from] ^ self.places[to];

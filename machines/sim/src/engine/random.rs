@@ -27,7 +27,7 @@ pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusP
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// A random number of at least 1, with a mean of about `mean_ns`.
+/// A uniformly distributed random number of at least 1, with a mean of about `mean_ns`.
 pub(crate) fn around(rng: &mut Xoshiro256PlusPlus, mean_ns: u64) -> u64 {
     1 + rng.next_u64() % (2 * mean_ns)
 }
@@ -83,8 +83,8 @@ mod tests {
         let drawn: Vec<u64> = (0..DRAWS).map(|_| exponential(&mut rng, MEAN)).collect();
         let mean = drawn.iter().sum::<u64>() / DRAWS;
         assert!(mean.abs_diff(MEAN) < MEAN / 100, "{mean}");
-        // Half of the numbers should be larger than 0.693 times the mean, and e⁻³ = 4.98 % of them
-        // larger than 3 times the mean.
+        // Half of the numbers should exceed ln 2 = 0.693 times the mean, which is the median of an
+        // exponential distribution, and e⁻³ = 4.98 % of them should exceed 3 times the mean.
         let above = |limit: u64| drawn.iter().filter(|drawn| **drawn > limit).count();
         assert!(above(693_147).abs_diff(50_000) < 500);
         assert!(above(3 * MEAN).abs_diff(4979) < 250);

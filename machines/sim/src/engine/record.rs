@@ -84,7 +84,7 @@ impl Record {
         }
     }
 
-    /// Adds an event to the hash.
+    /// Adds an event to the hash of the run: its time in nanoseconds, its CPU and its kind.
     #[inline]
     pub(crate) fn fold(&self, time: u64, cpu: usize, kind: u64) {
         let place = (cpu as u64) << 40 ^ kind;
@@ -196,7 +196,8 @@ impl LockCells {
     }
 }
 
-/// The index of the histogram bin that counts a time of `span_ns` nanoseconds.
+/// Returns the index of the histogram bin for a time of `span_ns` nanoseconds: the number of its
+/// binary digits, but at most the index of the last bin.
 #[inline]
 fn bin(span_ns: u64) -> usize {
     ((u64::BITS - span_ns.leading_zeros()) as usize).min(HIST_BINS - 1)

@@ -100,7 +100,8 @@ impl Inner {
         cpu_id(self.cur.get())
     }
 
-    /// The virtual time that the caller observes, in nanoseconds.
+    /// The current virtual time in nanoseconds: the clock of the running CPU or, outside a run, the
+    /// time that the machine has reached.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.outside.get() {
@@ -212,7 +213,8 @@ impl Inner {
     }
 
     /// Prepares the engine for running `cpu` on a machine whose CPUs have different prices or must
-    /// not take the fast path of a per-CPU lock. Loads the prices of `cpu` and sets `local`.
+    /// not take the fast path of a per-CPU lock. Loads the prices of `cpu`, and sets `local`, the
+    /// CPU that may take this fast path.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);
@@ -273,7 +275,7 @@ impl Inner {
         }
     }
 
-    /// Returns whether unfinished tasks are being dropped.
+    /// Returns whether the machine ends, so that its unfinished tasks are being dropped.
     pub(crate) fn is_ending(&self) -> bool {
         self.run.ending.get()
     }

@@ -15,7 +15,8 @@ use crate::engine::tree::{TIME_MAX_NS, key};
 use crate::profile::{is_hold_work, is_mover};
 
 impl Inner {
-    /// Lets time pass for `n` units of `work`.
+    /// Lets the time pass that `n` units of `work` take on the running CPU, and handles the events
+    /// that come due meanwhile.
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
         let cost = self.price_of(work, n);
@@ -27,7 +28,8 @@ impl Inner {
         self.count(work, n, cost);
     }
 
-    /// Counts `n` units of `work` that take `cost` nanoseconds.
+    /// Adds `n` units of `work`, which take `cost` nanoseconds, to the statistics, and the bytes
+    /// that they move to the load of the memory.
     #[inline(always)]
     fn count(&self, work: Work, n: u32, cost: u64) {
         let total = &self.record.work_ns[work as usize];
@@ -51,8 +53,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::spend`], but does not handle the events that become due meanwhile. This is for
-    /// work that cannot be preempted.
+    /// Lets the time of `n` units of `work` pass, but unlike [`Inner::spend`] does not handle the
+    /// events that come due meanwhile. This is for work that cannot be preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;
@@ -98,8 +100,8 @@ impl Inner {
         }
     }
 
-    /// The time, in nanoseconds, at which the running CPU has to enter another window of load;
-    /// `u64::MAX` if load has no effects.
+    /// The time, in nanoseconds, at which the running CPU's window of load ends (an interval of
+    /// virtual time in which the CPU keeps one pace); `u64::MAX` if load has no effects.
     fn window_end(&self) -> u64 {
         if self.under_load {
             self.load.until(self.cur.get())
@@ -181,8 +183,9 @@ impl Inner {
 }
 
 impl Inner {
-    /// Lets the running CPU enter the window of load that contains the time of its clock. This is
-    /// an order point, so the CPU must not be in a pinned section.
+    /// Lets the running CPU enter the window of load (an interval of virtual time in which it keeps
+    /// one pace) that contains the time of its clock. This is an order point, so the CPU must not
+    /// be in a pinned section.
     #[inline(never)]
     pub(crate) fn enter_window(&self) {
         self.order();

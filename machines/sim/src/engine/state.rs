@@ -58,7 +58,7 @@ pub(crate) struct Inner {
     /// The running CPU, if it may enter its own per-CPU locks without an order point. Otherwise
     /// [`NO_CPU`](crate::engine::cpu::NO_CPU).
     pub(crate) local: Cell<CpuId>,
-    /// The smallest key of all CPUs except the running one.
+    /// The smallest key (time and number) of all CPUs except the running one.
     pub(crate) limit: Cell<u64>,
     /// The number of times that the engine has resumed a CPU. As long as this number stays the
     /// same, no other CPU has run.
@@ -69,7 +69,7 @@ pub(crate) struct Inner {
     pub(crate) moved: Cell<u64>,
     /// True if the load of the machine changes the paces of CPUs.
     pub(crate) under_load: bool,
-    /// True if there is a random delay before each ordered step.
+    /// True if there is a random delay before each step that has to wait for its turn.
     pub(crate) shaken: bool,
     /// True if the owner of a per-CPU lock must not take the fast path. In strict mode the owner
     /// must wait for its turn before it enters, and with

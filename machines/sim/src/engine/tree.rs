@@ -85,7 +85,7 @@ impl Tree {
         self.node(self.leaves + cpu).get()
     }
 
-    /// Sets the key of `cpu`.
+    /// Sets the key of `cpu`, and updates the nodes between its leaf and the root.
     #[inline]
     pub(crate) fn set(&self, cpu: usize, key: u64) {
         let mut node = self.leaves + cpu;

@@ -86,7 +86,8 @@ impl<T> SimCpuLock<T> {
         })
     }
 
-    /// Lets any CPU enter, when its turn comes.
+    /// Lets the calling CPU enter, whether it is the owner or not. The CPU first waits until no
+    /// other CPU has an earlier clock, and then until the lock is free.
     fn enter(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         let now = sim.clock.get();

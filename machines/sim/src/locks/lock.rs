@@ -70,7 +70,8 @@ impl<T> Lock<Sim, T> for SimLock<T> {
 }
 
 impl Queue {
-    /// Acquires the lock if it is free when the caller's turn comes.
+    /// Waits until no other CPU has an earlier clock. Then acquires the lock if it is free;
+    /// otherwise returns `None`.
     #[inline]
     pub(crate) fn try_acquire(&self, sim: &Inner, site: Site) -> Option<Section> {
         let mine = sim.order();

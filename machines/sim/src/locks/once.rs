@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use plimsoll_mm::machine::Once;
 
-/// A value that is set once.
+/// The simulated `Once`: a cell that is empty until a value is set, which can happen only once.
 #[derive(Debug)]
 pub struct SimOnce<T>(OnceCell<T>);
 

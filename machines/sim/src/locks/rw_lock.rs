@@ -23,6 +23,8 @@ pub struct SimRwLock<T> {
 }
 
 impl<T> SimRwLock<T> {
+    /// Creates a lock of `class`, whose cache line belongs to memory near CPU `home`.
+    ///
     /// # Panics
     /// If `class` is not a class of sleeping locks.
     pub(crate) fn new(class: LockClass, home: CpuId, value: T) -> Self {
@@ -32,8 +34,8 @@ impl<T> SimRwLock<T> {
         }
     }
 
-    /// Runs the machine until no suspended task holds the lock in a way that excludes a task in
-    /// `role`. The caller is outside a run.
+    /// Runs the machine until no suspended task holds the lock in a mode that excludes `role`
+    /// (reader or writer). The caller is outside a run.
     #[cold]
     fn step_in_from_outside(&self, sim: &Sim, role: Role) {
         if !sim.0.is_ending() {
@@ -117,8 +119,9 @@ impl<T> RwLock<Sim, T> for SimRwLock<T> {
         self.write_in_turn(sim, site, Some(&killed), f)
     }
 
-    /// The two closures are recorded as one acquisition and one hold, from the start of `first` to
-    /// the end of `then`.
+    /// Runs `first` as a writer and, if it returns a value, `then` as a reader. For the statistics
+    /// this is a single acquisition and a single hold, from the start of `first` to the end of
+    /// `then`.
     fn write_then_read<A, R>(
         &self,
         sim: &Sim,

@@ -62,7 +62,7 @@ pub(crate) struct RwQueue {
     waiters: RefCell<VecDeque<Waiter>>,
 }
 
-/// A task that was not admitted at once.
+/// A task that waits for the lock, because it was not admitted when it requested the lock.
 struct Waiter {
     role: Role,
     start: u64,
@@ -73,7 +73,7 @@ struct Waiter {
     looks: bool,
 }
 
-/// A request that has reached the lock's line.
+/// A request for the lock that has arrived at the lock's cache line.
 struct Request {
     asked: u64,
     /// True if the requesting CPU already had the line.
@@ -102,7 +102,8 @@ impl RwQueue {
         }
     }
 
-    /// Acquires the lock when the caller's turn comes. Returns `None` if the task is killed first.
+    /// Waits until the lock admits the task in `role`, and acquires it. Returns `None` if the task
+    /// is killed first.
     pub(crate) fn acquire(
         &self,
         sim: &Inner,
@@ -274,9 +275,9 @@ impl RwQueue {
         stay
     }
 
-    /// Queues the running task until it is admitted, or returns `None` if the task was killed.
-    /// Otherwise returns the blocker: the CPU and the site of the last task that held the lock, or
-    /// was admitted to it, before this task queued.
+    /// Queues the running task and waits until it is admitted. Then returns the blocker: the CPU
+    /// and the site of the last task that held the lock, or was admitted to it, before this task
+    /// queued. Returns `None` if the task was killed instead.
     #[inline(never)]
     fn wait(
         &self,
@@ -347,7 +348,8 @@ impl RwQueue {
             return false;
         }
         self.remove(task);
-        // If this task wanted to write, readers behind it may have waited only because of it.
+        // If this task wanted to write, readers behind it may have waited only because of it. So
+        // admit them now.
         self.admit(sim);
         true
     }

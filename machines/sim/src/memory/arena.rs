@@ -51,7 +51,8 @@ impl<T: Default> Arena<T> {
     }
 }
 
-/// The chunk that contains an index, and the offset in that chunk.
+/// Returns the number of the chunk that contains the item with index `id`, and the item's offset in
+/// this chunk.
 #[inline]
 const fn place(id: u32) -> (usize, usize) {
     let index = id + (1 << FIRST_BITS);

@@ -16,7 +16,7 @@ use crate::engine::record::WORD;
 use crate::engine::state::{Inner, Sim};
 use crate::engine::tree::time_of;
 
-/// The CPUs that have a line.
+/// The state of one cache line: which CPUs have a copy, and when the last transfer ends.
 pub(crate) struct LineState {
     /// The CPU that wrote the line last.
     owner: Cell<usize>,
@@ -39,7 +39,8 @@ impl LineState {
         }
     }
 
-    /// Fetches the line for writing, when the caller's turn comes.
+    /// Makes the running CPU the owner of the line, so that it may write. First waits until no
+    /// other CPU has an earlier clock; then lets the time of the transfer pass.
     #[inline(always)]
     pub(crate) fn own(&self, sim: &Inner) {
         let mine = sim.order();
@@ -78,7 +79,8 @@ impl LineState {
         self.share(sim);
     }
 
-    /// Fetches the line for reading.
+    /// Gives the running CPU a copy of the line for reading. If it has none yet, the time of a
+    /// transfer passes.
     fn share(&self, sim: &Inner) {
         let index = sim.cur.get();
         if sim.outside.get() || self.owner.get() == index {
@@ -100,7 +102,8 @@ impl LineState {
 }
 
 impl Inner {
-    /// Counts the transfer of a line, and returns its price in nanoseconds.
+    /// Counts the transfer of a line from CPU `from` to CPU `to`, and returns its price in
+    /// nanoseconds.
     #[inline]
     fn fetch(&self, from: usize, to: usize) -> u64 {
         let distance = self.prices.distance(from, to);

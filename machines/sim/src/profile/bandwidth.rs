@@ -23,7 +23,8 @@ pub struct Bandwidth {
     pub bytes: Vec<(Work, Sourced)>,
 }
 
-/// Returns whether `work` is one of the [`MOVERS`].
+/// Returns whether the memory traffic of `work` counts, that is, whether it is one of the
+/// [`MOVERS`].
 #[inline(always)]
 pub(crate) const fn is_mover(work: Work) -> bool {
     matches!(
@@ -32,7 +33,7 @@ pub(crate) const fn is_mover(work: Work) -> bool {
     )
 }
 
-/// Reads `[bandwidth]`, if the profile has it.
+/// Parses the table `[bandwidth]` of a profile. Returns `None` if the profile has no such table.
 pub(super) fn read(root: &Section<'_>) -> Result<Option<Bandwidth>, ProfileError> {
     const TABLE: &str = "write a [bandwidth] table";
     const GB_PER_S: std::ops::RangeInclusive<u32> = 1..=100_000;

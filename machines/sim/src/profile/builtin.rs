@@ -3,7 +3,8 @@
 use super::error::{Problem, ProfileError, nearest};
 use super::text::ProfileText;
 
-/// The names and contents of the files, in the order in which they are listed.
+/// The name and the TOML text of each built-in profile, in the order in which users see them
+/// listed.
 const FILES: [(&str, &str); 8] = [
     ("grace-72", include_str!("../../profiles/grace-72.toml")),
     (
@@ -24,7 +25,7 @@ const FILES: [(&str, &str); 8] = [
     ("many-1024", include_str!("../../profiles/many-1024.toml")),
 ];
 
-/// An entry of the list of built-in machines.
+/// A machine or a variant of one, as an entry of the list of built-in machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The name that [`super::Profile::load`] takes.

@@ -68,7 +68,8 @@ fn one_node(value: &Value<'_>) -> Result<u64, ProfileError> {
     Ok(bytes / PAGE_SIZE * PAGE_SIZE)
 }
 
-/// Reads one `{ low, mid, high, source }` of a section.
+/// Reads the entry `key` of a section as a cost. The entry is a table with the keys `low`, `mid`,
+/// `high` and `source`.
 pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileError> {
     const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" } in nanoseconds";
     let value = section.need(key.name(), SHAPE)?;
@@ -157,7 +158,8 @@ fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>,
     }))
 }
 
-/// Reads the numbers of pages in the short and in the long hold.
+/// Returns the numbers of pages in the short hold (`at`) and in the long hold (`pages`). Refuses
+/// numbers that are out of range or not in this order.
 fn lengths(at: &Value<'_>, pages: &Value<'_>) -> Result<(u32, u32), ProfileError> {
     let (short, long) = (at.number()?, pages.number()?);
     if short == 0 {
@@ -185,7 +187,8 @@ pub(super) fn in_order(table: &Section<'_>, range: Range) -> Result<(), ProfileE
     Ok(())
 }
 
-/// The distances that occur between CPUs of the machine. The profile must give a price for each.
+/// Returns the distances that occur between CPUs of the machine, because the profile must give a
+/// price for each of them.
 pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     let places = || topology.ids().map(|cpu| topology.place(cpu));
     let count = |mut ids: Vec<u32>| {

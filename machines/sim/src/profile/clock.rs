@@ -22,7 +22,7 @@ pub struct Clock {
     pub sibling: Option<Sourced>,
 }
 
-/// Reads `[clock]`, if the profile has it.
+/// Parses the table `[clock]` of a profile. Returns `None` if the profile has no such table.
 pub(super) fn read(root: &Section<'_>, topology: &Topology) -> Result<Option<Clock>, ProfileError> {
     const TABLE: &str = "write a [clock] table";
     let Some(value) = root.get("clock") else {
@@ -57,7 +57,7 @@ fn speed(section: &Section<'_>, key: &str) -> Result<Sourced, ProfileError> {
 }
 
 impl Clock {
-    /// The speeds of busy cores at `card` (low, middle or high).
+    /// The speeds of busy cores at one end of their ranges: at the low, middle or high `card`.
     pub(super) fn at(&self, card: Card) -> LoadedClock {
         let sibling = self.sibling.as_ref();
         LoadedClock {

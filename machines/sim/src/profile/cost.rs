@@ -16,7 +16,7 @@ pub struct Cost {
     pub source: String,
 }
 
-/// One value for each card.
+/// A range: one value for each card (low, middle and high).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The cheapest plausible value.
@@ -45,9 +45,9 @@ pub struct Then {
 /// How far the middle value of a price can be trusted, as its source text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// Others published the value.
+    /// People other than the authors of Plimsoll published the value.
     Published,
-    /// We measured the value.
+    /// The authors of Plimsoll measured the value.
     Measured,
     /// The value rests on an argument, because no such value was published or measured.
     Estimate,
@@ -57,7 +57,7 @@ pub enum Provenance {
 }
 
 impl Provenance {
-    /// Every provenance.
+    /// Every kind of provenance, in declaration order.
     pub const ALL: [Self; 4] = [
         Self::Published,
         Self::Measured,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The first mistake in a profile.
+/// The first mistake that was found in a profile, and its place in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
     /// The name of the file, or of the machine that was requested.

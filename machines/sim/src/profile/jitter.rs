@@ -85,7 +85,7 @@ pub struct Jitter {
     pub rates: [Option<Rate>; Disturbance::ALL.len()],
 }
 
-/// The rate of one kind of disturbance.
+/// How often disturbances of one kind come, and how long they last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The mean time from the end of one disturbance to the next, in nanoseconds.

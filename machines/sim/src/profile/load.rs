@@ -39,7 +39,8 @@ pub struct LoadedBandwidth {
     pub moved_bytes: [u32; Work::ALL.len()],
 }
 
-/// A range of values with their source.
+/// One quantity of a profile: its value at each card (low, middle and high), and the source of
+/// these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sourced {
     /// The value at each card.
@@ -51,7 +52,7 @@ pub struct Sourced {
 /// The form of an entry, as error messages show it.
 const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" }";
 
-/// How the values of an entry change from the low card to the high card.
+/// Whether the values of an entry rise or fall from the low card to the high card.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cards {
     /// The high card has the largest value, as with prices.

@@ -12,7 +12,7 @@ pub(super) struct Source<'a> {
     pub(super) text: &'a str,
 }
 
-/// One table of the file.
+/// One table of the file, with its position for error messages.
 #[derive(Clone, Debug)]
 pub(super) struct Section<'a> {
     source: Source<'a>,
@@ -22,7 +22,7 @@ pub(super) struct Section<'a> {
     at: usize,
 }
 
-/// One value of the file.
+/// One value of the file, with its position and key for error messages.
 #[derive(Clone, Debug)]
 pub(super) struct Value<'a> {
     source: Source<'a>,
@@ -31,7 +31,7 @@ pub(super) struct Value<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Parses the file as a table.
+    /// Parses the text of the file as a TOML table.
     pub(super) fn parse(self) -> Result<Spanned<DeTable<'a>>, ProfileError> {
         DeTable::parse(self.text).map_err(|error| ProfileError {
             file: self.file.to_owned(),
@@ -151,7 +151,7 @@ impl<'a> Value<'a> {
         )
     }
 
-    /// The value as a table.
+    /// The value as a table. If it is none, the error tells the user to `write_this`.
     pub(super) fn section(&self, write_this: &str) -> Result<Section<'a>, ProfileError> {
         let table = self.value.get_ref().as_table();
         let table = table.ok_or_else(|| self.not(write_this))?;
@@ -176,7 +176,8 @@ impl<'a> Value<'a> {
         Some(list.iter().enumerate().map(value).collect())
     }
 
-    /// The value as a string that is not empty.
+    /// The value as a string that is not empty. If it is not such a string, the error tells the
+    /// user to `write_this`.
     pub(super) fn text(&self, write_this: &str) -> Result<&'a str, ProfileError> {
         let text = self
             .value

@@ -144,7 +144,8 @@ fn llc(cluster: &Section<'_>) -> Result<u32, ProfileError> {
     Ok(number)
 }
 
-/// Reads a count of at least 1.
+/// Reads the count `key`, which must be at least 1. If the key is missing, returns `default`; if
+/// there is no default either, returns an error.
 fn count(section: &Section<'_>, key: &str, default: Option<u32>) -> Result<u32, ProfileError> {
     let value = match (section.get(key), default) {
         (Some(value), _) => value,
@@ -182,9 +183,9 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
     if !(1..=CPUS_MAX).contains(&cpus) {
         return absurd(format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"));
     }
-    // If there are more nodes than cores, some node among the first `cores.len() + 1` has no core.
-    // So the loop over nodes below need not check more nodes than that, however high the highest
-    // node number is.
+    // Every node needs a core. If there are more nodes than cores, some node among the first
+    // `cores.len() + 1` has none. So the loop over nodes need not go further, however high the
+    // highest node number is.
     let nodes = cores
         .iter()
         .map(|core| u64::from(core.node) + 1)

@@ -38,7 +38,8 @@ pub struct Speed {
 /// The speed, in percent, of the core that the prices are for.
 pub(super) const ALIKE_PERCENT: u32 = 100;
 
-/// Reads the `speed` of one cluster.
+/// Reads the `speed` of one cluster, that is, of one kind of core. Returns `None` if it has no such
+/// key.
 pub(super) fn read(cluster: &Section<'_>) -> Result<Option<Speed>, ProfileError> {
     const SHAPE: &str = "write speed = { low = …, mid = …, high = …, source = \"…\" }";
     const PERCENT: std::ops::RangeInclusive<u32> = 5..=400;
@@ -135,7 +136,7 @@ mod tests {
         let little = costs.at_speed(35);
         let think = Work::Think as usize;
         for (work, price_ns) in little.work_ns.iter().enumerate() {
-            // The exact price is 285.7 ns.
+            // At 35 % of the speed, 100 ns become 285.7 ns, which is rounded to 286.
             assert_eq!(*price_ns, if work == think { 100 } else { 286 }, "{work}");
         }
         assert_eq!(little.lock_own_ns, 57, "57.1");

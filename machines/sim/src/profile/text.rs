@@ -112,8 +112,8 @@ impl ProfileText {
     /// If the file cannot be read or the profile is invalid.
     pub fn from_path(path: &Path) -> Result<Self, ProfileError> {
         let whole = path.to_string_lossy();
-        // The name of a file may contain a `+` too, so each `+` in `path` may be the one before the
-        // variant.
+        // The name of a file may contain a `+` too. So the variant may begin after any `+` in
+        // `path`.
         let splits = whole.match_indices('+').map(|(at, _)| whole.split_at(at));
         let is_file = |(file, _): &(&str, &str)| Path::new(file).exists();
         let (file, variant) = if path.exists() {

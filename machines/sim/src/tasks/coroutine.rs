@@ -36,8 +36,8 @@ pub(crate) struct Fiber {
 }
 
 impl Fiber {
-    /// Creates a coroutine that runs `body` on a stack of `stack_bytes`. `body` must first call
-    /// [`Fiber::enter`] on this fiber.
+    /// Creates a coroutine that runs `body` on a stack of `stack_bytes`; `colour` selects the
+    /// offset at which the stack starts. `body` must first call [`Fiber::enter`] on this fiber.
     pub(crate) fn new(
         stack_bytes: usize,
         colour: usize,

@@ -1,5 +1,5 @@
-//! Stretches: the time that a CPU works without a reschedule point. The module `reschedule` says
-//! what such a point is.
+//! Stretches: the time that a CPU works without a reschedule point, at which a task in the kernel
+//! may give up its CPU. The module `reschedule` explains these points.
 
 use std::cell::{Cell, RefCell};
 

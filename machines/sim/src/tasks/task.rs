@@ -245,7 +245,7 @@ impl Inner {
         self.yield_to_next(self.tasks.get(id));
     }
 
-    /// Moves the running task to `target`.
+    /// Moves the running task to CPU `target`, on which it continues.
     pub(crate) fn migrate(&self, target: usize) {
         self.assert_may_sleep();
         self.order();

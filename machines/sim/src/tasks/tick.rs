@@ -20,7 +20,8 @@ use crate::engine::state::Inner;
 /// The CPU that counts the jiffies (Linux: `tick_do_timer_cpu`).
 const TIMEKEEPER: usize = 0;
 
-/// The upper bound of [`SimOptions::late_ticks_percent`](crate::SimOptions::late_ticks_percent).
+/// The largest value of [`SimOptions::late_ticks_percent`](crate::SimOptions::late_ticks_percent):
+/// every tick is then disordered.
 pub(crate) const PERCENT_MAX: u32 = 50;
 
 impl Inner {
@@ -44,8 +45,8 @@ mod tests {
     const TICKS: u64 = 2000;
     const CPUS: usize = 64;
 
-    /// For each tick, the number of CPUs that reach their timer wheel before CPU 0 has counted the
-    /// tick.
+    /// Returns, for each of the ticks `0..TICKS`, how many of the 64 CPUs reach their timer wheel
+    /// before CPU 0 has counted the tick.
     fn early(seed: u64, percent: u32) -> Vec<usize> {
         let at = |tick| {
             let cpus = 1..CPUS;
@@ -65,9 +66,10 @@ mod tests {
         }
     }
 
-    /// A recording of 64 CPUs has 34 complete groups of timers, each due on one jiffy. Of these
-    /// groups, 20 fired on their jiffy and 3 fired one jiffy late. In the other 11, only some
-    /// timers were late.
+    /// In a recording of 64 CPUs, 34 complete groups of timers were each due on one jiffy. Of these
+    /// groups, 20 fired on time, 3 fired a jiffy late, and in 11 only some timers were late.
+    /// Likewise in the model, most ticks must have no early CPU, and some must have nearly all CPUs
+    /// early.
     #[test]
     fn most_ticks_have_no_early_cpu_and_some_have_nearly_all() {
         let early = early(1, 20);

@@ -11,7 +11,8 @@ use plimsoll_sim::Sim;
 use support::Small;
 use support::small::{any, order, profile};
 
-/// Returns the observable state of the allocator.
+/// Returns what a test can observe of the allocator: a view of each zone, and the counts of free
+/// and of anonymous pages.
 fn state(sim: &Sim, pages: &PageAllocator<Sim>) -> (Vec<ZoneView>, u64, u64) {
     let counted = |item| pages.counted(sim, item);
     (

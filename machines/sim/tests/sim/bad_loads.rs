@@ -15,8 +15,8 @@ swap_out = { low = 0, mid = 6826, high = 12288, source = "v" }
 lru_move = { low = 0, mid = 128, high = 384, source = "v" }
 [transfer]"#;
 
-/// Replaces `from` with `to` in `GOOD`, and checks that the error message for the result is
-/// `expected`.
+/// Replaces `from` with `to` in the valid tables `GOOD`, and checks that the result is refused with
+/// the error message `expected`.
 #[track_caller]
 fn refused(from: &str, to: &str, expected: &str) {
     assert!(GOOD.contains(from), "nothing to replace: {from}");
@@ -111,7 +111,8 @@ fn mistakes_in_tables_of_load_name_line_and_key() {
     );
 }
 
-/// If a core has two CPUs, `[clock]` must say how much they slow each other down.
+/// If a core has two CPUs, a profile whose `[clock]` does not say how much they slow each other
+/// down is refused.
 #[test]
 fn a_machine_with_siblings_needs_their_speed() {
     let mine = include_str!("mine.toml");

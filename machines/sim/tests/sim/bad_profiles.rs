@@ -7,8 +7,8 @@ use plimsoll_sim::profile::{Card, CostKey, Profile, ProfileText};
 
 const MINE: &str = include_str!("mine.toml");
 
-/// For each case, replaces the first text with the second in `MINE`. Checks that the result is
-/// refused with the third text as the message.
+/// For each case `(from, to, message)`, replaces the first `from` in the valid profile `MINE` with
+/// `to`. Checks that the result is refused with exactly this message.
 #[track_caller]
 pub(crate) fn told(cases: &[(&str, &str, &str)]) {
     let mut surprises = Vec::new();

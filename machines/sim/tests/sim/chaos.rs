@@ -15,7 +15,8 @@ use rand::Rng;
 const CPUS: u32 = 24;
 const ROUNDS: u32 = 150;
 
-/// The state that all tasks share.
+/// What all tasks share: a spinlock, a mutex and per-CPU locks, each of which guards a count, and
+/// the total that the counts must add up to.
 struct Shared {
     zone: SimLock<u64>,
     mutex: SimLock<u64>,
@@ -45,7 +46,7 @@ impl Shared {
             + self.mutex.with(sim, Site::Control, |count| *count)
     }
 
-    /// Adds 1 to the count behind a random lock, and to `total`.
+    /// Adds 1 to the count behind a random lock, and to `total`, the expected sum of all counts.
     fn add(&self, sim: &Sim) {
         let hold = sim.rng().next_u32() % 500;
         match sim.rng().next_u32() % 8 {

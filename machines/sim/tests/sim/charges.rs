@@ -1,5 +1,5 @@
-//! Tests that a design pays not only for moving pages, but also for its other work: for sorting,
-//! for reading the clock, and for looking at the counts of other CPUs.
+//! Tests that the simulated machine charges a design not only for moving pages, but also for its
+//! other work: for sorting, for reading the clock, and for looking at the counts of other CPUs.
 
 use crate::support;
 
@@ -178,9 +178,9 @@ fn a_drain_looks_at_each_cpu_and_a_check_near_the_watermark_adds_all_differentia
     );
 }
 
-/// The first group of counters gets new memory, and each later group the memory of the group before
-/// it. In both cases the machine charges for clearing the counters of every CPU. The area that the
-/// memory comes from has one row for each CPU.
+/// To create a group of counters, the machine charges for clearing the counters of each CPU,
+/// whether the memory is new (as for the first group) or was that of a destroyed group. The memory
+/// of an area grows with the number of CPUs.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

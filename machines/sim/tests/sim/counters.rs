@@ -223,17 +223,17 @@ fn lines(ran: u32, looks: u64) -> u64 {
 
 #[test]
 fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
-    // If 32 CPUs have added nothing, the sum visits all 96 CPUs, and fetches only one line of each
-    // group.
+    // If 32 of the 96 CPUs have added nothing, the sum visits all CPUs, and fetches only one line
+    // of each group.
     assert_eq!(lines(64, 96), 1);
     // If 33 CPUs have added nothing, the sum also fetches the record of which CPUs have added to
     // the group, and visits only these CPUs.
     assert_eq!(lines(63, 63), 2);
 }
 
-/// An item of a tree passes multiples of its batch upwards. If its batch divides the carry that it
-/// gets, it would pass all of it on and keep nothing, so the addition skips this item. An addition
-/// that skips all items therefore costs as much as one whose carry stays in the first item.
+/// An item of a tree passes multiples of its batch upwards and keeps what is left. If its batch
+/// divides the carry, nothing would be left, so the addition skips the item. An addition that goes
+/// to the root at once therefore costs as much as one that stays in the first item.
 #[test]
 fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     for counting in [Counting::Tree, Counting::OneSided] {

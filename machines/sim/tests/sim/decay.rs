@@ -1,5 +1,5 @@
-//! The decay of page lists: how many pages the lists return to the zone per interval, and where the
-//! decay stops.
+//! The decay of page lists: how many pages the lists return to the zone per interval, and at which
+//! length the decay stops.
 
 use crate::support;
 

@@ -1,6 +1,6 @@
 //! Tests disturbances (interrupts, softirqs and steals): their longest length, what a CPU masks
 //! while it waits inside a section, the differences between CPUs and kinds, and the values at each
-//! card.
+//! card (low, middle and high prices).
 
 use crate::common;
 
@@ -13,7 +13,8 @@ use plimsoll_mm::units::CpuId;
 use plimsoll_sim::profile::{Card, Disturbance, Jitter, Profile, ProfileText, Rate};
 use plimsoll_sim::{Sim, SimOptions};
 
-/// A machine on which only `kind` disturbs CPUs.
+/// A machine on which only disturbances of `kind` happen. On average they come `every_ns` apart and
+/// last `length_ns`.
 fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     let mut jitter = Jitter::default();
     jitter.rates[kind as usize] = Some(Rate {
@@ -31,12 +32,13 @@ fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     Sim::new(&profile, options)
 }
 
-/// Computes for `ns` nanoseconds, in steps of 100 ns.
+/// Lets the running CPU do local work for `ns` nanoseconds, in steps of 100 ns.
 fn compute(sim: &Sim, ns: u32) {
     (0..ns / 100).for_each(|_| sim.spend(Work::Think, 100));
 }
 
-/// The number of disturbances so far, and their total length in nanoseconds.
+/// Returns how many disturbances of `kind` all CPUs have had so far, and the total time that they
+/// took, in nanoseconds.
 fn so_far(sim: &Sim, kind: Disturbance) -> (u64, u64) {
     let stats = sim.stats();
     let kind = kind as usize;
@@ -44,6 +46,7 @@ fn so_far(sim: &Sim, kind: Disturbance) -> (u64, u64) {
 }
 
 /// CPU 1 holds a zone lock, which masks interrupts, while it waits for a lock that masks nothing.
+/// An interrupt that comes due during the wait must happen only when the zone lock is released.
 #[test]
 fn a_waiter_that_holds_a_lock_which_masks_interrupts_takes_them_at_its_release() {
     let sim = only(2, Disturbance::Interrupt, 2000, 200);
@@ -72,9 +75,9 @@ fn a_waiter_that_holds_a_lock_which_masks_interrupts_takes_them_at_its_release()
     assert!(waited.get());
 }
 
-/// The locks whose holders mask interrupts, by their names in Linux. Counters and areas are taken
-/// with `raw_spin_lock_irqsave` and `spin_lock_irqsave`, lists with `spin_lock_irq`, `i_pages` with
-/// `xa_lock_irq`, the reap queue with `spin_lock_irqsave`.
+/// A lock masks interrupts if Linux disables them for it: with `spin_lock_irqsave` or
+/// `raw_spin_lock_irqsave` for zones, counters, areas of counters and the reap queue, with
+/// `spin_lock_irq` for lists of used pages, with `xa_lock_irq` for `i_pages`.
 #[test]
 fn the_locks_that_mask_interrupts_are_those_of_linux() {
     let masking = LockClass::ALL
@@ -110,8 +113,8 @@ fn each_cpu_is_disturbed_at_times_of_its_own() {
     assert_eq!(ends.len(), 4, "no two CPUs lose the same time");
 }
 
-/// With the same rates and the same seed, interrupts in one run come at the same times as softirqs
-/// in another. Only the hashes of the two runs differ.
+/// If rates and seed are equal, interrupts in one run come at the same times as softirqs in
+/// another. The runs end at the same time, but must have different hashes.
 #[test]
 fn the_hash_depends_on_the_kind_of_a_disturbance() {
     let run = |kind| {
@@ -146,7 +149,8 @@ fn each_card_has_rates_and_lengths_of_its_own_with_kasan_too() {
         at(&text, Card::High),
         [(200_000, 2000), (1_000_000, 20_000), steal_high]
     );
-    // The factor of the variant is 1 at the low card and 10 at the high card.
+    // The variant multiplies the lengths of interrupts and softirqs: by 1 at the low card (the
+    // lowest prices), by 10 at the high card (the highest prices).
     let debug = text.variant("debug").expect("has it");
     assert_eq!(at(&debug, Card::Low), at(&text, Card::Low));
     assert_eq!(

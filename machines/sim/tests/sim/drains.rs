@@ -1,6 +1,6 @@
-//! Hold policies differ not only in the number of pages of one hold. These tests check for how long
-//! a drain keeps the page lists locked, whether an allocation drains although another CPU is
-//! draining, and how a hold that moved more than its limit counts.
+//! Tests of hold policies, the rules that limit how many pages one hold of a zone lock moves. The
+//! policies also differ in how long a drain keeps the page lists locked, whether an allocation
+//! drains although another CPU is draining, and how a hold that moved more than its limit counts.
 
 use crate::support;
 
@@ -26,8 +26,8 @@ const PAGES: u32 = 1 << 16;
 const BATCH: Pages = Pages(63);
 const OWNER: CpuId = CpuId(1);
 
-/// A machine with two CPUs and the watermark `min`, whose CPU 1 has `listed` blocks of `order` on
-/// its lists. Its `high` is the number of these pages, so the lists are just full.
+/// Creates a machine with two CPUs and the watermark `min`. The lists of CPU 1 have `listed` blocks
+/// of `order`, and are just full: `high` is the number of pages in these blocks.
 fn listed(holds: &'static dyn Holds, min: Pages, order: Order, listed: u32) -> Small {
     let design = Design {
         holds,
@@ -196,8 +196,8 @@ fn the_time_of_a_hold_counts_from_its_beginning() {
         small.on(0, |sim, mm| {
             mm.pages().drain_cpu(sim, CpuId(0));
         });
-        // The call of `tune` above also replaced the list sizes that the test had set by computed
-        // ones.
+        // The call of `tune` above has also recomputed the sizes of the lists, which the test had
+        // set. So read the batch from the zone.
         let batch = small.zone().sizes.batch.0;
         assert!(
             batch > 8 && 60 % batch == 0,

@@ -23,7 +23,7 @@ const FREED: usize = 700;
 /// The value of [`Knob::HighFraction`]. It sets `high` to 655 pages.
 const FRACTION: u64 = 200;
 
-/// Creates a machine with 1 GiB and two CPUs.
+/// Creates a machine with 1 GiB and two CPUs, whose design has the hold policy `holds`.
 fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
     let mut config = Config::new(Layout::arena(Pages(1 << 18)));
     config.design = Design {
@@ -104,7 +104,7 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
     }
 }
 
-/// The outcome of one spill. All counts are in pages.
+/// What one spill of the owner's lists did, in pages.
 #[derive(Debug)]
 struct Spill {
     /// True if the owner lost its lists to the drain between two holds.

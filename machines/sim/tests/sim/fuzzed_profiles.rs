@@ -73,7 +73,7 @@ const PIECES: [&str; 46] = [
     "é\u{0}",
 ];
 
-/// One change to a file.
+/// One random change to a profile file.
 #[derive(Clone, Debug)]
 enum Edit {
     /// Replaces a word, or a character that separates words.
@@ -167,7 +167,8 @@ fn apply(text: &str, edit: &Edit) -> String {
     lines.concat()
 }
 
-/// Asserts the properties of every profile that loads.
+/// Asserts what must hold for every profile that loads: limits on CPUs and memory, a CPU on each
+/// node, and prices that have a source and do not fall from card to card.
 fn assert_sane(text: &ProfileText) {
     let (cpus, nodes) = (text.topology.cpus(), text.topology.nodes());
     assert!((1..=4096).contains(&cpus), "{cpus} CPUs");

@@ -177,7 +177,8 @@ fn the_shepherd_moves_away_from_a_dying_cpu_and_keeps_going() {
     }
 }
 
-/// Takes the shepherd's CPU offline at a random time near the shepherd's next round.
+/// The CPU that runs the shepherd goes offline at a random time near the shepherd's next round.
+/// Afterwards exactly one CPU has the shepherd, and this CPU is online.
 #[test]
 fn there_is_one_shepherd_whenever_its_cpu_goes() {
     seeds::each("there_is_one_shepherd_whenever_its_cpu_goes", 400, |seed| {
@@ -200,8 +201,8 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
             .topology()
             .ids()
             .for_each(|cpu| small.keep_busy(cpu));
-        // The next round starts 960 or 1024 ms after the last one. The CPU goes offline at about
-        // that time.
+        // The timer wheel rounds the shepherd's interval of a second to 960 or 1024 ms. The CPU
+        // goes offline about when the next round starts.
         run_for(&small, 2);
         let round = small
             .starts

@@ -1,4 +1,5 @@
-//! The inputs on which a run depends, and those on which it must not depend.
+//! Tests that a run does not depend on what it must not depend on: draws of random numbers on other
+//! CPUs, and observers. Also that an idle machine costs the host next to nothing.
 
 use crate::common;
 
@@ -93,8 +94,8 @@ fn a_mostly_idle_machine_costs_next_to_nothing() {
     let stats = sim.stats();
     let jobs = stats.jobs_run[Job::VmstatUpdate as usize];
     assert!((90_000..110_000).contains(&jobs), "{jobs} jobs");
-    // Each job takes one resumption to wake the CPU, one to run, and a few more where CPUs meet at
-    // a lock. An idle CPU has no ticks.
+    // A resumption is a switch of the host to a simulated CPU. Each job takes one to wake the CPU,
+    // one to run, and a few more where CPUs contend for a lock. An idle CPU has no ticks.
     assert!(
         stats.resumptions < 6 * jobs,
         "{} resumptions",

@@ -24,7 +24,8 @@ fn options() -> SimOptions {
     }
 }
 
-/// A machine on which only `kind` disturbs CPUs.
+/// A machine on which only disturbances of `kind` happen. On average they come `every_ns` apart and
+/// last `length_ns`.
 fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     let mut jitter = Jitter::default();
     jitter.rates[kind as usize] = Some(Rate {
@@ -38,7 +39,7 @@ fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     Sim::new(&profile, options())
 }
 
-/// Computes for `ns` nanoseconds, in steps of 100 ns.
+/// Lets the running CPU do local work for `ns` nanoseconds, in steps of 100 ns.
 fn compute(sim: &Sim, ns: u32) {
     (0..ns / 100).for_each(|_| sim.spend(Work::Think, 100));
 }
@@ -168,9 +169,8 @@ fn a_steal_from_a_holder_lengthens_the_wait_of_the_other_and_an_interrupt_does_n
 }
 
 /// CPU 1 waits 100 µs for a lock of `class` that CPU 0 holds. Meanwhile an interrupt comes due on
-/// CPU 1. Returns the number of interrupts since the wait began, and the nanoseconds by which they
-/// have delayed the CPU: first as of the end of the wait, then as of the moment right after the
-/// release.
+/// CPU 1. Returns two pairs, one for the end of the wait and one for the moment after the release.
+/// A pair is the number of interrupts since the wait began, and their total delay in nanoseconds.
 fn interrupted_while_waiting(class: LockClass) -> [(u64, u64); 2] {
     let sim = only(2, Disturbance::Interrupt, 2000, 200);
     let (lock, word) = (Rc::new(sim.lock(class, CpuId(0), ())), sim.word(0));

@@ -16,7 +16,8 @@ use plimsoll_sim::{LockModel, Sim, SimOptions, Stats};
 use rand::Rng;
 
 /// Lets each of `cpus` CPUs acquire the same zone lock `rounds` times. Every `nest`-th section
-/// updates a word, which makes other CPUs park. Returns the statistics of the run.
+/// updates a word. Other CPUs run before that update, and those that request the lock then *park*:
+/// they wait without knowing when they will get it. Returns the statistics of the run.
 fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(cpus), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), 0_u64));
@@ -47,7 +48,8 @@ fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     sim.stats()
 }
 
-/// Returns the part of `stats` that does not depend on how the host simulated the machine.
+/// Returns `stats` without the number of resumptions, which only says how the host simulated the
+/// machine.
 fn outcome(stats: Stats) -> Stats {
     Stats {
         resumptions: 0,
@@ -118,8 +120,9 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
         assert_eq!(*order.borrow(), [7, 6, 5, 4, 3, 2, 1, 0]);
         let stats = sim.stats();
         let zone = stats.class(LockClass::Zone);
-        // Of the eight CPUs, the first finds the lock free. `perf` does not see the wait of the
-        // second CPU, but sees the waits of the other six.
+        // Of the eight CPUs, the first finds the lock free. `perf` sees the waits of six others,
+        // but not that of the second: Linux has no trace event for the first waiter of a queued
+        // spinlock.
         assert_eq!(
             (zone.acquisitions, zone.contentions, zone.perf_contentions),
             (8, 7, 6)

@@ -1,4 +1,5 @@
-//! Laws, swarms and checks of the memory manager and of the simulator, on simulated CPUs.
+//! Tests of the memory manager and of the simulator on simulated CPUs: laws (contracts that hold on
+//! every machine), swarms (random runs), and single cases.
 //!
 //! They form a single test program, so that the memory manager is compiled for the simulator only
 //! once.

@@ -121,8 +121,8 @@ fn all_who_share_the_memory_die_with_it_but_threads_of_the_kernel() {
         assert_eq!(world.killed(), [2, 1]);
         let victims = [1, 2, 3, 4].map(|id| world.process(id).is(sim, State::Victim));
         assert_eq!(victims, [false, true, false, false]);
-        // A kill of another process that shares this memory does not tell any process a second time
-        // to die.
+        // Another process that shares this memory is killed. No process is told to die a second
+        // time.
         let again = world.kill(sim, 1);
         assert_eq!(
             (again.signalled, again.aftermath),
@@ -154,7 +154,7 @@ fn memory_of_the_first_process_is_neither_reaped_nor_chosen_again() {
         assert!(!shared.has(sim, Flag::Unstable) && !shared.has(sim, Flag::Killed));
         let touched = shared.fault(world.memory(sim), START, Access::Write);
         assert!(touched.is_ok(), "it goes on: {touched:?}");
-        // A kill of init itself is also refused.
+        // A kill of init itself is refused, like that of a process that shares init's memory.
         let killed = world.kill(sim, 1);
         assert_eq!(
             (killed.signalled, killed.aftermath),
@@ -190,7 +190,7 @@ fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
         enroll(6, Kind::Process, &member);
         // Starting from the process's own budget, the OOM code searches upwards for a budget whose
         // processes die together, and stops at the budget that ran out. Here the member's own
-        // budget ran out, and its processes do not die together.
+        // budget ran out, and its processes do not die together. So only process 6 is killed.
         world.kill_for(sim, 6, Some(&member));
         assert_eq!(world.killed(), [6]);
         let killed = world.kill_for(sim, 1, Some(&root));

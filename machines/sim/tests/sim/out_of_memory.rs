@@ -191,8 +191,8 @@ fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
     }
 }
 
-/// Two CPUs free all pages one by one, in random order and at the same time. Afterwards every huge
-/// block, or every largest block, can be allocated.
+/// Two CPUs free all pages one by one, in random order and at the same time. Afterwards as many
+/// huge blocks (or, with other seeds, largest blocks) can be allocated as fit into memory.
 #[test]
 fn after_a_drain_every_block_that_can_exist_can_be_had() {
     seeds::each(
@@ -306,7 +306,8 @@ fn with_two_kept_blocks(cache: &Cache) -> Small {
         while pages.view(sim)[0].free > Order::MAX.pages() {
             get(any(Order::MAX));
         }
-        // The first 32 of these blocks fill one page block, so the 33rd is in another.
+        // An atomic request gets 16 pages here. So 32 of them fill a page block, and for the 33rd
+        // the zone keeps a second page block.
         let atomic = Request::new(order(4)).urgent(Urgency::Atomic);
         let mut served: Vec<Pfn> = (0..33).map(|_| get(atomic)).collect();
         served.pop();
@@ -334,7 +335,9 @@ fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
     let cache = Cache::default();
     let small = with_two_kept_blocks(&cache);
     for (blocks, calls, kept) in [
-        // A kept page block has 31 free blocks of this order.
+        // Each row says how many blocks to allocate, how often the reclaimer has been called
+        // afterwards, and how many page blocks are still kept. A kept page block has 31 free blocks
+        // of this order.
         (1, 1, 1),
         (30, 1, 1),
         // This allocation calls the reclaimer five times. Three calls free the rest of the cache.

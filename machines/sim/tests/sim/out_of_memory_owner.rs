@@ -12,7 +12,7 @@ use support::oom_world::Setting;
 use support::pressure::{grow, process};
 
 const PAGES: u32 = 1 << 13;
-/// The number of blocks that can be freed without a kill.
+/// The number of blocks in the cache. The cache can free them, so that no process need be killed.
 const BLOCKS: u32 = 47;
 
 fn pressed() -> Rc<OomWorld> {

@@ -28,13 +28,13 @@ fn busy(cpus: u32, hz: u32, design: Design) -> Small {
     small
 }
 
-/// Runs the machine for `intervals` more intervals.
+/// Lets the machine run for `intervals` more intervals of the vmstat work.
 fn run_on(small: &Small, intervals: u64) {
     let now = small.sim.now().0;
     small.sim.run_until(Nanos(now + intervals * INTERVAL.0));
 }
 
-/// Takes CPUs offline and online at random. Runs on CPU 0, which stays online.
+/// Takes random CPUs offline and brings them back online. Runs on CPU 0, which stays online.
 fn plug(small: &Small, dice: &mut Dice) {
     let cpus = small.sim.topology().cpus();
     let mut gone = Vec::new();
@@ -112,7 +112,7 @@ fn fires_in_turn(small: &Small, hz: u32) {
 fn phased_fires_every_cpu_once_per_interval_at_a_phase_of_its_own() {
     seeds::each("phased_fires_every_cpu_once_per_interval", 100, |seed| {
         let dice = &mut Dice::new(seed, 0);
-        // The numbers 1, 2 and 64 are drawn more often than a uniform draw would draw them.
+        // Machines with 1, 2 and 64 CPUs, the extremes, are drawn more often than others.
         let cpus = *dice.clone().pick(&[1, 2, 64, dice.between(1, 64)]);
         let hz = *dice.pick(&[100, 250, 300, 1000]);
         let design = Design {

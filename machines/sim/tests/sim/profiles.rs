@@ -1,4 +1,5 @@
-//! The built-in machines match their names, and loading refuses an invalid profile with a message.
+//! Tests the sizes and costs of the built-in machines, and that loading refuses an invalid profile
+//! with a message.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Distance;

@@ -96,7 +96,8 @@ fn build(design: &Design, victim: Victim, stall: Nanos) -> Rc<Lone> {
     })
 }
 
-/// Runs the exit on CPU 0 and `helpers` helpers on other CPUs, all at the same time.
+/// Runs the exit on CPU 0 and `helpers` helpers on other CPUs, all at the same time. Returns how
+/// long they took, and how long they waited for locks.
 fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
     let design = Design {
         reaping,

@@ -122,7 +122,7 @@ impl Scene {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Sets the watermarks of a zone.
+    /// Sets the watermarks of zone number `zone`, in pages: min and low to `min`, high to `high`.
     fn mark(&self, zone: u32, min: u32, high: u32) {
         let marks = Watermarks {
             min: Pages(min),
@@ -138,7 +138,7 @@ impl Scene {
         set.expect("there is such a zone");
     }
 
-    /// Makes both zones of node 0 short of memory.
+    /// Makes both zones of node 0 short of memory, by high watermarks of twice a zone's size.
     fn press(&self) {
         (0..2).for_each(|zone| self.mark(zone, 0, 2 * PAGES));
     }
@@ -152,8 +152,8 @@ impl Scene {
         Arc::new(space)
     }
 
-    /// Creates an enlisted address space with `pages` pages that were not touched since the last
-    /// look.
+    /// Creates an enlisted address space with `pages` pages, each of which was touched once. At its
+    /// first look at a page, reclaim only finds that; at its second look, it can evict the page.
     fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);
@@ -292,8 +292,8 @@ fn a_node_is_balanced_if_one_of_the_zones_that_were_asked_for_is() {
     assert!(!scene.looks.borrow().is_empty());
 }
 
-/// Kswapd is asked for the upper zone, falls asleep, and is then asked for the lower zone. The
-/// upper zone has enough free pages, but this is no reason for kswapd to sleep.
+/// Kswapd is asked to reclaim for the upper zone, falls asleep, and is then asked for the lower
+/// zone. It must reclaim for the lower zone, although the upper zone has enough free pages.
 #[test]
 fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
     let scene = Scene::new(1, 1000, 1);

@@ -52,11 +52,12 @@ const CPUS: u32 = 12;
 const TASKS: u32 = 2 * CPUS;
 const ROUNDS: u32 = 60;
 
-/// The state that all tasks share.
+/// What all tasks share: the lock under test, other locks that a holder may take as well, and
+/// counts that are compared with the simulator's statistics at the end.
 struct Herd {
     lock: SimRwLock<u64>,
-    /// A spinlock that a task sometimes takes while it holds `lock`. The task may take `sleeping`,
-    /// whose waiters sleep, instead.
+    /// A spinlock that a task sometimes takes while it holds `lock`. Instead it may take
+    /// `sleeping`, a lock whose waiters sleep.
     spinning: SimLock<()>,
     sleeping: SimLock<()>,
     readers: Cell<u32>,
@@ -150,8 +151,8 @@ impl Herd {
                 let then = |count: &u64, before| {
                     assert_eq!(*count, before, "no writer in between");
                     self.read(sim);
-                    // `read` has counted an admission too, but both closures are one hold, so take
-                    // it back.
+                    // The call of `read` has counted another admission to the lock, although
+                    // `first` and `then` are one hold. So subtract it again.
                     self.let_in.set(self.let_in.get() - 1);
                 };
                 let stay = lock.write_then_read(sim, Site::Munmap, killed, first, then);

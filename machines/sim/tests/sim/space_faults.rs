@@ -51,7 +51,7 @@ impl Busy {
     }
 }
 
-/// The result of one run.
+/// What the faults of one run cost, and how often the mappings changed meanwhile.
 struct Ran {
     /// The largest number of pages that one fault allocated.
     pages_max: u64,

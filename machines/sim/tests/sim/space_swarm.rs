@@ -134,7 +134,7 @@ impl Play {
         }
     }
 
-    /// Runs long enough for kernel work in progress to finish.
+    /// Runs the machine for 5 ms more, which is long enough for kernel work in progress to finish.
     fn run_on(&self) {
         self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
     }

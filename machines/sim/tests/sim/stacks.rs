@@ -44,7 +44,7 @@ fn all_mappings_are_used_up() {
         SimOptions::default(),
     );
     let ran = panic::catch_unwind(AssertUnwindSafe(|| {
-        // One task spawns the others, as in a workload.
+        // As in a workload, a task and not the test itself spawns the other tasks.
         sim.spawn(CpuId(0), move |sim| {
             for _ in 0..maps {
                 sim.spawn(CpuId(1), |sim| sim.sleep(Nanos::SECOND));

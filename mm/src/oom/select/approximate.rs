@@ -1,5 +1,5 @@
-//! One pass over estimates: fast, but as wrong as the counters' approximate sums (Linux before
-//! 6.18).
+//! Chooses a victim in one pass over the candidates' approximate sums: fast, but as wrong as these
+//! sums (Linux before 6.18).
 
 use super::key::{Highest, Key};
 use super::{Outcome, SelectError, Selection, Stop, Victim};
@@ -8,16 +8,16 @@ use crate::counter::Range;
 use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 
-/// Chooses the candidate with the largest estimate.
+/// Chooses the candidate whose estimated points are the most.
 #[derive(Clone, Copy, Debug)]
 pub struct Approximate;
 
 impl Approximate {
-    /// Selects the victim. [`Victim::behind`] is computed here from all ranges; Linux does not
-    /// report it.
+    /// Selects the victim. [`Victim::behind`] is computed from the ranges of all candidates'
+    /// points; Linux does not report it.
     ///
     /// # Errors
-    /// [`SelectError::Reading`].
+    /// [`SelectError::Reading`] if a cheap look returns an impossible reading.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

@@ -1,4 +1,5 @@
-//! Takes cheap looks first, then as few precise sums as can be proven enough (ours).
+//! Plimsoll's way to choose a victim: takes cheap looks first, then as few precise sums as can be
+//! proven enough.
 //!
 //! The first pass reads the range of every candidate. The second pass sums one candidate after
 //! another, always the one that may have the most points, until one surely has more than any other
@@ -210,7 +211,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.answer()
     }
 
-    /// First pass: reads all candidates, and keeps those in the band.
+    /// First pass: reads the ranges of all candidates, and keeps those that may have the most
+    /// points.
     fn read_all(&mut self) -> Result<(), Stop> {
         self.band.clear();
         for candidate in 0..self.len {

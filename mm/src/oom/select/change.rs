@@ -1,8 +1,8 @@
 //! Tests of candidates that exit, are chosen, grow or shrink while a selection runs. The tests try
 //! every change of every candidate before every query of the selection.
 //!
-//! A selection promises this about the last look at each candidate: the victim's minimum is not
-//! below the maximum of any other candidate.
+//! A selection promises this about the last look at each candidate: the fewest points that the
+//! victim may have are not below the most that any other candidate may have.
 
 use alloc::vec::Vec;
 
@@ -42,7 +42,7 @@ fn populations() -> [[Member; 4]; 4] {
             near(20_100),
             Member::new(11_000, 12_000, 900, 1000),
         ],
-        // All candidates are in the band.
+        // All candidates are in the band: each of them may have the most points.
         [near(19_600), near(20_300), near(19_900), near(20_299)],
         // The range of each candidate overlaps that of the next.
         [
@@ -227,7 +227,8 @@ fn whoever_exits_before_it_is_summed_is_passed_over_without_beginning_again() {
         Member::new(990, 990, 50, 50),
         Member::new(980, 980, 50, 50),
     ];
-    // The first pass makes six queries. The next query checks candidate 0 before it is summed.
+    // The first pass makes six queries, two for each of the three candidates. The next query checks
+    // candidate 0 before its pages are summed.
     let population = Population::new(members, machine()).changing(6, 0, Change::Exit);
     let outcome = run(&population, 3);
     assert!(
@@ -248,8 +249,9 @@ fn the_patch_takes_an_origin_that_it_finds_in_the_second_pass() {
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 0));
 }
 
-/// The points of an origin are a placeholder, so neither of two origins has more points. The one
-/// found last is chosen, as between other candidates with equal points.
+/// An origin is a process that asked to be killed first. Its points are a placeholder, so neither
+/// of two origins has more points. The one found last is chosen, as between other candidates with
+/// equal points.
 #[test]
 fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
     let mut first = Member::exactly(10);
@@ -262,9 +264,9 @@ fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1));
 }
 
-/// Here the patch may sum nothing, so it judges the other process by its estimate plus the bound of
-/// its error. These are more than the placeholder points of the origin, and yet the origin is
-/// chosen.
+/// Here the patch may take no precise sum, so it judges the other process by its estimate plus the
+/// bound of its error. These are more than the placeholder points of the origin, and yet the origin
+/// is chosen.
 #[test]
 fn the_patch_keeps_an_origin_however_uncertain_another_process_is() {
     let mut origin = Member::exactly(10);

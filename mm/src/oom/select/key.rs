@@ -1,5 +1,5 @@
-//! Points together with the number of their candidate. If points are equal, the later candidate has
-//! the larger key, so no two keys are equal.
+//! The key by which a selection orders candidates: a candidate's points together with its number.
+//! If points are equal, the later candidate has the larger key, so no two keys are equal.
 
 /// The points and the number of a candidate. The candidate with the largest key is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,7 +13,8 @@ impl Key {
         Self { points, candidate }
     }
 
-    /// Returns by how many points a victim with at least this key's points may be below `other`.
+    /// Returns by how many points `other` exceeds the points of this key, if `other` is the larger
+    /// key, and 0 otherwise. A victim with this key is behind `other` by that many points.
     pub(super) fn behind(self, other: Option<Self>) -> u64 {
         match other {
             Some(other) if other > self => other.points.abs_diff(self.points),

@@ -1,4 +1,4 @@
-//! Selectors that the embedder writes.
+//! The interface for an embedder that chooses victims by a rule of its own.
 
 use super::super::candidate::Candidates;
 use super::super::scope::Scope;
@@ -184,8 +184,8 @@ mod tests {
     /// The first of the processes that no longer have memory.
     const GONE: u32 = 3;
 
-    /// A process that may be killed, a kernel thread, a process that is dying, and five that have
-    /// no memory any more.
+    /// Candidates of a test: a process that may be killed, a kernel thread, a process that is
+    /// dying, and five that have no memory any more.
     struct Eight;
 
     impl Candidates for Eight {

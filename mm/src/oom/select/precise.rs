@@ -1,4 +1,5 @@
-//! One pass over precise sums: correct, but slow on a machine with many CPUs (Linux from 6.18 on).
+//! Chooses a victim in one pass that sums the pages of every candidate precisely: correct, but slow
+//! on a machine with many CPUs (Linux from 6.18 on).
 
 use super::key::Key;
 use super::{Outcome, SelectError, Selection, Stop, Victim};

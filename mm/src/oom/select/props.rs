@@ -13,7 +13,8 @@ use super::truth::{Member, Population, machine};
 use super::*;
 use crate::oom::facts::Facts;
 
-/// The positions of the true value and of the estimate in a range, in thousandths of its width.
+/// Where in a member's range the true value is, and where the estimate, in thousandths of the
+/// range's width.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     truth: u64,
@@ -44,7 +45,8 @@ fn member(min: i64, width: u64, place: Place) -> Member {
     }
 }
 
-/// Members with few different values, so that ranges touch, overlap and are equal.
+/// Generates candidates whose sums are close together, so that their ranges often touch, overlap or
+/// are equal.
 fn near() -> impl Strategy<Value = Member> {
     (
         -8_i64..8,
@@ -55,7 +57,7 @@ fn near() -> impl Strategy<Value = Member> {
         .prop_map(|(min, width, place, adj)| member(min, width, place).with_adj(adj))
 }
 
-/// Members with values from the whole range of `i64`.
+/// Generates candidates whose sums are from the whole range of `i64`.
 fn extreme() -> impl Strategy<Value = Member> {
     let min = prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX), Just(0)];
     (min, any::<u64>(), place(), -1000_i32..=1000, 0_u8..40).prop_map(
@@ -67,7 +69,7 @@ fn extreme() -> impl Strategy<Value = Member> {
     )
 }
 
-/// Members with resident pages up to 800 MB, counted on a machine with 256 CPUs.
+/// Generates candidates with up to 800 MB of resident pages, counted on a machine with 256 CPUs.
 fn usual() -> impl Strategy<Value = Member> {
     (
         0_i64..200_000,

@@ -1,4 +1,4 @@
-//! Precise sums of the candidates in some slots, for [`Bounded`](super::Bounded).
+//! Takes the precise sums of a batch of candidates' pages, for [`Bounded`](super::Bounded).
 
 use super::slot::Slot;
 use super::{Stop, look};
@@ -10,16 +10,18 @@ use crate::oom::standing::Standing;
 use crate::site::sort_comparisons;
 use crate::units::count_of;
 
-/// The best of the candidates that were summed, and the numbers of sums and batches taken.
+/// The result of a batch of precise sums: the candidate with the most points, how many sums were
+/// taken, and in how many batches.
 pub(super) struct Summed {
     pub(super) best: Option<Slot>,
     pub(super) count: u64,
     pub(super) batches: u64,
 }
 
-/// Sums the candidates in `slots`, except those with exactly known points and those that may no
-/// longer be chosen. If a sum is outside its candidate's range, takes it once more, as far as
-/// `sums_left` allows.
+/// Sums the pages of the candidates in `slots`, skipping those whose points are known exactly and
+/// those that may no longer be killed. If a candidate's points are outside the range of its cheap
+/// reading, sums its pages once more, provided that this takes no more than `sums_left` sums in
+/// all.
 pub(super) fn sum_batch<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -77,8 +79,8 @@ pub(super) fn sum_batch<C: Candidates + ?Sized>(
     })
 }
 
-/// Sums the candidates in `slots`. Sums a single candidate directly, and several of them together,
-/// CPU by CPU.
+/// Sums the pages of the candidates in `slots`: a single candidate alone, several together, CPU by
+/// CPU.
 fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     let in_order = slots.is_sorted_by_key(Slot::candidate);
     candidates.compared(sort_comparisons(count_of(slots.len()), in_order));
@@ -95,7 +97,8 @@ fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     }
 }
 
-/// Returns the points that a candidate's sum gives, and its adjustment; `None` if it has exited.
+/// Returns the candidate's points, computed from the precise sum of its pages, and its
+/// `oom_score_adj`; `None` if the candidate has exited.
 fn points_of(slot: &Slot, scope: &Scope) -> Option<(i64, ScoreAdj)> {
     let (pages, adj) = slot.summed()?;
     Some((badness::points(pages, adj, scope.total), adj))

@@ -1,4 +1,4 @@
-//! The choices of the selectors in single cases.
+//! Tests of single cases: which candidate each selector chooses.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ fn select(selecting: Selecting, population: &Population, scope: &Scope) -> Selec
     selection
 }
 
-/// Returns the outcomes of all selectors.
+/// Runs every selector on the candidates `members`, and returns the outcomes.
 fn outcomes(members: &[Member], scope: &Scope) -> Vec<Outcome> {
     let outcome = |selecting| {
         let population = Population::new(members.iter().copied(), *scope);
@@ -303,7 +303,8 @@ fn a_hundred_thousand_candidates_need_a_few_slots() {
     assert_eq!((population.least_sums(), selection.precise_sums), (40, 40));
 }
 
-/// Makes 2000 candidates that only sums can tell apart.
+/// Makes 2000 candidates whose ranges are all the same, so that only precise sums can tell them
+/// apart.
 fn all_in_the_band() -> impl Iterator<Item = Member> {
     (0..2000).map(|nth| Member::new(nth * 37 % 2000, 1000, 1000, 1000))
 }
@@ -317,7 +318,7 @@ fn if_all_are_in_the_band_most_are_summed_together() {
     assert_eq!(population.regret(&selection), Some(0));
     assert_eq!(selection.batches, 1);
     // After 16 sums it is clear that the other candidates will not leave the band without being
-    // summed.
+    // summed. So all of them are summed together, as one batch.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (16, 1984));
 }
@@ -346,7 +347,8 @@ fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_
 
 #[test]
 fn a_band_that_is_cheaper_one_by_one_is_not_summed_together() {
-    // Of 2000 candidates, 100 are in the band, and a batch costs as much as 250 single sums.
+    // Of 2000 candidates, 100 may have the most points, and a batch costs as much as 250 single
+    // sums. So the 100 are summed one by one.
     let small = (0..1900).map(|_| Member::exactly(1));
     let members = all_in_the_band().take(100).chain(small);
     let population = Population::new(members, machine()).gaining(8);

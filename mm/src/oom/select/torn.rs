@@ -1,5 +1,5 @@
-//! Tests of sums that are not snapshots: a page that moves from a CPU already read to one not yet
-//! read counts twice; in the opposite case it is missed.
+//! Tests of precise sums that are taken while pages move: a page that moves from a CPU already read
+//! to one not yet read counts twice; in the opposite case it is missed.
 
 use core::cell::Cell;
 
@@ -7,7 +7,8 @@ use super::truth::{Member, Population, machine};
 use super::*;
 use crate::oom::facts::{Facts, GroupId};
 
-/// Candidates. The sum of one of them, `candidate`, is wrong by `by` pages the first `torn` times.
+/// Candidates of a test. The first `torn` sums of one of them, `candidate`, are wrong by `by`
+/// pages.
 struct Torn {
     population: Population,
     candidate: u32,

@@ -1,5 +1,5 @@
-//! Candidates with known true memory: an oracle for tests. They record the queries of a selection,
-//! which are calls of `facts`, `approximate` or `precise`.
+//! Candidates whose true memory is known, so that tests can check the choice of a selection. They
+//! record the queries of a selection, which are calls of `facts`, `approximate` or `precise`.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -68,7 +68,7 @@ pub(super) enum Seen {
     Range(Range),
 }
 
-/// Candidates that may change before given queries.
+/// The candidates of a test, which may change before given queries. It records the queries.
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,
@@ -78,10 +78,10 @@ pub(super) struct Population {
     questions: Cell<u32>,
     changes: Vec<(u32, u32, Change)>,
     pub(super) sums: Cell<u64>,
-    /// The number of batches that were summed.
+    /// The number of batches of candidates that the selection summed.
     pub(super) batches: Cell<u64>,
     pub(super) batch_gain: u32,
-    /// The largest number of candidates summed together.
+    /// The largest number of candidates that the selection summed together.
     pub(super) batch_max: Cell<usize>,
 }
 
@@ -108,13 +108,13 @@ impl Population {
         self
     }
 
-    /// Sets the gain of a batch, which [`Candidates::batch_gain`] returns.
+    /// Sets the value that [`Candidates::batch_gain`] returns: how much cheaper a batch of sums is.
     pub(super) fn gaining(mut self, batch_gain: u32) -> Self {
         self.batch_gain = batch_gain;
         self
     }
 
-    /// Returns the number of queries so far.
+    /// Returns the number of queries that the selection has made so far.
     pub(super) fn questions(&self) -> u32 {
         self.questions.get()
     }

@@ -1,4 +1,5 @@
-//! Two passes over estimates, with at most 16 precise sums (the proposed patch).
+//! The patch proposed for Linux: chooses a victim in two passes over approximate sums, with at most
+//! 16 precise sums.
 //!
 //! This is the development version of the patch. We could not obtain the code of the versions that
 //! were posted in January 2026 (v15 and v16). Their descriptions have the same structure, but they
@@ -36,7 +37,7 @@ use crate::oom::standing::Standing;
 /// Chooses the candidate with the most points, unless too many others have nearly as many.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
-    /// The maximum number of precise sums.
+    /// The maximum number of precise sums that one selection takes.
     pub sums_max: u64,
 }
 
@@ -52,18 +53,18 @@ struct Chosen {
 }
 
 impl TwoPass {
-    /// The proposed patch: 16 sums.
+    /// The proposed patch, which takes at most 16 precise sums.
     pub const PATCH: Self = Self { sums_max: 16 };
 
-    /// Selects the victim. [`Victim::behind`] is computed here from all ranges; the patch does not
-    /// report it.
+    /// Selects the victim. [`Victim::behind`] is computed from the ranges of all candidates'
+    /// points; the patch does not report it.
     ///
     /// If either pass finds an earlier victim that is still dying, the selection ends. A candidate
     /// that is chosen in the first pass and exits before the second remains chosen, as in Linux,
     /// where the selection holds a reference to that process.
     ///
     /// # Errors
-    /// [`SelectError::Reading`].
+    /// [`SelectError::Reading`] if a cheap look returns an impossible reading.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

@@ -236,9 +236,9 @@ fn content<T: Tags>(frames: Frames<'_, T>, start: u32) -> Content {
             content.free += order.pages().0;
             order.pages().0
         } else if let Some(order) = tag::movable_order(tag) {
-            // The owner may be splitting this block at the same time. That does not change the
-            // number of movable pages, because the parts are movable too. A block larger than a
-            // page block counts only up to `end`.
+            // The task that owns the block may be splitting this block at the same time. That does
+            // not change the number of movable pages, because the parts are movable too. A block
+            // larger than a page block counts only up to `end`.
             let pages = order.pages().0.min(end - at);
             content.movable += pages;
             pages

@@ -36,7 +36,7 @@ pub(crate) struct Buddy {
     links: Links,
     /// The number of pages of the zone, holes included. No block extends beyond it.
     spanned: Pages,
-    /// The number of pages on all lists.
+    /// The number of free pages, which are on the lists.
     free: Pages,
     /// The number of free pages in blocks kept for atomic requests (Linux: `nr_free_highatomic`).
     free_kept: Pages,
@@ -245,7 +245,7 @@ impl Buddy {
         }
     }
 
-    /// The number of pages on all lists.
+    /// The number of free pages, which are on the lists.
     pub(crate) fn free(&self) -> Pages {
         self.free
     }

@@ -1,5 +1,5 @@
 //! Finds huge blocks that stay free, and takes them off the lists while their memory is given back
-//! to the system below the allocator (Linux: `mm/page_reporting.c`).
+//! to the system below the allocator, such as a hypervisor (Linux: `mm/page_reporting.c`).
 //!
 //! Each huge block has an age, which says whether the block has been free since it was last
 //! visited. The age is exact: an allocation from the huge block resets the age to [`Age::Used`]. An
@@ -28,7 +28,7 @@ enum Age {
     Given,
 }
 
-/// The ages of all parts of a zone that are as large as a huge block.
+/// For each part of a zone that is as large as a huge block, its age: whether it was used lately.
 #[derive(Debug)]
 pub(super) struct Ages(Vec<Age>);
 
@@ -67,7 +67,7 @@ pub(in crate::page) struct Isolated {
     pub(in crate::page) order: Order,
 }
 
-/// The outcome of [`Buddy::visit`].
+/// The outcome of a visit to a huge block by [`Buddy::visit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::page) enum Visited {
     /// No block was taken. The next huge block to visit begins `pages` pages further on.

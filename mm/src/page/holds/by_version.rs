@@ -8,8 +8,8 @@ use super::{FlushFrom, Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Linux 6.12, as of 6.12.117. It differs from [`Lists618`] only in how early frees of order 1 to 3
-/// empty the lists.
+/// Moves as many pages per hold of the zone lock as Linux 6.12, as of 6.12.117. The policy differs
+/// from [`Lists618`] only in how early frees of order 1 to 3 empty the lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Lists612;
 
@@ -35,7 +35,7 @@ impl Holds for Lists612 {
     }
 }
 
-/// Linux 6.18, as of 6.18.44.
+/// Moves as many pages per hold of the zone lock as Linux 6.18, as of 6.18.44.
 #[derive(Clone, Copy, Debug)]
 pub struct Lists618;
 

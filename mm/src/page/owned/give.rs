@@ -1,4 +1,5 @@
-//! Returns pages to the zone: whole blocks first, then fragments of the block with the most pages.
+//! Returns pages to the zone when CPUs own blocks: whole blocks first, then fragments of the block
+//! with the most pages.
 //!
 //! The coldest pages on the page lists are first sorted by the owners of the blocks around them.
 //! Pages of the CPU's own blocks go to the CPU's stock (a bitmap of free pages for each of its
@@ -195,7 +196,8 @@ impl<M: Machine> Zone<M> {
         self.give_planned(machine, part, blocks);
     }
 
-    /// Returns all pages of `record` to the zone. The record has been removed from its stock.
+    /// Returns all pages of `record`, the free pages of one block, to the zone. The record has been
+    /// removed from the CPU's stock.
     pub(super) fn give_record(&self, machine: &M, part: Part, mut record: Record) {
         while record.pages > 0 {
             let mut blocks = Blocks::new();

@@ -98,7 +98,8 @@ impl Group {
 }
 
 impl<M: Machine> Owners<M> {
-    /// The group of `page`, and the index of the page's bit in the group's word.
+    /// The group of 64 pages that `page` is in, and the index of the page's bit in the group's
+    /// word.
     pub(super) fn group_of(&self, page: u32) -> (Group, u32) {
         let inside = page & (self.order().pages().0 - 1);
         let group = u64::from(self.block_of(page)) * GROUPS as u64 + u64::from(inside / 64);

@@ -123,7 +123,7 @@ impl<M: Machine> Owners<M> {
         }
     }
 
-    /// Returns whether CPUs claim blocks.
+    /// Returns whether CPUs claim blocks of this zone, so that blocks have owners.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         !self.entries.is_empty()

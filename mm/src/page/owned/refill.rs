@@ -17,8 +17,8 @@ use crate::page::zone::{Zone, ZoneRequest};
 use crate::site::{Site, Work};
 use crate::units::{Order, count_of};
 
-/// The maximum number of records of a stock that a refill searches for pages. It starts at the last
-/// record.
+/// The maximum number of blocks in a CPU's stock whose free pages a refill searches. It starts at
+/// the end of the stock's list.
 const LOOKED_AT: usize = 16;
 
 /// The maximum number of blocks whose fragments one refill takes back from the zone.

@@ -90,8 +90,8 @@ impl<M: Machine> Zone<M> {
         None
     }
 
-    /// Removes a record that can serve `ask` from the stock of `pcp`, and makes `thief` the owner
-    /// of the record's block.
+    /// Takes the free pages of one block that can serve `ask` out of the stock of `pcp`, and makes
+    /// `thief` the owner of that block.
     fn take_record(&self, pcp: &mut Pcp, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
         let kind = ask.mobility.listed();
         if let Some(at) = pcp.stock.whole.iter().position(|whole| whole.1 == kind) {

@@ -67,7 +67,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Frees blocks to the inbox of `owner`.
+    /// Frees blocks by putting them into the inbox of their owner.
     fn send(&self, machine: &M, owner: CpuId, pages: &[u32], order: Order) {
         machine.spend(Work::PcpFree, count_of(pages.len()));
         let sizes = self.sizes(machine);
@@ -180,8 +180,8 @@ impl<M: Machine> Zone<M> {
         machine.spend(Work::Compare, pages);
     }
 
-    /// Adds free pages of one group, which are on no list, to the stock of `pcp`, or else to its
-    /// page lists.
+    /// Adds free pages of one group of 64 pages, which are on no list, to the stock of `pcp`, or
+    /// else to its page lists.
     pub(super) fn put(&self, machine: &M, pcp: &mut Pcp, group: Group, bits: u64) {
         if !self.try_put(pcp, group, bits) {
             self.list(machine, pcp, group, bits);
@@ -225,7 +225,8 @@ impl<M: Machine> Zone<M> {
         self.types.of(self.owners.first_page(block)).listed()
     }
 
-    /// Adds a record to the stock, which must have room for it. Returns the record's index.
+    /// Adds the record of a block's free pages to the stock, which must have room for it. Returns
+    /// the record's index.
     pub(super) fn insert(&self, pcp: &mut Pcp, record: Record) -> usize {
         let stock = &mut pcp.stock;
         let at = stock.parts.len();
@@ -234,7 +235,8 @@ impl<M: Machine> Zone<M> {
         at
     }
 
-    /// Removes a record. The CPU remains the owner of the block.
+    /// Removes the record of a block's free pages from the stock. The CPU remains the owner of the
+    /// block.
     pub(super) fn remove(&self, pcp: &mut Pcp, at: usize) -> Record {
         let stock = &mut pcp.stock;
         let record = stock.parts.swap_remove(at);

@@ -132,8 +132,9 @@ fn high_order_frees_in_a_row_flush() {
             pcp.note_free(order, &tuning_input())
         })
         .collect();
-    // A free empties the lists if at least 63 + 675 / 2 = 400 pages were freed in a row before it.
-    // The first 50 blocks are those 400 pages, so the free of the next block empties the lists.
+    // A free empties the lists if at least a batch plus half of `high_min`, that is 63 + 675 / 2 =
+    // 400 pages, were freed in a row before it. The first 50 blocks are those 400 pages, so the
+    // free of the next block empties the lists.
     assert_eq!(frees.iter().position(|&pages| pages > 0), Some(50));
     assert_eq!(frees[50], 51 * 8);
 }

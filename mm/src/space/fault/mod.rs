@@ -58,9 +58,9 @@ pub enum Access {
 /// The outcome of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faulted {
-    /// Nothing was mapped: the page was mapped already.
+    /// The page was mapped already, so the fault had nothing to do.
     Already,
-    /// A page was mapped. It is fresh, from an object or from swap.
+    /// The fault mapped a page: a new one, a page of an object, or a page brought back from swap.
     Mapped {
         /// True if the page was brought back from swap.
         swapped: bool,
@@ -104,8 +104,8 @@ impl<M: Machine> AddressSpace<M> {
         self.fault_alone(memory, page, access)
     }
 
-    /// Does what [`AddressSpace::fault`] does, but holds the lock of the mappings as a reader, so
-    /// that no CPU changes the mappings meanwhile.
+    /// Handles a fault while holding the lock of the mappings as a reader, so that no CPU changes
+    /// the mappings meanwhile.
     #[cold]
     fn fault_alone(
         &self,
@@ -219,7 +219,8 @@ impl<M: Machine> AddressSpace<M> {
         if fits && !self.has_table(page) {
             match self.fault_whole(memory, page, version, PageKind::Anon) {
                 Ok(Some(attempt)) => return Ok(attempt),
-                // There is a table already, or no huge page can be allocated.
+                // There is a table already, or no huge page can be allocated. So a small page is
+                // mapped below.
                 Ok(None) | Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) => {}
                 Err(error) => return Err(error),
             }

@@ -73,9 +73,9 @@ impl<M: Machine> AddressSpace<M> {
         )
     }
 
-    /// Does what [`Self::fill`] does for all entries of `pages`, which are in one table. If there
-    /// are more than [`TOGETHER`] entries, or if memory runs out, fills only as many as it has
-    /// pages for.
+    /// Fills the entries of `pages`, which are in one table, with fresh pages or pages from swap.
+    /// If there are more than [`TOGETHER`] entries, or if memory runs out, fills only as many as it
+    /// has pages for.
     pub(super) fn fill_together(
         &self,
         memory: Memory<'_, M>,
@@ -85,8 +85,8 @@ impl<M: Machine> AddressSpace<M> {
         self.fill_entries(memory, version, pages, &mut Batch::<TOGETHER>::new())
     }
 
-    /// Does what [`Self::fill`] does, and also replaces a page of a file by a private copy. The
-    /// caller has notified the holders of translations (Linux: MMU notifiers).
+    /// Fills the entry of `page` like [`Self::fill`], and also replaces a page of a file by a
+    /// private copy. The caller has notified the holders of translations (Linux: MMU notifiers).
     pub(super) fn fill_replacing(
         &self,
         memory: Memory<'_, M>,
@@ -141,8 +141,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Fills entries of a table with the pages of `batch`. If there are `spares`, makes the table
-    /// live first.
+    /// Fills entries of a table with the pages of `batch`. If there are `spares`, first gives the
+    /// table its page, so that it may be filled.
     fn fill_table<const MAX: usize>(
         &self,
         memory: Memory<'_, M>,

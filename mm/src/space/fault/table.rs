@@ -19,7 +19,7 @@ pub(super) struct Spares {
 }
 
 impl Spares {
-    /// Frees the pages that were not needed.
+    /// Frees those of the pages that were not used for a table.
     pub(super) fn give_back<M: Machine>(self, memory: Memory<'_, M>) {
         let table = self.table.map(|blank| blank.frame);
         for frame in table.into_iter().chain(self.upper) {
@@ -29,8 +29,8 @@ impl Spares {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes a table live, with the pages of `spares`. Returns `false` if a huge page is mapped
-    /// there.
+    /// Makes a table live, so that faults may fill it, with the pages of `spares`. Returns `false`
+    /// if a huge page is mapped there.
     pub(super) fn add_table(
         &self,
         memory: Memory<'_, M>,

@@ -1,8 +1,8 @@
 //! Tables that helpers could not empty and handed back, for walkers that come later.
 //!
 //! The list has a fixed length, because emptying an address space must not depend on free memory.
-//! If the list is full, further tables are left to the CPU that finishes. A run of neighbouring
-//! tables takes one element of the list.
+//! If the list is full, further tables are left to the walker that leaves the address space last,
+//! which checks all tables. A run of neighbouring tables takes one element of the list.
 
 use core::ops::Range;
 
@@ -17,7 +17,8 @@ pub(crate) struct LeftOver {
 }
 
 impl LeftOver {
-    /// Adds tables, if there is room.
+    /// Adds a run of tables. Joins it to the run added last if they are neighbours. If the list is
+    /// full, the tables are not recorded.
     pub(super) fn add(&mut self, tables: Range<u64>) {
         let runs = &mut self.runs[..self.len];
         if let Some(last) = runs.last_mut() {

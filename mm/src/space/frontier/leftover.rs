@@ -12,7 +12,8 @@ use super::state::{AT_WORK_MAX, AT_WORK_SHIFT, END_BITS, END_MASK, EXITING};
 use super::{Claim, End};
 use crate::machine::{Machine, Word};
 
-/// A place for one rest: a claim from which walkers take one table at a time.
+/// A place for one rest: page tables that a walker has claimed and not begun, and from which any
+/// walker takes one at a time.
 pub(super) struct Leftover<M: Machine>(M::Word);
 
 /// The value of the word if there is no rest.
@@ -67,7 +68,7 @@ impl<M: Machine> Leftover<M> {
     }
 }
 
-/// Encodes a claim. Each field has the same bits as in the frontier's word.
+/// Encodes a claim in one word. Each field has the same bits as in the frontier's word.
 fn encode(claim: &Claim) -> i64 {
     if claim.tables.is_empty() {
         return NONE;

@@ -44,11 +44,12 @@ mod state;
 /// finds no free place starts on all of its claimed tables immediately.
 const RESTS: usize = 8;
 
-/// The frontier of one address space; the file's header describes it.
+/// The frontier of one address space: which of its tables are claimed, and how many walkers are at
+/// work.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
     rests: [Leftover<M>; RESTS],
-    /// The number of elements of `rests` that are in use as places.
+    /// The number of elements of `rests` into which walkers may put a rest.
     places: usize,
     /// Both ends of the unclaimed tables at the moment when the last user joined. The last user
     /// writes them, and the finisher reads them; the frontier's word orders the writes before the
@@ -188,7 +189,8 @@ impl<M: Machine> Frontier<M> {
         Self::with_rests(machine, cpus.min(RESTS))
     }
 
-    /// Makes a frontier like [`Frontier::new`], with `rests` places for the rests of walkers.
+    /// Makes a frontier like [`Frontier::new`], in which at most `rests` walkers can leave a rest
+    /// at a time.
     pub(crate) fn with_rests(machine: &M, rests: usize) -> Self {
         let state = State {
             low: 0,
@@ -219,7 +221,7 @@ impl<M: Machine> Frontier<M> {
             if state.finishing {
                 return Err(NotJoined::TooLate);
             }
-            // The word must still be able to count the last user.
+            // Leave room in the word to count the last user, which must always be able to join.
             if state.at_work >= AT_WORK_MAX - 1 {
                 return Err(NotJoined::TooMany);
             }
@@ -375,7 +377,8 @@ impl<M: Machine> Frontier<M> {
         [0..low.get(), high.get()..TABLES]
     }
 
-    /// Lets a walker leave after its last claim. Returns whether the walker has to finish.
+    /// Lets a walker leave when it claims no more tables. Returns whether this walker has to finish
+    /// the address space.
     pub(crate) fn leave(&self, machine: &M) -> Left {
         let left = self.change(machine, |state| {
             let at_work = state.at_work - 1;
@@ -395,8 +398,8 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Hands claimed tables back. If the list is full, the tables are left to the CPU that
-    /// finishes.
+    /// Hands claimed tables back. If the list is full, the tables are left to the walker that
+    /// finishes, which looks at every table.
     pub(crate) fn hand_back(&self, machine: &M, site: Site, tables: Range<u64>) {
         self.left_over
             .with(machine, site, |left_over| left_over.add(tables));

@@ -6,16 +6,17 @@ use crate::space::page_table::TABLES;
 /// The state of a frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// The number of a table. All tables with lower numbers are claimed.
+    /// The low end of the unclaimed tables: all tables with lower numbers are claimed.
     pub(super) low: u64,
-    /// The number of a table. This table and all tables with higher numbers are claimed.
+    /// The high end of the unclaimed tables: the table with this number and all above it are
+    /// claimed.
     pub(super) high: u64,
     /// The number of walkers at work, including the last user.
     pub(super) at_work: u64,
     /// True if a walker has ever claimed more than one table at a time. Only then can there be
     /// rests, tables that were claimed and not begun.
     pub(super) rested: bool,
-    /// True if the last user has joined.
+    /// True if the last user of the address space has begun to empty it.
     pub(super) exiting: bool,
     /// True if a walker was chosen to finish the address space: to free its page tables and
     /// mappings.

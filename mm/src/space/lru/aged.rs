@@ -263,7 +263,7 @@ impl<M: Machine> Aged<M> {
             .prepare(machine, pfn.0.wrapping_sub(node.first.0), node.pages)
     }
 
-    /// Returns the share of `pfn`, the record of its uses, if it is or was a page of an enlisted
+    /// Returns the record of the uses of `pfn` (its share), if this is or was a page of an enlisted
     /// file.
     pub(crate) fn share(&self, pages: &PageAllocator<M>, pfn: Pfn) -> Option<&Share<M>> {
         let node = &self.nodes[self.place(pages.node_of(pfn)?)];
@@ -419,7 +419,7 @@ fn reclaimable(lists: &Lists) -> u64 {
         .sum()
 }
 
-/// Makes the owners for chunk number `chunk` of a node of `pages` pages.
+/// Makes the owners for the pages of one chunk, number `chunk`, of a node of `pages` pages.
 fn owners_of<M: Machine>(machine: &M, pages: u32, chunk: u32) -> Result<Owners<M>, NoMemory> {
     let len = (pages - chunk * CHUNK).min(CHUNK);
     let mut owners = Vec::new();

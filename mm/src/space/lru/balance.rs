@@ -14,7 +14,8 @@ use super::kind::Kind;
 pub(crate) struct Balance {
     /// The recent cost of reclaiming pages of each kind, in pages.
     cost: [u64; Kind::ALL.len()],
-    /// The age of the node, as the file's header describes it.
+    /// The age of the node: the number of pages of files that have left memory or become active so
+    /// far.
     pub(crate) age: u64,
     /// The number of pages of files that were needed again soon after they had left.
     refaults: u64,

@@ -30,7 +30,7 @@ pub(crate) struct Share<M: Machine> {
 /// The shares of a chunk, which is 1024 consecutive pages of a node.
 type Chunk<M> = Box<[Share<M>]>;
 
-/// The shares of the pages of a node.
+/// The shares of a node's pages, in chunks of 1024 pages. A share records the uses of one page.
 pub(super) struct Shares<M: Machine>(Box<[M::Once<Chunk<M>>]>);
 
 const READ: i64 = 1 << 32;
@@ -53,7 +53,7 @@ impl<M: Machine> Share<M> {
         debug_assert!(left & USES != USES, "a use is dropped once");
     }
 
-    /// Returns the number of uses.
+    /// Returns the number of uses that the page has now.
     pub(crate) fn uses(&self, machine: &M) -> u64 {
         (self.uses.load(machine, Acquire) & USES).unsigned_abs()
     }

@@ -4,7 +4,7 @@ use crate::space::rss::RssKind;
 use crate::space::swap::SwapSlot;
 use crate::units::Pfn;
 
-/// An entry that is not empty.
+/// An entry of a page table that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::space) enum Entry {
     /// A page in memory.

@@ -48,7 +48,8 @@ pub(super) const fn first_page(index: u64) -> Vpn {
     Vpn(index << TABLE_BITS)
 }
 
-/// The page tables of one address space; the module's documentation describes them.
+/// The page tables of one address space: for each virtual page, the frame or the swap slot that
+/// holds it.
 pub(super) struct PageTable<M: Machine> {
     uppers: Sparse<M, Upper<M>>,
     /// The number of pages that tables take. A CPU that makes a table changes this word, and so
@@ -105,8 +106,8 @@ impl<M: Machine> Leaf<M> {
         self.what.set(HUGE);
     }
 
-    /// Removes an empty table, or the table kept for splitting a huge page. The place is empty
-    /// afterwards.
+    /// Removes an empty table, or the table kept for splitting a huge page, and returns its memory.
+    /// The place of the table is empty afterwards.
     pub(super) fn take_blank(&self, entries: &mut Entries) -> Option<Blank> {
         self.what.set(NOTHING);
         entries.take_blank()
@@ -168,7 +169,8 @@ impl<M: Machine> PageTable<M> {
         self.frames.add(machine, 0, AcqRel);
     }
 
-    /// Returns the place of the table for `page`, and creates the place if needed.
+    /// Returns the place of the table for `page`: the table's lock and state, which remain when the
+    /// table is freed. Creates the place if needed.
     pub(super) fn spot(&self, machine: &M, page: Vpn) -> Result<Spot<'_, M>, NoMemory> {
         let index = table_of(page);
         let new_upper = || Upper::new(machine);

@@ -13,7 +13,7 @@ const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
 
-/// An array whose entries are created at their first use; the file's header describes it.
+/// A sparse array, whose entries are created at their first use and never removed.
 pub(super) struct Sparse<M: Machine, T> {
     root: M::Once<Node<M, T>>,
     /// The number of index bits below those that select a place in the root.

@@ -21,7 +21,7 @@ pub(in crate::space) struct Blank {
 }
 
 impl Blank {
-    /// Makes an empty table in `frame`.
+    /// Makes an empty table that occupies the page `frame`.
     pub(in crate::space) fn new(frame: Pfn) -> Result<Self, NoMemory> {
         let mut entries = Vec::new();
         entries
@@ -45,7 +45,7 @@ pub(in crate::space) struct Entries {
     entries: Vec<u64>,
 }
 
-/// The state of the place of a table.
+/// What is in the place of a table: nothing, the table, or a huge page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::space) enum What {
     /// The place is empty.
@@ -58,7 +58,7 @@ pub(in crate::space) enum What {
 }
 
 impl Entries {
-    /// Returns the state of the place.
+    /// Returns what is in the place.
     pub(in crate::space) fn what(&self) -> What {
         self.what
     }
@@ -83,8 +83,8 @@ impl Entries {
         self.frame = Some(blank.frame);
     }
 
-    /// Removes an empty table, or the table kept for splitting a huge page. The place is empty
-    /// afterwards.
+    /// Removes an empty table, or the table kept for splitting a huge page, and returns its memory.
+    /// The place of the table is empty afterwards.
     pub(super) fn take_blank(&mut self) -> Option<Blank> {
         debug_assert_eq!(self.used, 0, "a table that goes is empty");
         self.what = What::Nothing;
@@ -93,7 +93,7 @@ impl Entries {
         Some(Blank { frame, entries })
     }
 
-    /// Returns the entry at `index`.
+    /// Returns the entry at `index`, or `None` if it is empty.
     pub(in crate::space) fn get(&self, index: u32) -> Option<Entry> {
         Entry::decode(*self.entries.get(index as usize)?)
     }

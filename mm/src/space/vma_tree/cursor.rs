@@ -87,7 +87,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.tree.version.get() == self.version
     }
 
-    /// Continues with the first mapping of the next leaf.
+    /// Moves the cursor on to the first mapping of the next leaf, and returns that mapping.
     #[inline(never)]
     fn forward_on(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(leaf) = self.tree.nodes.get(self.leaf.links().1) {
@@ -100,7 +100,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.forward_slow()
     }
 
-    /// Continues with the last mapping of the previous leaf.
+    /// Moves the cursor back to the last mapping of the previous leaf, and returns that mapping.
     #[inline(never)]
     fn backward_on(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(leaf) = self.tree.nodes.get(self.leaf.links().0)

@@ -1,4 +1,5 @@
-//! Changes to the tree, made by the holder of the editor.
+//! Changes to the tree, made by the holder of its [`Editor`], which is the right to change the
+//! tree.
 //!
 //! A change marks the version odd, moves entries, updates the gaps along the paths it touched, and
 //! marks the version even. Nodes are allocated before the version turns odd, so a change that has

@@ -11,7 +11,7 @@ use crate::units::Vpn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// There is no memory for a node.
+/// There is no memory for a new node of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
@@ -32,11 +32,11 @@ pub enum VmaError {
     Overlaps(Vma),
     /// No mapping begins at this page.
     NotMapped(Vpn),
-    /// There is no memory for a node.
+    /// There is no memory for a new node of the tree.
     NoMemory,
 }
 
-/// Checks that `new` can be a mapping.
+/// Checks that `new` has pages, and that its length, its end and its id are within the limits.
 #[inline]
 pub(super) fn check(new: Vma) -> Result<(), VmaError> {
     let is_sane = new.start < new.end

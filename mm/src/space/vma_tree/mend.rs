@@ -17,7 +17,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Does the work of [`Self::gap_came`] if `gap` is larger than the gap recorded for the leaf.
+    /// Raises the gap recorded for the leaf of `path`, and those recorded for the nodes above it,
+    /// to at least `gap`.
     fn raise(&self, path: &Path, gap: u64) {
         let gap = gap.min(GAP_MAX);
         for level in (0..path.levels()).rev() {

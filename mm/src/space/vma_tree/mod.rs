@@ -69,7 +69,7 @@ impl Vma {
     }
 }
 
-/// The mappings of an address space, in order; the module's documentation describes the tree.
+/// The mappings of an address space, in order. Readers need no lock.
 pub struct VmaTree<M: Machine> {
     /// The version of the tree; odd while it is being changed.
     version: M::Field,
@@ -172,7 +172,8 @@ impl<M: Machine> VmaTree<M> {
         seen.filter(|_| self.version.get() == version)
     }
 
-    /// Returns the last mapping that begins at or below `page`, with its place.
+    /// Returns the last mapping that begins at or below `page`, with the leaf and slot that it is
+    /// in.
     #[inline]
     fn look_down(&self, page: Vpn) -> Option<Option<Place<'_, M>>> {
         let page = page.0.min(PAGE_MAX);
@@ -183,7 +184,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns the first mapping that ends above `page`, with its place.
+    /// Returns the first mapping that ends above `page`, with the leaf and slot that it is in.
     #[inline]
     fn look_up(&self, page: Vpn) -> Option<Option<Place<'_, M>>> {
         let page = page.0.min(PAGE_MAX);

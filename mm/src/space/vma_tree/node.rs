@@ -1,4 +1,5 @@
-//! Nodes of the tree. A node has two arrays of fields, keys and values, in eight cache lines.
+//! Nodes of the tree of mappings. A node has two arrays of fields, keys and values, in eight cache
+//! lines.
 //!
 //! A leaf has up to [`SLOTS`] entries. The key of an entry is the start of the mapping; its value
 //! is the mapping's length and id. The last value of a leaf links it to its neighbours. An inner
@@ -36,7 +37,7 @@ pub(super) const GAP_MAX: u64 = u32::MAX as u64;
 /// The number of low bits of an entry's value that hold the id; the bits above hold the length.
 pub(super) const ID_BITS: u32 = 24;
 
-/// A leaf or an inner node; the file's header describes both.
+/// A leaf, which holds mappings, or an inner node, which holds child nodes.
 #[repr(align(64))]
 pub(super) struct Node<M: Machine> {
     keys: [M::Field; SLOTS + 1],

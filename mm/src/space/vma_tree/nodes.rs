@@ -1,4 +1,4 @@
-//! The nodes of a tree, by number.
+//! The nodes of a tree of mappings, found by their numbers.
 //!
 //! A node's number consists of the number of a chunk and the place in this chunk, so finding a node
 //! takes a shift and two loads. Nodes are added, and never freed while the tree lives. So a reader
@@ -22,7 +22,7 @@ const FIRST_CHUNK: u32 = 1;
 /// number [`NONE`].
 const LAST_CHUNK: u32 = 24;
 
-/// The nodes of a tree, by number; the file's header describes the numbers.
+/// The nodes of a tree. A node's number gives the chunk that the node is in, and its place there.
 pub(super) struct Nodes<M: Machine>([M::Once<Box<[Node<M>]>>; CHUNKS]);
 
 impl<M: Machine> Nodes<M> {

@@ -1,5 +1,5 @@
-//! The path to a leaf, used only by the holder of the editor: no other CPU changes the tree
-//! meanwhile.
+//! The path to a leaf of the tree of mappings. Only the CPU that may change the tree uses a path,
+//! so the tree does not change meanwhile.
 
 use super::VmaTree;
 use super::node::{self, GAP_MAX, NONE, Node};
@@ -122,7 +122,8 @@ impl<M: Machine> VmaTree<M> {
             .or_else(|| self.undisturbed(self.first_of(leaf.links().1)))
     }
 
-    /// Does what [`VmaTree::next`] does, for the holder of the editor.
+    /// Returns the first mapping that ends above `page`. Unlike [`VmaTree::next`], it needs no
+    /// retry, because only this CPU may change the tree.
     pub(super) fn next_now(&self, page: Vpn) -> Option<Vma> {
         self.undisturbed(self.look_up(page))
     }

@@ -1,5 +1,5 @@
 //! Adding and removing nodes: splitting full nodes, joining small ones, and changing the height of
-//! the tree.
+//! the tree of mappings.
 //!
 //! All of this happens inside a change, with nodes that were allocated before the change began. An
 //! unused node links to the next unused node; readers see it as an empty node.

@@ -1,4 +1,4 @@
-//! Consistency checks of a tree, for tests and checkers.
+//! Consistency checks of a tree of mappings, for tests and checkers.
 
 use core::ops::Range;
 
@@ -49,7 +49,7 @@ impl<M: Machine> VmaTree<M> {
     }
 }
 
-/// The state of a walk from the lowest leaf to the highest.
+/// The state of a check, which walks from the lowest leaf to the highest.
 struct Walk {
     /// The leaf that the walk visited last.
     leaf: u32,

@@ -1,11 +1,11 @@
-//! A schedule that fires all CPUs on the same tick. The authors of the mailing-list thread about
-//! `vmstat_spread_delay` assumed that Linux does this.
+//! A schedule that fires all CPUs on the same tick. The authors of the patch `vmstat_spread_delay`
+//! assumed that Linux does this.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::Nanos;
 
-/// Fires every CPU at exact multiples of the interval.
+/// Fires every CPU's vmstat work at exact multiples of the interval, and so all of them at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Aligned;
 

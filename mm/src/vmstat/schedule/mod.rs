@@ -140,7 +140,8 @@ mod tests {
         assert_eq!(most_on_one_tick(&exact_ticks(&Aligned, 316, 1000)), 316);
     }
 
-    /// A multiple of the interval is too near if it is at most half an interval away.
+    /// The aligned schedule fires at the next multiple of the interval, but skips one that is at
+    /// most half an interval away.
     #[test]
     fn aligned_fires_at_the_next_whole_interval_that_is_not_too_near() {
         let next = |ms: u64| match Aligned.next(&moment(3, 4, 1000, Nanos(ms * 1_000_000))) {

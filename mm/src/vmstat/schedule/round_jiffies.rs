@@ -10,7 +10,7 @@ use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::Jiffies;
 
-/// The schedule of Linux's `round_jiffies_relative`.
+/// Linux's schedule, which follows `round_jiffies_relative`.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundJiffies;
 
@@ -69,8 +69,9 @@ mod tests {
                 };
                 rounded(&moment, second, second).0
             };
-            // The delay to the rounded expiry, from the last jiffy that is less than a quarter of a
-            // second past a second, and from the first jiffy that is not.
+            // One jiffy before a quarter of a second past the second, the timer is rounded down, to
+            // the end of this second. At the quarter, it is rounded up, to the end of the next
+            // second.
             assert_eq!(ahead(quarter - 1), second - (quarter - 1));
             assert_eq!(ahead(quarter), 2 * second - quarter);
         }

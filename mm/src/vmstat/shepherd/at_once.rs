@@ -1,5 +1,5 @@
-//! Linux's shepherd. In each of its rounds it kicks all dormant CPUs that have differentials, and
-//! their work runs at once.
+//! Linux's shepherd. In each of its rounds it restarts the work of all dormant CPUs that have
+//! differentials, and this work runs at once.
 //!
 //! It ignores the pages on a dormant CPU's lists, so those pages stay on the lists.
 
@@ -7,7 +7,7 @@ use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Immediately kicks every dormant CPU that has differentials.
+/// Immediately runs the work of every dormant CPU that has differentials.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce;
 

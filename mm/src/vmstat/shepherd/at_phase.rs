@@ -1,14 +1,15 @@
-//! Plimsoll's shepherd. It kicks a dormant CPU that has differentials, or more than `high_min`
-//! pages on its lists. The kicked CPU's work runs at that CPU's own phase.
+//! Plimsoll's shepherd. It restarts the periodic work of a dormant CPU that has differentials, or
+//! more than `high_min` pages on its lists. The work then runs when the CPU's next phase comes, and
+//! not at once.
 //!
-//! As with Linux's shepherd, a kick wakes an idle CPU. Otherwise the idle CPU would keep its
-//! differentials and pages.
+//! As with Linux's shepherd, restarting the work wakes an idle CPU. Otherwise the idle CPU would
+//! keep its differentials and pages.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Kicks each dormant CPU so that its work runs at that CPU's next phase.
+/// Restarts each dormant CPU's periodic work, so that it runs at the CPU's own next phase.
 #[derive(Clone, Copy, Debug)]
 pub struct AtPhase;
 

@@ -1,8 +1,8 @@
 //! The shepherd variants, which decide which dormant CPUs to kick, and when.
 //!
-//! A CPU whose last refresh found nothing to do goes dormant. Once per interval the shepherd checks
-//! all dormant CPUs. It kicks each dormant CPU that has something to do, so that the CPU's work
-//! runs again.
+//! A CPU whose last refresh found nothing to do goes dormant: it has no refresh scheduled. Once per
+//! interval the shepherd checks all dormant CPUs. It *kicks* each of them that has something to do
+//! by now, that is, it schedules the CPU's refresh again.
 
 mod at_once;
 mod at_phase;
@@ -14,16 +14,16 @@ pub use self::at_phase::AtPhase;
 use super::schedule::Moment;
 use crate::machine::{Due, WhenIdle};
 
-/// A rule for kicking dormant CPUs to do their periodic work.
+/// A rule that says which dormant CPUs do their periodic work again, and when.
 pub trait Shepherd: fmt::Debug + Sync {
     /// The shepherd's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns whether the shepherd kicks a dormant CPU with these leftovers.
+    /// Returns whether the shepherd restarts the work of a dormant CPU that has these leftovers.
     fn wakes(&self, leftovers: Leftovers) -> bool;
 
-    /// Returns when the dormant CPU of `moment` must run its work, and whether the kick wakes the
-    /// CPU if it is idle.
+    /// Returns when a dormant CPU must run its work again, and whether the CPU is woken for that if
+    /// it is idle.
     fn kick(&self, moment: &Moment) -> (Due, WhenIdle);
 }
 

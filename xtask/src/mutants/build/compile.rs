@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::tree::Tree;
 use crate::mutants::groups::PROGRAMS;
 
-/// A program with tests.
+/// A program with tests of `mm`, which cargo has built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     /// The name of the library or of the test program.

@@ -46,7 +46,7 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// Copies the repository.
+    /// Copies the repository, and reads the sources of `mm`. No mutant has been tried yet.
     pub(crate) fn new(root: &Path) -> Result<Self, String> {
         let tree = Tree::copy(root)?;
         let mut sources = BTreeMap::new();
@@ -140,7 +140,8 @@ impl Build {
         }
     }
 
-    /// Writes the sources with all of `mutants` that can be behind a switch.
+    /// Writes the sources of `mm` into the copy of the repository, with all of `mutants` that can
+    /// be behind a switch.
     fn write_switched(
         &mut self,
         mutants: &[Numbered<'_>],
@@ -175,7 +176,8 @@ impl Build {
         Ok(regions)
     }
 
-    /// Writes the sources with only this change and without switches.
+    /// Writes the sources of `mm` into the copy of the repository, with only this change and
+    /// without switches.
     fn write_one(&self, change: &Change) -> Result<(), String> {
         for (path, text) in &self.sources {
             if *path == change.file {

@@ -16,7 +16,7 @@ pub(crate) struct Tree {
     /// The folder in which cargo builds the copy. It is the `target` folder of the repository
     /// itself, because the crates that the copy depends on are already built there.
     pub(crate) target: PathBuf,
-    /// The lock that is held while the copy is used.
+    /// The lock that keeps other runs away from the copy while this value exists.
     _lock: File,
 }
 

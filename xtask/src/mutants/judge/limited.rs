@@ -18,8 +18,8 @@ const MEMORY_KIB: u64 = 8 << 20;
 /// files off, because nobody reads them.
 const LIMITED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2 && exec "$@""#;
 
-/// A script that sets the limits as [`LIMITED`] does. But the shell stays, and prints the CPU time
-/// that the test program took.
+/// A script for the shell that sets the limits on CPU time and memory, runs the test program, and
+/// prints the CPU time that the program took.
 const TIMED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2
 "$@"; code=$?; times; exit $code"#;
 
@@ -28,7 +28,7 @@ const TIMED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2
 pub(super) struct Limits {
     /// The CPU time, in whole seconds. Other programs that run at the same time do not add to it.
     pub(super) cpu_s: u64,
-    /// The time on the clock. This limit ends tests that wait for ever, because these use no CPU
+    /// The wall-clock time. This limit ends tests that wait for ever, because these use no CPU
     /// time.
     pub(super) wall: Duration,
 }

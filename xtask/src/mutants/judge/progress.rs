@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
-/// A line on the terminal that shows a count. If standard error is not a terminal, nothing is
-/// printed.
+/// A line on the terminal that shows how much of the work is done. If standard error is not a
+/// terminal, nothing is printed.
 #[derive(Debug)]
 pub(super) struct Progress {
     what: &'static str,
@@ -24,7 +24,8 @@ impl Progress {
         }
     }
 
-    /// Adds one to the count and shows it, followed by `remark`.
+    /// Counts one more piece of work as done, and shows the count on the terminal, followed by
+    /// `remark`.
     pub(super) fn one_more(&self, remark: &str) {
         let mut done = self.done.lock().expect("no worker panics");
         *done += 1;

@@ -7,7 +7,8 @@ use super::sites::{Form, Found, Site, Version};
 use super::switch::condition;
 use super::{Region, RegionKind, Rewritten};
 
-/// Returns `text` with the sites of `found` rewritten.
+/// Returns `text` with all sites of `found` rewritten. A site is a place in the text that mutants
+/// change; most sites become code that selects the original or one of the mutants when it runs.
 pub(super) fn render(text: &str, found: Found) -> Rewritten {
     let mut writer = Writer {
         text,
@@ -120,8 +121,8 @@ impl Writer<'_> {
         });
     }
 
-    /// Returns a region for each function that has mutants. `functions` has the byte ranges of all
-    /// functions' bodies in the original text.
+    /// Returns a region, a byte range of the rewritten text, for each function that has mutants.
+    /// `functions` has the byte ranges of all functions' bodies in the original text.
     fn functions(&self, functions: &[Range<usize>]) -> Vec<Region> {
         let regions = functions.iter().map(|bytes| {
             let within =

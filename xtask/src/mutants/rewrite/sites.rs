@@ -25,11 +25,11 @@ pub(super) struct Found {
     /// The numbers of the mutants that get no switch, because the compiler evaluates their code, or
     /// because `Finder` does not support their place.
     pub(super) constant: Vec<usize>,
-    /// The numbers of the mutants that the language forbids.
+    /// The numbers of the mutants that put `||` beside a `let` in a condition, which Rust forbids.
     pub(super) forbidden: Vec<usize>,
 }
 
-/// A place of the text to rewrite.
+/// A place in the source text that is rewritten, so that mutants can be switched on there.
 pub(super) struct Site {
     pub(super) bytes: Range<usize>,
     pub(super) form: Form,

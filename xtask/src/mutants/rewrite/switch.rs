@@ -7,10 +7,10 @@ pub(crate) const MUTANT: &str = "PLIMSOLL_MUTANT";
 /// of each mutant whose code it reaches.
 pub(crate) const REACHED: &str = "PLIMSOLL_MUTANTS_REACHED";
 
-/// The file of the module, in the folder of `lib.rs`.
+/// The name of the file with the added module. The file is beside `lib.rs` of `mm`.
 pub(crate) const FILE: &str = "mutant_switch.rs";
 
-/// The lines that `lib.rs` gets at its end.
+/// The lines that are appended to `lib.rs` of `mm`, to declare the added module.
 pub(crate) const DECLARATION: &str = "\nextern crate std as mutant_std;\nmod mutant_switch;\n";
 
 /// Returns the text of a call that tells whether a mutant is switched on.

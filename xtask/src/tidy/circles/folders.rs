@@ -14,8 +14,8 @@ use super::graph::{Edge, Graph};
 /// The folders of the crates to which the rule applies. The other crates still have such circles.
 const LAYERED: [&str; 4] = ["machines/model", "mm", "recording", "xtask"];
 
-/// An exception from the rule: the folder of a crate, a folder or file directly below the `src` of
-/// this crate that every layer may name, and the reason.
+/// An exception from the rule that folders must not form circles: the folder of a crate, a folder
+/// or file directly below the `src` of this crate that every layer may name, and the reason.
 type Common = (&'static str, &'static str, &'static str);
 
 /// The exceptions, each with a reason.
@@ -61,7 +61,8 @@ fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     found
 }
 
-/// Returns the folder or file directly below `source` that `file` is in, or `None` for the root.
+/// Returns the name of the folder or file directly below `source` that `file` is in or is, without
+/// `.rs`. Returns `None` for a file outside `source`, and for `lib.rs` and `main.rs`.
 fn layer<'p>(file: &'p str, source: &str) -> Option<&'p str> {
     let file = file.strip_prefix(source)?;
     let (layer, _) = file.split_once('/').unwrap_or((file, ""));

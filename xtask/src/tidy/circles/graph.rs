@@ -20,7 +20,7 @@ pub(super) struct Edge<'g> {
 #[derive(Default)]
 pub(super) struct Graph {
     edges: BTreeMap<String, BTreeMap<String, Why>>,
-    /// For each file, the files of the modules that contain it.
+    /// For each file, the files of its parent module, of that module's parent, and so on.
     around: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -62,7 +62,7 @@ impl Graph {
         folded
     }
 
-    /// Returns whether an edge leads to `file`.
+    /// Returns whether an edge leads to `file`: whether another file names it.
     pub(super) fn is_named(&self, file: &str) -> bool {
         self.edges.values().any(|named| named.contains_key(file))
     }

@@ -14,7 +14,7 @@ pub(super) struct Names {
     pub(super) paths: Vec<Named>,
     /// Names of macros that are called without a path.
     pub(super) macros: Vec<Named>,
-    /// Imports inside functions.
+    /// The imports inside functions, which are not among the imports of the module.
     pub(super) inner: Vec<Import>,
     /// The nesting depth of the visited item: the number of items around it, including itself.
     depth: usize,

@@ -27,7 +27,8 @@ struct Search<'m> {
 }
 
 impl<'m> Search<'m> {
-    /// Follows a path that is used in module `nth`.
+    /// Finds the files that define the item of `path`, a path in the code of module `nth`, and adds
+    /// them to `found`.
     fn follow(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -53,7 +54,8 @@ impl<'m> Search<'m> {
         }
     }
 
-    /// Follows a path whose first name must be known in module `nth`.
+    /// Finds the files that define the item of `path`, and adds them to `found`. Module `nth` must
+    /// know the first name of the path.
     fn inside(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -65,7 +67,8 @@ impl<'m> Search<'m> {
         }
     }
 
-    /// Follows every meaning that `name` has in module `nth`. Returns whether it has any.
+    /// Finds the files that define the item of `name::rest` in module `nth`, and adds them to
+    /// `found`. Returns whether module `nth` knows `name`.
     fn known(&mut self, nth: usize, name: &str, rest: &[String]) -> bool {
         let modules = self.modules;
         let module = &modules.all[nth];
@@ -90,7 +93,8 @@ impl<'m> Search<'m> {
 
     /// Follows an import of module `nth`, unless the search is already following the same import.
     /// The path of an import such as `use syn::syn` begins with the name of a crate. The search
-    /// takes this name for the name that the import itself defines, so it meets the import again.
+    /// takes this name for the name that the import itself defines, so without this check it would
+    /// follow the import for ever.
     fn follow_import(&mut self, nth: usize, import: &'m [String], rest: &[String]) {
         if self.inside_of.insert((nth, import)) {
             self.follow(nth, &joined(import, rest));

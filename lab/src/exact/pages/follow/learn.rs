@@ -39,15 +39,16 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
-                // The correction of the lists was computed from the kernel's next spill, so
-                // Plimsoll's next spill must agree with it and proves nothing.
+                // The lists have been corrected so that they fit the kernel's next spill. If
+                // Plimsoll's next spill is the same, that proves nothing.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
                     lists.corrected = true;
                 }
                 Learnt::default()
             }
             Kind::Decay if pair.kernel.pages > 0 => {
-                // A decay leaves `high` pages on the lists.
+                // A decay leaves `high` pages on the lists, so after the kernel's decay its lists
+                // have this length.
                 let after = self.count(pair.zone, pair.cpu);
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(after));
                 Learnt::default()
@@ -93,7 +94,8 @@ impl Follow {
                 ..Learnt::default()
             };
         };
-        // Each refill raises `high` by the maximum number of pages that the refill may take.
+        // Linux raises `high` at each refill by the refill's size, so a difference in size is also
+        // a difference in `high`.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
         Learnt {
             high: Some(high),
@@ -121,7 +123,7 @@ impl Follow {
         lists.is_some_and(|it| it.remote && pages < 2 * it.batch)
     }
 
-    /// Records that all lists of the pair's CPU in its zone are empty.
+    /// Records that all page lists which the pair's CPU has for the pair's zone are empty.
     fn empty(&mut self, pair: &Pair) {
         if let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
             it.lens = [0; LISTS];

@@ -5,15 +5,17 @@ use plimsoll_recording::event::{Event, What};
 use super::super::op::Action;
 use super::Walk;
 
-/// A number above the index of every zone. A shortage up to this zone concerns all zones.
+/// Stands for all zones, because it is above the index of every zone: a shortage concerns the zones
+/// with an index up to a given one.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {
-    /// Records the operation that an event about reclaim shows, if it shows one.
+    /// Records the operation that the replay must perform because of an event about reclaim. An
+    /// event of another kind adds no operation.
     pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
         if matches!(what, What::DirectReclaimEnd { .. }) {
-            // If the thread returns blocks to a zone from now on, they are not a spill of the pages
-            // that it freed during reclaim. An allocation that still finds no block after reclaim
+            // Blocks that the thread returns to a zone after this event are not a spill that its
+            // frees during reclaim caused. An allocation that still finds no block after reclaim
             // drains all lists, so these blocks come from such a drain.
             self.freeing.remove(&cpu);
         }
@@ -29,8 +31,8 @@ impl Walk<'_> {
             }
             What::KswapdDone => return self.reclaim_ends(index, cpu),
             What::KswapdSleep { node } => Action::Sleep { node },
-            // Without GFP flags, kswapd is woken because a watermark is boosted, and not because an
-            // allocation found a shortage.
+            // Only an event with GFP flags shows that an allocation found a shortage. Without them,
+            // kswapd is woken because of a watermark boost.
             What::WakeupKswapd {
                 node, zone, gfp, ..
             } if gfp != 0 => Action::Shortage {
@@ -47,7 +49,7 @@ impl Walk<'_> {
     }
 
     /// Records that event `index` ends the round of the kswapd that runs in the event's thread, and
-    /// records the boosts that change as a result.
+    /// records the watermark boosts that end with it.
     pub(super) fn reclaim_ends(&mut self, index: usize, cpu: u32) {
         // If the round began before the recording, no event shows its beginning, so its node is
         // unknown. Node 0 is assumed, because most computers have no other node.
@@ -64,7 +66,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Records the boosts that `/proc/zoneinfo` showed, if it was read just before event `index`.
+    /// If `/proc/zoneinfo` was read just before event `index`, records the watermark boosts that it
+    /// showed.
     pub(super) fn read_boosts(&mut self, index: usize, cpu: u32) {
         for (zone, pages) in self.boosts.read(index) {
             self.push_op(index, cpu, Action::Boost { zone, pages }, Vec::new());

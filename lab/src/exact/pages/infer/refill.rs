@@ -1,5 +1,5 @@
-//! Derives operations from the events about blocks that leave a zone, to refill an empty list or
-//! directly to a caller.
+//! Derives operations from the events about blocks that a CPU takes from a zone. Such blocks either
+//! refill an empty page list or go directly to a caller.
 
 use plimsoll_recording::event::What;
 
@@ -10,7 +10,8 @@ use super::Walk;
 /// Blocks that a CPU took from a zone under one hold of the zone lock, or under several holds if no
 /// other event of that CPU lies between them.
 struct Group {
-    /// The first frame of each block, with the index of the group's last event that touches it.
+    /// The first frame of each block, with the index of the last event of the group that concerns
+    /// the block.
     pfns: Vec<(u64, usize)>,
     order: u8,
     mobility: u8,
@@ -18,11 +19,12 @@ struct Group {
     last: usize,
 }
 
-/// The number of events in which the replay looks for a thread's next allocation.
+/// The replay looks for a thread's next allocation in this many events of all threads.
 const SOON: usize = 1000;
 
 impl Walk<'_> {
-    /// Handles a group of blocks that leave a zone, beginning with event `index`.
+    /// Derives the operation for a group of blocks that a CPU took from a zone: a refill or a
+    /// direct allocation. The group begins with event `index`.
     pub(super) fn taken(&mut self, index: usize, cpu: u32) {
         let Some(group) = self.group(index) else {
             return;
@@ -57,8 +59,8 @@ impl Walk<'_> {
     fn refill(&mut self, index: usize, place: Place, group: &Group, visible: Option<usize>) {
         let mut moved = Move::new(Kind::Refill, place.zone);
         group.pfns.iter().for_each(|_| moved.add(place.list));
-        // The refill shows that the kernel's list was empty. So blocks that still seem to be on
-        // the list were taken without an event.
+        // The refill shows that the kernel's list was empty. So blocks that are still on the
+        // derived list were taken without an event.
         let taken: Vec<u64> = self.lists.above(place, None);
         let mut taken = self.without_misplaced(place, taken);
         self.emptied.insert(place);
@@ -179,8 +181,9 @@ impl Walk<'_> {
         self.take_never_seen(index, cpu, pages);
     }
 
-    /// Records that a bulk allocation took pages that no event shows. Of its `pages` pages, these
-    /// are the ones that the top of the derived list of unmovable pages could not supply.
+    /// Records that a bulk allocation of `pages` pages also took pages that no event shows. Their
+    /// number is what remains of `pages` after the known pages on the derived list of unmovable
+    /// pages.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);

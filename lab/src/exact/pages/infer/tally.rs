@@ -1,12 +1,13 @@
 //! Counts how well the lists, as derived from events, agree with the blocks that the kernel
 //! allocated.
 
-/// The counts of one pass of the replay over the events.
+/// The counts of one pass over the events, in which the replay derives the contents of the page
+/// lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Tally {
     /// The number of blocks that were allocated from lists, not directly from a zone.
     pub(in super::super) allocs: u64,
-    /// The number of blocks in `allocs` that an event had put on a list before.
+    /// The number of blocks in `allocs` whose arrival on a list an earlier event had shown.
     pub(in super::super) predictable: u64,
     /// The number of blocks in `predictable` that were on top of their derived list when the kernel
     /// allocated them, as predicted.
@@ -21,8 +22,9 @@ pub(in super::super) struct Tally {
     pub(in super::super) bulk_inferred: u64,
     /// The number of single pages that bulk allocations took, as counted by a probe.
     pub(in super::super) bulk_probed: u64,
-    /// The number of blocks moved from lists to a zone.
+    /// The number of blocks that the kernel moved from lists to a zone.
     pub(in super::super) drained: u64,
-    /// The number of blocks in `drained` that were not the coldest on their list.
+    /// The number of blocks in `drained` that were not the coldest (longest listed) of their
+    /// derived list, although the kernel takes the coldest first.
     pub(in super::super) drained_elsewhere: u64,
 }

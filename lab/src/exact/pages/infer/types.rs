@@ -5,8 +5,9 @@ use plimsoll_recording::event::{Event, What};
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// Notes the initial type of each page block: the type in the first event that shows it or, if
-    /// that event claims the page block for another type, the type before the claim.
+    /// Records for each page block the type that it had when the recording began: the type in the
+    /// first event that shows it or, if that event claims the page block for another type, the type
+    /// before the claim.
     pub(super) fn learn_beginnings(&mut self) {
         let mut claimed = None;
         for (index, event) in self.events.iter().enumerate().rev() {
@@ -30,7 +31,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes the type of a page block if an event shows it.
+    /// Records the type of a page block if the event `what` shows it.
     pub(super) fn learn(&mut self, what: &What) {
         match *what {
             What::PcpuDrain {
@@ -54,7 +55,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes `kind` as the type of the page blocks that contain the block of `order` at `pfn`.
+    /// Records `kind` as the migrate type of all page blocks that the block of `order` at `pfn`
+    /// touches.
     pub(super) fn set_type(&mut self, pfn: u64, order: u8, kind: u8) {
         let first = pfn >> BLOCK_SHIFT;
         let blocks = (1u64 << order.min(10)) >> BLOCK_SHIFT;

@@ -1,4 +1,4 @@
-//! Finds blocks that were taken from a list, or put on a list, although no event shows it.
+//! Finds blocks that the kernel took from a page list, or put on one, although no event shows it.
 
 use plimsoll_recording::event::What;
 
@@ -10,7 +10,8 @@ impl Walk<'_> {
     /// Handles a frame that is allocated from the list `place` although no event put it there. The
     /// frame was on this list before the recording, with two exceptions: the list has been seen
     /// empty, or an earlier event touches the frame. In both cases, nothing shows how the frame
-    /// came to the list, so it is on no derived list and the result is `None`.
+    /// came to the list, so the frame is put on none of the lists that the replay derives, and the
+    /// result is `None`.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {
@@ -68,8 +69,8 @@ impl Walk<'_> {
         matches!(came, Some(What::ZoneLocked { .. } | What::ExtFrag { .. }))
     }
 
-    /// Removes a block from a list on which it was wrongly assumed to be, and notes the correction
-    /// for the next pass over the events.
+    /// Removes a block from a list on which it was wrongly assumed to be, and records this, so that
+    /// the next pass over the events does not put it there.
     pub(super) fn rule_out(&mut self, pfn: u64) {
         self.lists.remove(pfn);
         let Some(came) = self.came.remove(&pfn) else {
@@ -82,15 +83,16 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns whether the type of the page block around a frame is a guess and another guess
-    /// remains to try.
+    /// Returns whether the migrate type of the frame's page block is only a guess, and another type
+    /// remains that has not been ruled out.
     pub(super) fn is_guessed(&self, pfn: u64) -> bool {
         let block = pfn >> BLOCK_SHIFT;
         let ruled_out = self.doubts.ruled_out.get(&block).copied().unwrap_or(0);
         !self.blocks.contains_key(&block) && ruled_out + 1 < GUESSES.len()
     }
 
-    /// Removes `pfns` from their list and records that a bulk allocation took them.
+    /// Removes the frames `pfns` from their list and records an operation: a bulk allocation, which
+    /// no event shows, has taken them.
     pub(super) fn take_unseen(
         &mut self,
         index: usize,
@@ -121,7 +123,8 @@ impl Walk<'_> {
             .is_none_or(|next| matches!(self.events[next].what, What::Free { .. }))
     }
 
-    /// The next event that touches the frame `pfn`, which is on a list.
+    /// The index of the next event that touches the frame `pfn`, counted from the event that put it
+    /// on its list.
     pub(super) fn next_of(&self, pfn: u64) -> Option<usize> {
         match self.came.get(&pfn) {
             Some(&came) => self.future.of_frame(came),

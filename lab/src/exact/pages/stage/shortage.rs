@@ -1,4 +1,5 @@
-//! Reclaim by kswapd, and allocations that find zones short of memory.
+//! Performs the recorded operations about reclaim by kswapd, and about allocations that find zones
+//! short of memory.
 
 use plimsoll_mm::page::watermark::Watermarks;
 use plimsoll_mm::page::{Kswapd, Reclaiming, SeedError, ZoneKind};
@@ -21,7 +22,8 @@ impl Stage {
         !active || self.set_kswapd(node, Kswapd::Awake)
     }
 
-    /// Sets whether the kswapd of `node` is awake or asleep until an allocation wakes it.
+    /// Tells Plimsoll whether the kswapd of `node` is awake, or asleep until an allocation wakes
+    /// it.
     pub(super) fn set_kswapd(&self, node: NodeId, kswapd: Kswapd) -> bool {
         let pages = self.mm.pages();
         pages.set_kswapd(&self.machine, node, kswapd);
@@ -199,8 +201,8 @@ mod tests {
         stage.perform(&op).iter().map(|hold| hold.pages).sum()
     }
 
-    /// Frees a page to a list of `zone`. Returns the number of pages that this free spills to the
-    /// zone.
+    /// Frees one page to a list of `zone`. Returns the number of pages that spill to the zone as a
+    /// result.
     fn spilled(stage: &mut Stage, zone: u8) -> u32 {
         let list = ListId(1);
         perform(stage, Action::Free { zone, list, pfn: 7 })
@@ -232,8 +234,8 @@ mod tests {
         };
         let spilled_after = |actions: &[Action]| {
             let mut stage = two_zones([(0, "DMA32"), (0, "Normal")], [200; 2]);
-            // The lower zone withholds 64 pages from the requests of this test. With these
-            // watermarks, the zone is short if its count of free pages falls by two.
+            // The zone withholds 64 pages from the requests of this test. Its watermarks are such
+            // that it is short of memory as soon as its count of free pages falls by two.
             let marks = Watermarks {
                 min: Pages(10),
                 low: Pages(12),
@@ -270,7 +272,8 @@ mod tests {
         assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
     }
 
-    /// If a shortage names no node, only the zones below their high watermarks count as short.
+    /// If the event of a shortage names no node and several nodes have memory, only zones that are
+    /// below their high watermarks count as short.
     #[test]
     fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
         let mut stage = two_nodes([200, 1 << 14]);

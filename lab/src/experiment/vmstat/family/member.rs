@@ -1,4 +1,5 @@
-//! A workload on a machine: the ratios that its runs measured, and the published ratios.
+//! A workload on a machine: the ratios of the patch to Linux that its runs measured, beside the
+//! published ratios.
 
 use crate::experiment::declared::Results;
 use crate::experiment::vmstat::causes::Cause;
@@ -20,7 +21,7 @@ pub(super) const COMPARED: [(&str, Metric); 4] = [
     ("mean wait", PERF_MEAN_WAIT),
 ];
 
-/// A workload on a machine, and its runs.
+/// A workload of the vmstat experiment on a machine, with the results of its runs.
 pub(super) struct Member {
     pub(super) workload: &'static Mix,
     pub(super) machine: &'static str,
@@ -35,8 +36,8 @@ impl Member {
         has_ratio.then(|| self.results.ratio((BASELINE, PATCH), metric))
     }
 
-    /// Returns whether Linux's median is above zero. Otherwise most ratios would be those of two
-    /// zeros, or infinite, and would say nothing about a gain.
+    /// Returns whether Linux's median is above zero. If it is zero, a ratio to it is infinite or
+    /// has no value, and says nothing about a gain.
     fn has_ratio(&self, metric: &Metric) -> bool {
         self.results.median(BASELINE, metric) > 0.0
     }
@@ -55,7 +56,8 @@ impl Member {
         Cause::of(&self.results)
     }
 
-    /// The patch's ratios to Linux beside the published ones.
+    /// For each metric with published values, the measured ratio of the patch to Linux beside the
+    /// published ratio. A metric without one of the two is left out.
     pub(super) fn beside(&self) -> Vec<Beside> {
         let pair = |(_, metric): (&str, Metric)| {
             Some(Beside {
@@ -75,7 +77,8 @@ pub(super) fn published(machine: &str, design: &str, metric: &Metric) -> Option<
     of_metric.find_map(|figure| figure.values.level(design))
 }
 
-/// The published ratio of the patch to Linux.
+/// The published value of `metric` with the patch, divided by that with Linux; `None` if one of the
+/// two was not published.
 pub(super) fn published_ratio(machine: &str, metric: &Metric) -> Option<f64> {
     let [linux, patch] = [BASELINE, PATCH].map(|design| published(machine, design, metric));
     Some(patch? / linux?)

@@ -1,5 +1,5 @@
-//! Runs the patch and our design in every workload of the family, on both machines, and shows their
-//! ratios to Linux beside the published ratios.
+//! Runs the patch and our design in every workload of the vmstat experiment, on both machines.
+//! Shows each metric as a ratio to Linux, beside the published ratios.
 //!
 //! The submodule `member` has one workload on one machine, and `tables` the tables.
 
@@ -36,12 +36,12 @@ pub(super) struct Family {
     seeds: usize,
 }
 
-/// Runs the family. The workload [`MAIN`] has run already on the machine of this report, so its
-/// results are reused. In a full run, [`MAIN`] also runs on the other machine for as long and on as
-/// many seeds. All other runs are shorter and have fewer seeds.
+/// Runs all workloads on all machines. The workload [`MAIN`] has run already on the machine of this
+/// report, so its results are reused. In a full run, [`MAIN`] also runs on the other machine for as
+/// long and on as many seeds. All other runs are shorter and have fewer seeds.
 pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
     let (seconds, seeds) = match run.options.effort {
-        // A verdict needs at least six seeds.
+        // A verdict needs at least six seeds, so a full run has six.
         Effort::Full => (8, 6),
         Effort::Quick => (3, 1),
     };
@@ -90,7 +90,8 @@ fn compare(run: &Run<'_, Scene>, scene: &Scene, options: &Options) -> Result<Res
 }
 
 impl Family {
-    /// The finding about the family. Every statement in it follows from the runs.
+    /// The report's conclusion, in words, about all workloads. Every statement in it is computed
+    /// from the runs.
     pub(super) fn finding(&self, main: &Results) -> Finding {
         let answer = format!(
             "Over {} workloads on {} machines the patch's contentions, as perf counts them, are {} \
@@ -143,8 +144,8 @@ impl Family {
         format!("{like}; the nearest is {name}, typically {apart:.1} × apart")
     }
 
-    /// For each workload, its ratios on all machines beside the published ones. Leaves out the
-    /// workloads that lack a ratio because Linux's median is zero.
+    /// For each workload, the patch's ratios to Linux on all machines, beside the published ratios.
+    /// Leaves out the workloads that lack a ratio because Linux's median is zero.
     fn beside(&self) -> Vec<(&'static str, Vec<Beside>)> {
         let of_workload = |mix: &'static Mix| {
             let members = self.members_of(mix.name);
@@ -160,14 +161,15 @@ impl Family {
         members.filter(move |member| member.workload.name == workload)
     }
 
-    /// The workloads on the machine on which further designs separate the causes of the patch's
-    /// gain.
+    /// The workloads on the one machine on which the designs of [`SEPARATE`] also ran, so that the
+    /// causes of the patch's gain are known.
     fn separated(&self) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
         members.filter(|member| member.machine == MAPPED)
     }
 
-    /// The sentence that lists the workloads by the cause of the patch's gain.
+    /// The sentence that lists, for each cause from which the patch gains, the workloads in which
+    /// it does.
     fn due_to(&self) -> String {
         let mut by_cause: BTreeMap<Cause, Vec<&str>> = BTreeMap::new();
         for member in self.separated() {

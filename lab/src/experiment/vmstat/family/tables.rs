@@ -1,4 +1,4 @@
-//! The tables about the family.
+//! The tables about the family: one row for each workload of the vmstat experiment on each machine.
 
 use super::Family;
 use super::member::{COMPARED, Member, published, published_ratio};
@@ -12,7 +12,7 @@ use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Table, tabulate};
 
-/// A row of a table about the family.
+/// A row of a table: the published figures for a machine, or one workload of the family on it.
 #[derive(Clone, Copy)]
 enum Line<'a> {
     /// The published figures for a machine.
@@ -31,7 +31,7 @@ impl Family {
         ]
     }
 
-    /// The rows of each machine. The row with the published figures comes first.
+    /// All rows, machine by machine. Each machine's first row has the figures published for it.
     fn lines(&self) -> Vec<Line<'_>> {
         let of_machine = |machine: &'static str| {
             let members = self.members.iter();
@@ -149,7 +149,8 @@ impl Line<'_> {
         }
     }
 
-    /// The value of `metric` with Linux: the published one, or the median of our runs.
+    /// The value of `metric` with the design of Linux: in a published row the published value,
+    /// otherwise the median of our runs.
     fn level(&self, metric: &Metric) -> String {
         let value = match self {
             Self::Published(machine) => published(machine, BASELINE, metric),
@@ -170,8 +171,8 @@ impl Line<'_> {
         human(100.0 * decays / all, Unit::Percent)
     }
 
-    /// The value of `metric` with `design`, divided by that with Linux. For the published figures,
-    /// it is the ratio of the patch.
+    /// The value of `metric` with `design`, divided by that with Linux. In a row with published
+    /// figures, it is always the published ratio of the patch, whatever `design` is.
     fn ratio(&self, design: &str, metric: &Metric) -> String {
         match self {
             Self::Published(machine) => {

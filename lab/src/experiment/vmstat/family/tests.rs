@@ -1,12 +1,14 @@
-//! Tests the tables and the finding about the family of workloads, on made-up runs.
+//! Tests the tables and the conclusion that the experiment draws from several workloads, on made-up
+//! results of runs.
 
 use super::*;
 use crate::experiment::vmstat::scene::METRICS;
 use crate::measure::comparison::Sample;
 use crate::run::progress::Progress;
 
-/// A family of made-up runs. `ratio` gets the names of a workload, a machine and a metric, and
-/// returns the patch's value divided by Linux's. All other designs have Linux's values.
+/// Makes the results of all workloads without running them. `ratio` gets the names of a workload, a
+/// machine and a metric, and returns the patch's value divided by Linux's. All other designs have
+/// Linux's values.
 fn family(ratio: fn(&str, &str, &str) -> f64) -> Family {
     let member = |machine: &'static str, workload: &'static Mix| {
         let designs = [&DESIGNS[..], &SEPARATE[..]].concat();
@@ -41,7 +43,7 @@ fn family(ratio: fn(&str, &str, &str) -> f64) -> Family {
     }
 }
 
-/// The published ratio of the patch to Linux, or 0.5 if none was published.
+/// The published value with the patch divided by that with Linux, or 0.5 if none was published.
 fn published(machine: &str, metric: &str) -> f64 {
     let compared = COMPARED.into_iter();
     let mut found = compared.filter(|(_, of)| of.name == metric);
@@ -85,8 +87,8 @@ fn a_workload_with_the_published_ratios_is_like_the_thread_s() {
     for row in &patch.rows {
         let expected = match row[0].as_str() {
             "steady" => "yes",
-            // In `idle`, Linux has no contention, so there is no ratio. The published row is not
-            // compared with itself.
+            // Rows without a verdict: the workload `idle`, in which Linux has no contention to
+            // divide by, and the published figures, which are not compared with themselves.
             "idle" | "(published)" => "–",
             _ => "no: none of them",
         };

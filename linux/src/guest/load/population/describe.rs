@@ -95,7 +95,8 @@ pub(super) fn meminfo(name: &str) -> io::Result<u64> {
     kib.ok_or_else(|| io::Error::other(format!("/proc/meminfo has no {name}")))
 }
 
-/// Returns the value of a line `Name:   value kB`.
+/// Returns the value of the line that begins with `name:`, without blanks around it and without `
+/// kB` at its end.
 fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = lines.find(|(known, _)| *known == name)?;

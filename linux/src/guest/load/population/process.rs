@@ -2,7 +2,7 @@
 
 use crate::guest::op::Op;
 
-/// One process of the population.
+/// A process that the load `population` starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) kib: usize,
@@ -70,7 +70,8 @@ impl Process {
     }
 }
 
-/// Parses all processes of `text`.
+/// Parses a comma-separated list of processes, each in the form
+/// `KIB[:ADJ[:GROUP]][+node=N][+shared][+vfork]`.
 pub(super) fn parse(text: &str) -> Result<Vec<Process>, String> {
     let process = |text: &str| {
         Process::parse(text)

@@ -46,7 +46,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Moves all times to `other`, so that this histogram is empty.
+    /// Adds all recorded times to `other`, and empties this histogram.
     pub fn move_to(&mut self, other: &mut Self) {
         other.merge(self);
         if self.count > 0 {

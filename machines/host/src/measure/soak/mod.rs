@@ -88,7 +88,7 @@ impl Soak {
         self.allocs.undisturbed.max()
     }
 
-    /// The times of each kind of operation, in the order of `Kind`.
+    /// The times of allocations, of frees, of idle gaps and of drains, in the order of `Kind`.
     fn times(&mut self) -> [&mut Times; 4] {
         [
             &mut self.allocs,

@@ -31,7 +31,7 @@ struct Long {
     ns: u64,
 }
 
-/// The results of one thread.
+/// The results of one thread of a soak, while it runs.
 pub(super) struct Outcome {
     pub(super) soak: Soak,
     rate: Rate,
@@ -177,14 +177,14 @@ mod tests {
         };
         let mut outcome = Outcome::new(rate);
         // An undisturbed chunk with two long times. Another thread lost its CPU during the first of
-        // them.
+        // them, so only this time may be due to a lock that the other thread held.
         outcome.add(Kind::Alloc, at(0.0, 1.0));
         outcome.add(Kind::Alloc, at(10.0, 70.0));
         outcome.add(Kind::Alloc, at(100.0, 120.0));
         let quiet = (usage(3, 0), usage(3, 120_000));
         outcome.end_chunk(at(0.0, 120.0), &quiet.0, &quiet.1);
-        // A chunk during which this thread was switched from its CPU, and one during which a
-        // hypervisor took its CPU.
+        // Two disturbed chunks: in the first, this thread was switched from its CPU; in the second,
+        // a hypervisor took the CPU.
         outcome.add(Kind::Free, at(200.0, 260.0));
         outcome.end_chunk(at(200.0, 260.0), &usage(3, 0), &usage(4, 60_000));
         outcome.add(Kind::Idle, at(300.0, 301.0));

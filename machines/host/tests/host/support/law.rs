@@ -31,7 +31,8 @@ const SPINS_MAX: u32 = 200;
 /// If the law is broken; the law and the round are printed. Also if the law has more bodies than
 /// CPUs.
 pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
-    // If `after` is 0, nearly every acquisition begins or ends an ownership.
+    // If `after` is 0, nearly every acquisition of a lock makes the thread its owner or ends an
+    // ownership.
     for locks in [OwnerLocks::Exchanged, OwnerLocks::Biased { after: 0 }] {
         run_law_with(locks, law, cpus, rounds / 2);
     }

@@ -29,7 +29,8 @@ enum There {
 struct Mapping {
     end: u64,
     what: What,
-    /// The first page of the mapping when it was created, to which the offset in `what` applies.
+    /// The first page of the mapping when it was created. An offset in `what` is the offset of this
+    /// page, even if the mapping has lost its first pages since.
     origin: u64,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Model {
     sizes: Sizes,
     mappings: BTreeMap<u64, Mapping>,
     pages: BTreeMap<u64, There>,
-    /// For each table that maps one huge page, whether the page is reserved.
+    /// For each page table that belongs to a huge page, whether the huge page is a reserved one.
     huge: BTreeMap<u64, bool>,
     tables: BTreeSet<u64>,
     uppers: BTreeSet<u64>,
@@ -292,7 +293,8 @@ impl Model {
         self.huge.insert(table, reserved);
     }
 
-    /// Checks whether `pages` more pages are within the limits.
+    /// Checks whether the address space may use `pages` more pages. The error names the first
+    /// budget that would be exceeded: its own, its group's, or that of the group above.
     fn charge(&self, pages: u64) -> Result<(), FaultError> {
         for (level, limit) in (0..).zip(self.sizes.limits) {
             let others = if level == 0 { 0 } else { self.sizes.others };

@@ -18,7 +18,8 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Pfn, Vpn};
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 
-/// The backing of a mapping, without the objects themselves.
+/// The backing of a mapping. A mapping of a file or of shared memory uses the world's only file or
+/// only shared object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Anonymous { huge: bool },
@@ -123,7 +124,7 @@ impl World {
         }
     }
 
-    /// Registers `notified` with the address space.
+    /// Makes the address space notify `notified` before it unmaps ranges.
     pub(crate) fn notifying(self, notified: impl Notified<Host> + 'static) -> Self {
         let space = self.space.notifying(notified);
         Self { space, ..self }

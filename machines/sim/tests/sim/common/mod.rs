@@ -1,4 +1,4 @@
-//! A small machine with simple prices, for tests.
+//! Simple prices, frequent disturbances, and profiles of small machines, for tests.
 
 pub(crate) mod rw_scene;
 

@@ -37,7 +37,7 @@ pub(crate) struct Stay {
     pub(crate) after: u64,
 }
 
-/// The `killed` test of a task that is never killed.
+/// The test that a lock calls to learn whether a waiter was killed, for waiters that never are.
 pub(crate) const fn never() -> bool {
     false
 }
@@ -130,7 +130,8 @@ impl Scene {
         self.at(cpu, at_us, move |sim, scene| scene.write(sim, hold_us));
     }
 
-    /// Runs to the end. Returns all holds, in the order in which the tasks acquired the lock.
+    /// Runs the machine until all tasks have ended. Returns all holds of the lock, in the order in
+    /// which the tasks acquired it.
     pub(crate) fn run(&self) -> Vec<Stay> {
         self.sim.run();
         let mut stays = self.stays.take();

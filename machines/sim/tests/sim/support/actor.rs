@@ -16,13 +16,14 @@ use super::cache::Cache;
 use super::dice::Dice;
 use super::scene::{self, Scene};
 
-/// An allocated block.
+/// An allocated block: its first page and its order.
 pub(crate) type Block = (Pfn, Order);
 
 /// The time after which no task is left on a CPU that went offline. It is longer than any stall.
 const SETTLE: Nanos = Nanos(2_000_000);
 
-/// The state that all tasks share.
+/// What all tasks of the swarm share: the memory manager, blocks that tasks have passed on to each
+/// other, and sums to compare with the counters at the end.
 pub(crate) struct Stage {
     pub(crate) scene: Scene,
     pub(crate) mm: Manager<Sim>,

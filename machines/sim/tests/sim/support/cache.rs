@@ -1,4 +1,5 @@
-//! `Cache`: blocks of pages that are freed when memory is short, as a page cache is.
+//! `Cache`: a stand-in for a page cache. It holds blocks of pages that it frees when memory is
+//! short.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use plimsoll_sim::Sim;
 
 use super::small::any;
 
-/// Blocks that may be freed. All clones are the same cache.
+/// A cache of blocks that it frees on request. All clones are the same cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cache(Arc<Shared>);
 

@@ -8,7 +8,7 @@ use plimsoll_mm::units::{Order, Pages};
 /// The number of pages in the largest block on a page list.
 const LISTED_MAX: u32 = Order::HUGE.pages().0;
 
-/// Checks the size of each hold against the limit of one policy.
+/// Checks that no hold of a zone lock moves more pages than the hold policy `policy` allows.
 #[derive(Debug)]
 pub(crate) struct HoldLimit {
     policy: &'static str,

@@ -94,7 +94,8 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     }
 }
 
-/// Checks that only objects still have pages. All address spaces must have ended.
+/// Checks that no address space has pages any more, and that only pages of files are still aged.
+/// All address spaces must have ended.
 pub(crate) fn check_ended(sim: &Sim, stage: &SpaceStage) {
     for process in &stage.processes {
         let space = &process.space;

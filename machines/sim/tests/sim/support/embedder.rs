@@ -31,7 +31,7 @@ pub(crate) struct Counted(pub(crate) bool);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marked(pub(crate) bool);
 
-/// The contents of a [`Report`].
+/// What a [`Report`] of the OOM killer said, kept for the test to compare.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) rows: Vec<Row>,

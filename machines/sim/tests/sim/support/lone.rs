@@ -10,7 +10,7 @@ use plimsoll_sim::Sim;
 
 use super::Small;
 
-/// A machine with one address space.
+/// A machine with one address space, and the manager and counters that the space needs.
 pub(crate) struct Lone {
     pub(crate) small: Small,
     spaces: Spaces<Sim>,
@@ -30,7 +30,8 @@ impl Lone {
         Self::of(small, spaces, more, fill)
     }
 
-    /// Does what [`Lone::new`] does, with the given `spaces`.
+    /// Creates an address space as [`Lone::new`] does, but among `spaces`, which the caller has
+    /// created.
     pub(crate) fn of(
         small: Small,
         spaces: Spaces<Sim>,

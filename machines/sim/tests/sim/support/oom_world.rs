@@ -36,7 +36,8 @@ pub(crate) const START: Vpn = Vpn(1 << 20);
 
 pub(crate) type Space = Arc<AddressSpace<Sim>>;
 
-/// The settings of a world.
+/// The settings of a world: the size of its memory, how it reaps, whom it kills, and when a killed
+/// process exits.
 pub(crate) struct Setting {
     pub(crate) options: SimOptions,
     pub(crate) pages: u32,
@@ -69,10 +70,10 @@ pub(crate) struct OomWorld {
     pub(crate) killer: Arc<OomKiller<Sim, Embedder>>,
     /// Relieves a shortage of memory, if necessary by a kill.
     pub(crate) oom: OutOfMemory<Sim, Embedder, Embedder>,
-    /// Blocks that are freed before a process is killed.
+    /// A cache that frees its blocks before a process is killed.
     pub(crate) cache: Cache,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
-    /// The calls of the OOM killer.
+    /// The calls that the OOM killer has made to the embedder, in their order.
     pub(crate) log: RefCell<Vec<Call>>,
     pub(crate) reports: RefCell<Vec<Told>>,
     /// The result of each finished reaping, with its time.
@@ -231,7 +232,7 @@ impl OomWorld {
         cast::fill(self.memory(sim), space, start, pages)
     }
 
-    /// Enrolls process `id`, which uses `space`.
+    /// Adds process `id`, which uses `space`, to the processes of the world.
     pub(crate) fn enroll(
         &self,
         sim: &Sim,

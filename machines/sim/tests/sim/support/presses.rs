@@ -1,4 +1,5 @@
-//! `Presses`: the embedder of reclaim in a [`SpaceStage`]. It starts the threads of kswapd.
+//! `Presses`: the embedder of reclaim in a [`SpaceStage`]. When reclaim asks for it, starts or
+//! wakes a thread of kswapd.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -21,7 +22,8 @@ pub(crate) struct Presses {
 }
 
 impl Presses {
-    /// Sets the state that all tasks share, once it is complete. Until then, nothing is reclaimed.
+    /// Tells the embedder the state that all tasks share, once this state is complete. Until then,
+    /// nothing is reclaimed.
     pub(crate) fn set(&self, stage: &Rc<SpaceStage>) {
         self.stage.replace(Rc::downgrade(stage));
     }
@@ -68,7 +70,8 @@ impl Embedder<Sim> for Presses {
     }
 }
 
-/// Counts the pages that were reclaimed.
+/// Counts the pages that `event` reports as reclaimed by kswapd, reclaimed directly, or made
+/// inactive.
 pub(crate) fn note(stage: &SpaceStage, event: &Event) {
     match *event {
         Event::ShrinkInactive { by, reclaimed, .. } => stage.note(|met| {

@@ -14,7 +14,8 @@ use super::oom_world::{START, Space};
 /// The number of pages in a mapping: more than the machine of any of these tests has.
 const SPACE_PAGES: u64 = 1 << 14;
 
-/// Enrolls process `id`, which uses `pages` pages.
+/// Creates process `id`, which has already touched `pages` pages, and adds it to the processes of
+/// `world`.
 pub(crate) fn process(sim: &Sim, world: &OomWorld, id: u32, pages: u64) {
     let space = roomy(sim, world, None, pages);
     world.enroll(sim, id, Kind::Process, &space);
@@ -36,9 +37,9 @@ pub(crate) fn roomy(
     space
 }
 
-/// Runs process `id` on this CPU. The process touches `pages` pages of its mapping, beginning with
-/// page number `first` of the mapping. If the process is killed, it stops and exits. Returns the
-/// number of pages that it touched.
+/// Lets process `id` touch `pages` pages of its mapping on this CPU, from page number `first` of
+/// the mapping on. If the process is killed, it stops and exits. Returns the number of pages that
+/// it touched.
 pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, first: u64, pages: u64) -> u64 {
     let process = world.process(id);
     let space = Arc::clone(process.space(sim).expect("it lives"));

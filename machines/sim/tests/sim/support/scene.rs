@@ -30,10 +30,10 @@ pub(crate) struct Scene {
     pub(crate) tasks: u32,
     /// The number of steps of each task.
     pub(crate) steps: u32,
-    /// The most blocks that one task allocates in a row.
+    /// The largest number of blocks that a task allocates in one step.
     pub(crate) burst: u32,
-    /// The approximate number of pages left to the tasks. The other pages are allocated before the
-    /// tasks start.
+    /// The approximate number of pages that are free when the tasks start. The others are allocated
+    /// before, so that memory runs out sooner.
     pub(crate) left: u32,
     /// The largest order that tasks allocate.
     pub(crate) order_max: u8,

@@ -25,7 +25,7 @@ struct Known {
     /// The number of notifications so far. If two readings of this number are equal, there was no
     /// notification between them.
     told: u64,
-    /// The number of translations that the device has had to drop.
+    /// The number of translations that notifications have made the device drop.
     given_up: u64,
     is_released: bool,
 }
@@ -61,7 +61,7 @@ impl Shadow {
         }
     }
 
-    /// Compares all translations of the device with the page tables.
+    /// Asserts that every translation that the device still keeps agrees with the page tables.
     pub(crate) fn compare(&self, sim: &Sim, space: &AddressSpace<Sim>) {
         let all: Vec<Vpn> = self.known().frames.keys().copied().collect();
         for page in all {
@@ -80,7 +80,7 @@ impl Shadow {
         }
     }
 
-    /// Returns the number of translations that the device has had to drop so far.
+    /// Returns the number of translations that notifications have made the device drop so far.
     pub(crate) fn given_up(&self) -> u64 {
         self.known().given_up
     }

@@ -67,7 +67,7 @@ pub(crate) fn any(order: Order) -> Request {
     Request::new(order).urgent(Urgency::Reserve)
 }
 
-/// Returns `order` as an [`Order`].
+/// Returns `order`, which must be at most 10, as an [`Order`].
 pub(crate) fn order(order: u8) -> Order {
     Order::new(order).expect("at most 10")
 }

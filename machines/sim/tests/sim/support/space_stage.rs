@@ -29,7 +29,8 @@ use super::presses::Presses;
 use super::shadow::Shadow;
 use super::{scene, small};
 
-/// The state that all tasks of a run share.
+/// What all tasks of a run share: the memory manager, the processes with their address spaces, and
+/// counts of the rare cases that the run has encountered.
 pub(crate) struct SpaceStage {
     pub(crate) design: Design,
     pub(crate) layout: Layout,
@@ -42,7 +43,7 @@ pub(crate) struct SpaceStage {
     /// How often this run has encountered each rare case.
     pub(crate) met: RefCell<Met>,
     pub(crate) plan: Plan,
-    /// The reclaim of used pages, if the run has any.
+    /// The part that moves used pages out of memory; `None` if this run does not reclaim.
     pub(crate) reclaim: Option<Rc<Reclaim<Sim, Presses>>>,
     /// True when the run is over. Jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
@@ -67,7 +68,8 @@ pub(crate) struct Plan {
 /// One address space, and the number of threads that still use it.
 pub(crate) struct Process {
     pub(crate) space: Arc<AddressSpace<Sim>>,
-    /// A device that uses the memory of the process.
+    /// A device that keeps translations to the pages of the process, to check that it is notified
+    /// before a page is unmapped.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
     /// The changes of the process's mappings that are in progress.
@@ -99,8 +101,8 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
-    /// The number of faults in another thread's part, and the number of these faults that found the
-    /// page unmapped.
+    /// The number of faults in the part of the address space that belongs to another thread, and
+    /// the number of these faults that found the page unmapped.
     pub(crate) elsewhere: [u64; 2],
     /// The number of times that the counters were compared with the page tables, and the number of
     /// times that helpers had emptied everything, so that no private page was allowed to be left.
@@ -266,7 +268,8 @@ impl Process {
         self.space.has(sim, Flag::Killed)
     }
 
-    /// Runs `f`, which may change the mappings of the process.
+    /// Runs `f`, and counts it as an operation in progress that may change the mappings of the
+    /// process.
     pub(crate) fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
         self.steps.during(|| self.changes.during(f))
     }
@@ -299,7 +302,7 @@ impl Process {
     }
 }
 
-/// Draws zones of a few thousand pages. In some runs memory is too small.
+/// Draws zones of a few thousand pages. In some runs this is too little for the tasks.
 fn layout(dice: &mut Dice, nodes: u32) -> Layout {
     let mut start = 0;
     let mut zones = Vec::new();

@@ -25,7 +25,7 @@ const HUGE: u64 = 512;
 /// table, so the second part crosses into the next upper table.
 const BASE: u64 = (1 << 20) - 4000;
 
-/// One thread of a process.
+/// One thread of a process: its part of the address space, and the mappings that it owns there.
 pub(crate) struct User {
     stage: Shared,
     process: usize,
@@ -34,7 +34,8 @@ pub(crate) struct User {
     owned: Vec<Owned>,
 }
 
-/// A mapping, or what remains of one.
+/// Pages that the thread has mapped, from `start` to before `end`: a mapping, or what an unmapping
+/// has left of one.
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     start: u64,
@@ -83,7 +84,8 @@ impl User {
         }
     }
 
-    /// Does all steps as [`User::act`] does, then leaves the process.
+    /// Does all steps of the thread, or fewer if its process is killed in the meantime. Then leaves
+    /// the process.
     pub(crate) fn act_and_leave(mut self, sim: &Sim) {
         self.act(sim);
         self.process().leave(&self.stage, sim);
@@ -301,7 +303,8 @@ impl User {
         }
     }
 
-    /// Checks that page tables have entries only for pages of mappings.
+    /// Checks that page tables have entries only for pages of mappings and, if no operation is in
+    /// progress, that the counters agree with them.
     fn check(&self, sim: &Sim) {
         let compared = check_tables::check(sim, self.process());
         self.stage

@@ -35,11 +35,12 @@ pub(crate) const ISOLATED_MAX: usize = 32;
 /// The place of a page: on a list, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On no list. `Links::next` is the number of times that the page was removed before it was
-    /// added; each addition that follows cancels one of these removals.
+    /// On no list. The field `next` of the record's links is the number of times that the page was
+    /// removed before it was added; each addition that follows cancels one of these removals.
     Nowhere,
     On(List),
-    /// Isolated from a list of this kind; `Links::next` is the stamp.
+    /// Isolated from a list of this kind. The field `next` of the record's links is the stamp, the
+    /// number of the isolation.
     Isolated(Kind),
 }
 
@@ -68,7 +69,7 @@ struct Ends {
 /// The number of pages whose records are allocated together, as a chunk.
 pub(crate) const CHUNK: u32 = 1024;
 
-/// The records of [`CHUNK`] pages.
+/// The list records of the 1024 pages of a chunk: their links, and the state of each.
 #[derive(Clone)]
 struct Chunk {
     links: [Links; CHUNK as usize],
@@ -138,7 +139,7 @@ pub(crate) enum Fate {
     Leaves,
 }
 
-/// Pages that were isolated together.
+/// A batch of pages that reclaim has taken off one list together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     taken: [Taken; ISOLATED_MAX],

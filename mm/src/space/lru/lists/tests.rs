@@ -1,5 +1,5 @@
-//! Tests of the lists of one node: their order, pages that are removed before they are added, and
-//! isolation.
+//! Tests of one node's lists of used pages: the order of pages, pages that are removed before they
+//! are added, and isolation.
 
 use super::*;
 

@@ -140,8 +140,8 @@ fn what_is_handed_out_without_having_come_was_there_before() {
     assert_eq!(found.tally.drained_elsewhere, 0);
 }
 
-/// A CPU that frees a batch holds the lock of its lists. A block that an interrupt frees meanwhile
-/// bypasses the lists.
+/// A CPU that frees a batch of pages holds its pcp lock. If an interrupt frees a block meanwhile,
+/// that block must go directly to the zone.
 #[test]
 fn an_interrupt_in_the_middle_of_a_batch_frees_past_the_lists() {
     let found = infer(&[
@@ -189,8 +189,8 @@ fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
 
 #[test]
 fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
-    // Frame 30 left the zone directly for a caller, so nothing shows how it came to the list from
-    // which it is allocated again.
+    // Frame 30 was allocated directly from the zone. Then it is allocated from a list, and nothing
+    // shows how it came there. So it counts as unexplained.
     let found = infer(&[taken(30, 1), alloc(30, 1), alloc(30, 1), alloc(31, 1)]);
     assert_eq!(found.before[&place(1)], [31]);
     assert_eq!(found.tally.unexplained, 1);
@@ -202,8 +202,8 @@ fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
     assert!(matches!(third, Action::Alloc { pfn: 31, .. }));
 }
 
-/// A block that returns to the zone was on its list before the recording only if no earlier event
-/// touches the block.
+/// If a block returns to the zone from a list that no event put it on, it may have been there
+/// before the recording. It cannot have been if an earlier event touches the block.
 #[test]
 fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_before() {
     let found = infer(&[
@@ -238,8 +238,8 @@ fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
 
 #[test]
 fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
-    // The refill shows that the list was empty, so frame 5 had been taken from it without an event.
-    // The later allocation of frame 5 therefore does not come from the list.
+    // Frame 5 is freed to a list. Then the list is refilled, so it was empty: frame 5 had been
+    // taken without an event. Its later allocation thus does not come from the list.
     let found = infer(&[
         free(5),
         taken(10, 1),
@@ -290,8 +290,9 @@ fn a_bulk_allocation_of_pages_that_no_event_shows_is_of_the_zone_of_the_next_all
     assert_eq!(never_seen(&last), [(1, 4)], "the highest zone is likeliest");
 }
 
-/// The zone of a bulk allocation is that of the next allocation of the same thread. Other threads
-/// may have other memory policies, so their allocations say nothing.
+/// No event shows the zone of a bulk allocation. The replay assumes the zone of the same thread's
+/// next allocation. Other threads may have other memory policies, so their allocations do not
+/// count.
 #[test]
 fn the_next_allocation_of_another_thread_does_not_tell_the_zone_of_a_bulk_allocation() {
     let mut zones = zones();
@@ -318,8 +319,8 @@ fn the_next_allocation_of_another_thread_does_not_tell_the_zone_of_a_bulk_alloca
     assert_eq!(never_seen(&found), [(0, 4)]);
 }
 
-/// Bulk allocations take unmovable pages. So if pages of several types left their lists without an
-/// event, the bulk allocation took the unmovable ones.
+/// In Linux, bulk allocations take unmovable pages. So if pages of several types left their lists
+/// without an event, the bulk allocation took the unmovable ones.
 #[test]
 fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     let unmovable = [taken(600, 0), alloc(600, 0), free(601), free(602)];
@@ -351,7 +352,8 @@ fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     assert_eq!(never_seen(&infer(&half)), [(0, 1)]);
 }
 
-/// If CPU 0 returns blocks to the zone that CPU 1 has freed, CPU 0 has drained the lists of CPU 1.
+/// CPU 0 returns blocks to the zone which CPU 1 has freed to its own lists. So CPU 0 has drained
+/// the lists of CPU 1.
 #[test]
 fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
     let event = |(cpu, what): (u32, What)| Event {

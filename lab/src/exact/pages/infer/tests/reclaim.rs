@@ -58,8 +58,8 @@ fn the_end_of_a_round_is_of_the_node_whose_kswapd_began_it() {
     assert_eq!(rounds, [(0, true), (1, true), (0, false), (1, false)]);
 }
 
-/// If no event shows the end of a round of kswapd, the round ends with kswapd's last event about a
-/// page.
+/// If no event shows the end of a round of kswapd, the replay lets the round end with kswapd's last
+/// event about a page.
 #[test]
 fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     let found = infer(&[WAKE, free(5), drained(5), What::KswapdSleep { node: 0 }]);
@@ -71,8 +71,8 @@ fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     assert!(off && ended.event == 2, "{ended:?}");
 }
 
-/// An allocation that wakes kswapd has found its zones short of memory. But if the wakeup event has
-/// no GFP flags, the cause is a watermark boost, and no zone was short.
+/// An allocation that wakes kswapd has found its zones short of memory. The exception is a wakeup
+/// event without GFP flags: its cause is a watermark boost, and no zone was short.
 #[test]
 fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
     let woken = |gfp| What::WakeupKswapd {
@@ -111,8 +111,9 @@ fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
     );
 }
 
-/// After direct reclaim, the blocks that the thread returns to a zone are a drain, not a spill of
-/// the page that the thread freed last.
+/// Direct reclaim drains page lists. Blocks that a thread returns to a zone after direct reclaim
+/// must count as a drain, although a page that the thread has just freed could also have caused a
+/// spill.
 #[test]
 fn what_is_drained_after_reclaim_by_an_allocation_is_no_spill_of_its_last_free() {
     let reclaims = What::DirectReclaimEnd { pages: 1 };
@@ -159,8 +160,8 @@ fn a_round_of_kswapd_takes_a_boost_away_and_then_kswapd_sleeps() {
     );
 }
 
-/// A boost from before the recording becomes known when `/proc/zoneinfo` is read. The next round
-/// that begins after that removes it.
+/// A watermark boost that began before the recording is known from `/proc/zoneinfo`. It ends with
+/// the first round of kswapd that begins after `/proc/zoneinfo` was read.
 #[test]
 fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
     let mut zones = zones();

@@ -67,8 +67,8 @@ pub(super) fn identical(a: &Tuned, b: &Tuned, workload: &Workload) -> Error {
     );
     Error::Invalid(if what.is_empty() {
         format!(
-            "{ran} the knobs in which they differ; try a longer --length-ms, --memory aged, or \
-             another workload"
+            "{ran} the knobs in which they differ; try a longer run, aged memory, or another \
+             workload"
         )
     } else {
         format!(
@@ -82,29 +82,37 @@ pub(super) fn identical(a: &Tuned, b: &Tuned, workload: &Workload) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::tuned::find_different;
-    use crate::compare_command::workloads::WORKLOADS;
+    use crate::plan::{command, prepare};
 
-    fn length(designs: &[&str]) -> u64 {
-        length_ms(&find_different(designs, &[]).unwrap())
+    fn length(designs: &[&str], all: &[&str]) -> u64 {
+        let plan = command::plan("stress-vm", "laptop-2", designs, all).unwrap();
+        length_ms(&prepare::prepare(&plan).unwrap().designs)
     }
 
     #[test]
     fn a_run_is_as_long_as_the_difference_needs() {
-        assert_eq!(length(&["linux", "linux+bounded"]), 1500);
-        assert_eq!(length(&["linux", "linux+bounded", "linux+phased"]), 5000);
-        assert_eq!(length(&["linux", "linux@vm.stat_interval=3"]), 15_000);
-        assert_eq!(length(&["linux", "linux@batch_scale_max=0"]), 1500);
-        let all = ["vm.stat_interval=2"];
-        let designs = find_different(&["linux", "linux+phased"], &all).unwrap();
-        assert_eq!(length_ms(&designs), 10_000);
+        assert_eq!(length(&["linux", "linux+bounded"], &[]), 1500);
+        assert_eq!(
+            length(&["linux", "linux+bounded", "linux+phased"], &[]),
+            5000
+        );
+        assert_eq!(length(&["linux", "linux@vm.stat_interval=3"], &[]), 15_000);
+        assert_eq!(length(&["linux", "linux@batch_scale_max=0"], &[]), 1500);
+        assert_eq!(
+            length(&["linux", "linux+phased"], &["vm.stat_interval=2"]),
+            10_000
+        );
     }
 
     #[test]
     fn identical_runs_name_the_mechanism_and_a_command_that_uses_it() {
         let text = |designs: &[&str]| {
-            let found = find_different(designs, &[]).unwrap();
-            identical(&found[0], &found[1], &WORKLOADS[0]).to_string()
+            let plan = command::plan("stress-vm", "laptop-2", designs, &[]).unwrap();
+            let prepared = prepare::prepare(&plan).unwrap();
+            let [a, b] = &prepared.designs[..] else {
+                panic!("two designs")
+            };
+            identical(a, b, prepared.workload).to_string()
         };
         assert_eq!(
             text(&["linux", "linux+tree"]),

@@ -1,0 +1,224 @@
+//! A plan: everything that determines the results of an experiment that a user asks for.
+//!
+//! The command line of `plimsoll compare` and an experiment file both make a plan. A plan is plain
+//! data: names in it need not exist, and values need not be within bounds.
+//! [`prepare`](super::prepare::prepare) checks a plan.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use plimsoll_mm::tunables::Knob;
+use plimsoll_sim::profile::Card;
+
+use super::text::{CpuList, Time};
+use crate::run::aging::Memory;
+use crate::run::options::Jitter;
+
+/// Values of knobs, by the name in Plimsoll or in Linux.
+pub type Knobs = BTreeMap<String, u64>;
+
+/// Sets the knob `name` in `knobs`. A value under the knob's other name is removed.
+pub fn set_knob(knobs: &mut Knobs, name: &str, value: u64) {
+    if let Some(knob) = Knob::named(name) {
+        knobs.retain(|other, _| Knob::named(other) != Some(knob));
+    }
+    knobs.insert(name.to_owned(), value);
+}
+
+/// The number of seeds unless the user chooses another: the fewest that permit a verdict.
+pub const SEEDS: u64 = 6;
+
+/// An experiment that a user asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The name in the title of the reports.
+    pub name: String,
+    /// The question that the experiment answers; may be empty.
+    pub question: String,
+    /// The machines: names of built-in machines, or paths of profile files. A relative path begins
+    /// at `folder`.
+    pub machines: Vec<String>,
+    /// The folder of the experiment file; empty for the current folder.
+    pub folder: PathBuf,
+    /// The name of the workload.
+    pub workload: String,
+    /// The parameters of the workload that do not have their default values.
+    pub parameters: BTreeMap<String, u64>,
+    /// The state of memory when a run begins. All memory but what the workload needs is then in use
+    /// until the end. `None` leaves all memory free, in the largest blocks.
+    pub memory: Option<Memory>,
+    /// The virtual duration of each run, in milliseconds. `None` chooses one that can show in what
+    /// the designs differ.
+    pub length_ms: Option<u64>,
+    /// The number of seeds. Every design runs with seeds 1 to this number.
+    pub seeds: u64,
+    /// Whether interrupts, softirqs and steals disturb the CPUs.
+    pub jitter: Jitter,
+    /// The cost card: the low, middle or high value of every cost's range.
+    pub card: Card,
+    /// The knobs of all designs. A knob of a design replaces the knob of this name.
+    pub knobs: Knobs,
+    /// The prices that are scaled, in percent of the machine's price.
+    pub prices: BTreeMap<String, u32>,
+    /// The designs. Each design after the first is compared with the first.
+    pub designs: Vec<DesignOf>,
+    /// The names of the metrics to show; empty shows all.
+    pub metrics: Vec<String>,
+    /// Published figures to show beside ours.
+    pub published: Vec<PublishedOf>,
+    /// The axes along which the experiment is repeated; `None` runs it once.
+    pub sweep: Option<Sweep>,
+    /// What happens at certain times of each run, in the order of the file.
+    pub timeline: Vec<Moment>,
+}
+
+/// A design of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesignOf {
+    /// The name in reports; unique in the plan.
+    pub label: String,
+    /// The name of the design, such as `linux+phased`.
+    pub design: String,
+    /// Knobs that only this design sets.
+    pub knobs: Knobs,
+}
+
+/// A published figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedOf {
+    /// The name of the metric.
+    pub metric: String,
+    /// The label of the design.
+    pub design: String,
+    /// The machine, as [`Plan::machines`] names it.
+    pub machine: String,
+    /// The value, as the user wrote the number. It has the unit of the metric.
+    pub value: String,
+    /// Where the value was published.
+    pub source: String,
+}
+
+/// The axes of a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// The axes, in the order of the columns that show their values.
+    pub axes: Vec<Axis>,
+    /// If given, only so many points of the grid run, drawn at random.
+    pub random: Option<Draw>,
+}
+
+/// A random choice of points from a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// The number of points.
+    pub points: u64,
+    /// The seed of the choice.
+    pub seed: u64,
+}
+
+/// One setting of a plan, and the values that it takes in a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// The setting that changes.
+    pub target: Target,
+    /// Its values.
+    pub values: Vec<AxisValue>,
+}
+
+/// A setting that a sweep can change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// The machine.
+    Machine,
+    /// The state of memory.
+    Memory,
+    /// The cost card.
+    Card,
+    /// A parameter of the workload.
+    Workload(String),
+    /// A knob of all designs.
+    Knob(String),
+    /// A factor of a price.
+    Price(String),
+}
+
+impl Target {
+    /// The key of the axis in the table `[sweep]`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self {
+            Self::Machine => "machine".to_owned(),
+            Self::Memory => "memory".to_owned(),
+            Self::Card => "card".to_owned(),
+            Self::Workload(name) => format!("workload.{name}"),
+            Self::Knob(name) => format!("knob:{name}"),
+            Self::Price(name) => format!("price:{name}"),
+        }
+    }
+
+    /// The target whose key is `key`; `None` if there is no such target.
+    #[must_use]
+    pub fn of_key(key: &str) -> Option<Self> {
+        let named = |prefix: &str| key.strip_prefix(prefix).map(str::to_owned);
+        match key {
+            "machine" => Some(Self::Machine),
+            "memory" => Some(Self::Memory),
+            "card" => Some(Self::Card),
+            _ => named("workload.")
+                .map(Self::Workload)
+                .or_else(|| named("knob:").map(Self::Knob))
+                .or_else(|| named("price:").map(Self::Price)),
+        }
+    }
+}
+
+/// One value of an axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AxisValue {
+    /// A whole number: a parameter or a knob.
+    Whole(u64),
+    /// The factor of a price, in percent.
+    Percent(u32),
+    /// A name: a machine, a state of memory or a card.
+    Name(String),
+}
+
+/// What happens at one time of each run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// The virtual time since the beginning of the run.
+    pub at: Time,
+    /// The CPUs that go offline.
+    pub offline: CpuList,
+    /// The CPUs that come online.
+    pub online: CpuList,
+    /// The knobs that are set.
+    pub set: Knobs,
+    /// The labels of the designs in which `set` happens; empty for all designs.
+    pub designs: Vec<String>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            question: String::new(),
+            machines: Vec::new(),
+            folder: PathBuf::new(),
+            workload: String::new(),
+            parameters: BTreeMap::new(),
+            memory: None,
+            length_ms: None,
+            seeds: SEEDS,
+            jitter: Jitter::On,
+            card: Card::Mid,
+            knobs: Knobs::new(),
+            prices: BTreeMap::new(),
+            designs: Vec::new(),
+            metrics: Vec::new(),
+            published: Vec::new(),
+            sweep: None,
+            timeline: Vec::new(),
+        }
+    }
+}

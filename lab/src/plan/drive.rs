@@ -1,0 +1,191 @@
+//! Runs a plan: every design with every seed, on each machine.
+//!
+//! `plimsoll compare` and `plimsoll run` both end here.
+
+use plimsoll_recording::Recording;
+
+use super::prepare::{Prepared, Scene};
+use super::{difference, metrics, timeline};
+use crate::catalog::tuned::Tuned;
+use crate::error::Error;
+use crate::measure::comparison::{Comparison, Sample};
+use crate::measure::holds::{self, HoldLog};
+use crate::measure::locks;
+use crate::measure::metric::Unit;
+use crate::report::value::human;
+use crate::report::{Report, Table};
+use crate::run::as_recording::{self, Recordings};
+use crate::run::cases::Case;
+use crate::run::jobs::Jobs;
+use crate::run::options::{Determinism, Effort, Options};
+use crate::run::progress::Progress;
+use crate::run::testbed::Testbed;
+
+/// How a plan runs. Nothing here changes its results.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// The number of cases that run in parallel.
+    pub jobs: Jobs,
+    /// The maximum number of events to record of each design's run of the first seed; `None`
+    /// records nothing.
+    pub record: Option<usize>,
+}
+
+/// Runs `prepared` on the machine of `scene` and reports locks and page lists.
+///
+/// # Errors
+/// [`Error::Invalid`] if the runs of two designs are identical, because the workload does not use
+/// what they differ in.
+pub fn run(
+    prepared: &Prepared<'_>,
+    scene: &Scene,
+    how: &How,
+    progress: &Progress,
+) -> Result<(Report, Recordings), Error> {
+    let Prepared { plan, designs, .. } = prepared;
+    progress.start_on(&plan.name, &scene.profile.name, "");
+    let (runs, kept) = compare(prepared, scene, how, progress)?;
+    for nth in 1..designs.len() {
+        if runs.are_identical(0, nth) {
+            let workload = prepared.workload;
+            return Err(difference::identical(&designs[0], &designs[nth], workload));
+        }
+    }
+    let mut report = Report::new(
+        &plan.name,
+        &scene.profile.name,
+        plan.card,
+        runs.seeds(),
+        runs.hash(),
+    );
+    metrics::fill(&mut report, plan, &scene.machine, &runs);
+    let mut lists = Vec::new();
+    let mut recordings = Vec::new();
+    for (design, kept) in designs.iter().zip(kept) {
+        report
+            .tables
+            .extend(locks::tables(&design.named.name, &kept.stats));
+        lists.extend(kept.holds.rows(&design.named.name));
+        recordings.extend(kept.recording.map(|of| (design.named.name.clone(), of)));
+    }
+    report.warnings = as_recording::warnings(&recordings, "shorten --length-ms");
+    report.tables.push(Table {
+        title: "Pages between lists and zones, first seed".to_owned(),
+        note: String::new(),
+        columns: holds::COLUMNS.map(str::to_owned).to_vec(),
+        rows: lists,
+    });
+    report.finding = about(prepared, scene);
+    Ok((report, recordings))
+}
+
+/// Runs every design with every seed. The caller has started `progress` with a title that no other
+/// comparison of the plan has.
+pub(super) fn compare(
+    prepared: &Prepared<'_>,
+    scene: &Scene,
+    how: &How,
+    progress: &Progress,
+) -> Result<(Comparison, Vec<Kept>), Error> {
+    let plan = prepared.plan;
+    let options = Options {
+        seeds: (1..=plan.seeds).collect(),
+        jobs: how.jobs.clone(),
+        card: Some(plan.card),
+        memory: plan.memory,
+        effort: Effort::Full,
+        determinism: Determinism::Trust,
+        jitter: plan.jitter,
+    };
+    Comparison::run_keeping(&prepared.designs, &options, progress, |case| {
+        let record = how.record.filter(|_| case.seed == options.seeds[0]);
+        measure(prepared, scene, case, record)
+    })
+}
+
+/// The question, and what ran, in sentences.
+fn about(prepared: &Prepared<'_>, scene: &Scene) -> String {
+    let Prepared {
+        plan,
+        workload,
+        length,
+        ..
+    } = prepared;
+    let workers = scene.values.get("workers");
+    let mut about = String::new();
+    if !plan.question.is_empty() {
+        about = format!("The question: {} ", plan.question);
+    }
+    about.push_str(&format!(
+        "{workers} workers for {} of virtual time: {}. {}",
+        human(length.0 as f64, Unit::Nanos),
+        scene.values.fill(workload.about),
+        scene.start.about(),
+    ));
+    let moments: Vec<String> = plan.timeline.iter().map(timeline::about).collect();
+    if !moments.is_empty() {
+        about.push_str(&format!(" During each run: {}.", moments.join("; ")));
+    }
+    about
+}
+
+/// The results of one run, apart from its metrics and its hash.
+pub(super) struct Kept {
+    stats: plimsoll_sim::Stats,
+    holds: HoldLog,
+    recording: Option<Recording>,
+}
+
+/// The machine of `scene` with the memory and the CPUs that a run begins with.
+pub(super) fn testbed(
+    prepared: &Prepared<'_>,
+    scene: &Scene,
+    design: &Tuned,
+    seed: u64,
+) -> Testbed {
+    let Tuned { named, tunables } = design;
+    let swap = prepared.workload.swap.map(|slots| slots(&scene.values));
+    let testbed = Testbed::tuned(&scene.profile, named.design, seed, swap, *tunables);
+    let begun = scene.start.begin(&testbed);
+    begun.expect("the same machine has begun so before");
+    timeline::begin(&testbed, timeline::of_design(prepared.plan, &named.name));
+    // Only from now on, because memory that is in use from the start is not the workload's work.
+    testbed.count_pages();
+    testbed
+}
+
+fn measure(
+    prepared: &Prepared<'_>,
+    scene: &Scene,
+    case: &Case<Tuned>,
+    record: Option<usize>,
+) -> (Sample, Kept) {
+    let Prepared {
+        workload, length, ..
+    } = prepared;
+    let Scene {
+        profile, values, ..
+    } = scene;
+    let named = &case.design.named;
+    let testbed = testbed(prepared, scene, &case.design, case.seed);
+    let recorder = record.map(|events_max| testbed.record(events_max));
+    let tasks = (workload.start)(&testbed, values, *length);
+    testbed.sim.run_until(*length);
+    let recording = recorder.map(|recorder| {
+        let release = format!("{named} on {}", profile.name);
+        let workers = values.get("workers");
+        let command = format!("{}, {workers} workers, seed {}", workload.name, case.seed);
+        recorder.finish(&testbed.sim, release, command)
+    });
+    let (stats, log) = testbed.finish();
+    let sample = Sample {
+        hash: stats.hash,
+        metrics: metrics::of_run(workload, &stats, &log, tasks.as_ref(), *length),
+    };
+    let kept = Kept {
+        stats,
+        holds: log.holds,
+        recording,
+    };
+    (sample, kept)
+}

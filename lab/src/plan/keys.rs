@@ -1,0 +1,229 @@
+//! The keys of an experiment file, declared once as data. The reader refuses every other key; the
+//! template and the JSON Schema are made from the same declarations.
+
+/// A key of a table of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// The key.
+    pub name: &'static str,
+    /// The kind of value that it takes.
+    pub kind: Kind,
+    /// True if a file or table without the key is an error.
+    pub required: bool,
+    /// A description in one line, with the default.
+    pub about: &'static str,
+}
+
+/// A kind of value.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number from the first to the second number.
+    Whole(u64, u64),
+    /// A number that is not negative.
+    Number,
+    /// `true` or `false`.
+    Switch,
+    /// A text that is not empty.
+    Text,
+    /// One of these texts.
+    Choice(&'static [&'static str]),
+    /// A list of texts.
+    Texts,
+    /// A time, such as `"2s"`.
+    Time,
+    /// A list of CPUs, such as `"4-7,9"`.
+    Cpus,
+    /// A table of knobs with whole numbers.
+    Knobs,
+    /// A table of prices with their factors.
+    Prices,
+    /// The table of the workload: its name and its parameters.
+    Workload,
+    /// The table of the sweep: these keys, and axes.
+    Sweep(&'static [Key]),
+    /// A list of tables with these keys.
+    Tables(&'static [Key]),
+}
+
+/// The version of the format.
+pub const SCHEMA: u64 = 1;
+
+const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key {
+        name,
+        kind,
+        required: false,
+        about,
+    }
+}
+
+const fn required(name: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key {
+        required: true,
+        ..key(name, kind, about)
+    }
+}
+
+/// The states of memory.
+const MEMORY: Kind = Kind::Choice(&["fresh", "aged", "fragmented"]);
+/// The cost cards.
+const CARD: Kind = Kind::Choice(&["low", "mid", "high"]);
+
+/// The keys of a file, in the order in which the template lists them.
+pub const FILE: &[Key] = &[
+    required(
+        "schema",
+        Kind::Whole(SCHEMA, SCHEMA),
+        "the version of the format",
+    ),
+    required("name", Kind::Text, "the name in the titles of the reports"),
+    key(
+        "question",
+        Kind::Text,
+        "the question that the experiment answers",
+    ),
+    required(
+        "machines",
+        Kind::Texts,
+        "built-in machines (`plimsoll machines`), or profile files relative to this file",
+    ),
+    required(
+        "workload",
+        Kind::Workload,
+        "what the machine does: a name, and parameters that have defaults",
+    ),
+    key(
+        "memory",
+        MEMORY,
+        "the state of free memory when a run begins; what the workload does not need is then in \
+         use; default: all memory is free",
+    ),
+    key(
+        "length_ms",
+        Kind::Whole(1, 3_600_000),
+        "virtual milliseconds of each run; default: 1500, or five intervals of the vmstat work if \
+         the designs differ in it",
+    ),
+    key(
+        "seeds",
+        Kind::Whole(1, 10_000),
+        "every design runs with seeds 1 to this number; default: 6, the fewest that give a verdict",
+    ),
+    key(
+        "jitter",
+        Kind::Switch,
+        "whether interrupts, softirqs and stolen time disturb the CPUs; default: true",
+    ),
+    key(
+        "card",
+        CARD,
+        "prices at the low end, in the middle or at the high end of their ranges; default: mid",
+    ),
+    key(
+        "knobs",
+        Kind::Knobs,
+        "knobs of all designs (`plimsoll knobs`); a name in Linux takes the unit of Linux",
+    ),
+    key(
+        "prices",
+        Kind::Prices,
+        "factors of prices (`plimsoll machines NAME`), 0.01 to 100; default: 1",
+    ),
+    required(
+        "design",
+        Kind::Tables(DESIGN),
+        "the designs; each one after the first is compared with the first",
+    ),
+    key(
+        "metrics",
+        Kind::Texts,
+        "the metrics to show; default: all, or in a sweep the work done, the contentions of zone \
+         locks and their total wait",
+    ),
+    key(
+        "published",
+        Kind::Tables(PUBLISHED),
+        "published figures, which the report shows beside ours",
+    ),
+    key(
+        "sweep",
+        Kind::Sweep(SWEEP),
+        "axes: the experiment runs at every combination of their values",
+    ),
+    key(
+        "timeline",
+        Kind::Tables(MOMENT),
+        "what happens at certain times of each run",
+    ),
+];
+
+/// The keys of a `[[design]]`.
+pub const DESIGN: &[Key] = &[
+    key(
+        "name",
+        Kind::Text,
+        "the label in reports; default: the design with its knobs",
+    ),
+    required(
+        "design",
+        Kind::Text,
+        "a base, variants, or a base with variants in place of its own (`plimsoll designs`)",
+    ),
+    key(
+        "knobs",
+        Kind::Knobs,
+        "knobs of this design, in place of those of all designs",
+    ),
+];
+
+/// The keys of a `[[published]]`.
+pub const PUBLISHED: &[Key] = &[
+    required("metric", Kind::Text, "the name of the metric"),
+    required("design", Kind::Text, "the label of the design"),
+    required("machine", Kind::Text, "the machine, as `machines` names it"),
+    required(
+        "value",
+        Kind::Number,
+        "the value, in the unit of the metric",
+    ),
+    required(
+        "source",
+        Kind::Text,
+        "where the value was published: author, date, and the place in the text",
+    ),
+];
+
+/// The keys of `[sweep]` that are not axes.
+pub const SWEEP: &[Key] = &[
+    key(
+        "random",
+        Kind::Whole(1, 10_000),
+        "runs only this number of points of the grid, drawn at random",
+    ),
+    key(
+        "seed",
+        Kind::Whole(0, 1 << 62),
+        "the seed of the random points; default: 1",
+    ),
+];
+
+/// The keys of a `[[timeline]]`.
+pub const MOMENT: &[Key] = &[
+    required(
+        "at",
+        Kind::Time,
+        "virtual time since the beginning of the run; at 0s, before the workload starts",
+    ),
+    key(
+        "offline",
+        Kind::Cpus,
+        "CPUs that go offline; their workers move to other CPUs and stay there",
+    ),
+    key("online", Kind::Cpus, "CPUs that come back online"),
+    key("set", Kind::Knobs, "knobs that get other values"),
+    key(
+        "designs",
+        Kind::Texts,
+        "the labels of the designs in which `set` happens; default: all",
+    ),
+];

@@ -1,0 +1,158 @@
+//! The metrics of a plan's runs: what each run measures, and which of them the plan shows.
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::units::Nanos;
+use plimsoll_sim::Stats;
+use plimsoll_sim::profile::Profile;
+
+use super::data::Plan;
+use super::read::Problem;
+use super::workloads::Workload;
+use crate::error::Error;
+use crate::measure::comparison::Comparison;
+use crate::measure::locks;
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::tasks::{self, Tasks};
+use crate::report::value::{NOTHING, human, ratio_of};
+use crate::report::{Report, Table};
+use crate::run::testbed::{Log, Testbed};
+
+/// The pages that the workload allocated a second: the work done.
+const ALLOCATED: Metric = Metric::higher("pages_allocated_per_s", Unit::PagesPerSecond);
+
+/// The metrics that a sweep shows if the plan names none.
+pub(super) const OF_SWEEP: [&str; 3] = ["pages_allocated_per_s", "contentions", "total_wait_ns"];
+
+/// The metrics of a run that lasted `length`, with their values.
+pub(super) fn of_run(
+    workload: &Workload,
+    stats: &Stats,
+    log: &Log,
+    tasks: Option<&Tasks>,
+    length: Nanos,
+) -> Vec<(Metric, f64)> {
+    let allocated = log.allocated as f64 * 1e9 / length.0 as f64;
+    let mut metrics = vec![(ALLOCATED, allocated)];
+    metrics.extend(locks::metrics(stats, &log.holds));
+    let refreshes = Metric::neither("refreshes", Unit::Count);
+    metrics.push((refreshes, log.refreshes as f64));
+    let decayed = Metric::neither("pages_decayed", Unit::Pages);
+    metrics.push((decayed, log.decayed as f64));
+    metrics.extend(tasks.into_iter().flat_map(|tasks| tasks.metrics(length)));
+    if workload.swap.is_some() {
+        metrics.extend(log.reclaim.metrics());
+    }
+    metrics
+}
+
+/// Adds a problem for each metric, label and machine that the plan names and does not have. All
+/// machines have the same metrics; `profile` is one of them.
+pub(super) fn check(
+    plan: &Plan,
+    workload: &Workload,
+    profile: &Profile,
+    problems: &mut Vec<Problem>,
+) {
+    if plan.metrics.is_empty() && plan.published.is_empty() {
+        return;
+    }
+    let (stats, log) = Testbed::new(profile, Design::OURS, 1).finish();
+    let measured = of_run(workload, &stats, &log, None, Nanos::SECOND);
+    let of_tasks = tasks::METRICS
+        .into_iter()
+        .filter(|_| workload.task.is_some());
+    let known: Vec<Metric> = measured
+        .into_iter()
+        .map(|(metric, _)| metric)
+        .chain(of_tasks)
+        .collect();
+    let known: Vec<&str> = known.iter().map(|metric| &*metric.name).collect();
+    let labels: Vec<&str> = plan.designs.iter().map(|of| of.label.as_str()).collect();
+    let machines: Vec<&str> = plan.machines.iter().map(String::as_str).collect();
+    let mut demand = |key: String, kind, name: &str, known: &[&str]| {
+        if !known.contains(&name) {
+            let why = Error::unknown(kind, name, known);
+            problems.push(Problem {
+                key,
+                on_key: false,
+                why,
+            });
+        }
+    };
+    for (nth, name) in plan.metrics.iter().enumerate() {
+        demand(format!("metrics[{nth}]"), "metric", name, &known);
+    }
+    for (nth, of) in plan.published.iter().enumerate() {
+        let key = |what: &str| format!("published[{nth}].{what}");
+        demand(key("metric"), "metric", &of.metric, &known);
+        demand(key("design"), "design", &of.design, &labels);
+        demand(
+            key("machine"),
+            "machine of this experiment",
+            &of.machine,
+            &machines,
+        );
+    }
+}
+
+/// Returns whether `plan` shows `metric`.
+pub(super) fn shows(plan: &Plan, metric: &Metric) -> bool {
+    plan.metrics.is_empty() || plan.metrics.iter().any(|name| *name == metric.name)
+}
+
+/// The value that `plan` says was published for `metric` under `design` on `machine`.
+pub(super) fn published(plan: &Plan, machine: &str, design: &str, metric: &Metric) -> Option<f64> {
+    let of = plan
+        .published
+        .iter()
+        .find(|of| of.machine == machine && of.design == design && of.metric == metric.name);
+    of.and_then(|of| of.value.parse().ok())
+}
+
+/// The rows and verdicts of `runs` that `plan` shows, and its published figures on `machine`.
+pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Comparison) {
+    let known = |design: &str, metric: &Metric| published(plan, machine, design, metric);
+    report.rows = runs.rows(known);
+    report.rows.retain(|row| shows(plan, &row.metric));
+    report.verdicts = runs.verdicts(0);
+    report.verdicts.retain(|row| shows(plan, &row.metric));
+    report.tables.extend(sources(report, plan, machine));
+}
+
+/// The table of the published figures on `machine`, with their sources; `None` if there are none.
+fn sources(report: &Report, plan: &Plan, machine: &str) -> Option<Table> {
+    let of_machine = plan.published.iter().filter(|of| of.machine == machine);
+    let row = |of: &super::data::PublishedOf| {
+        let ours = report
+            .rows
+            .iter()
+            .find(|row| row.design == of.design && row.metric.name == of.metric);
+        let value: f64 = of.value.parse().unwrap_or(f64::NAN);
+        let unit = ours.map_or(Unit::Count, |row| row.metric.unit);
+        let ours = ours.map(|row| row.estimate.median);
+        vec![
+            of.metric.clone(),
+            of.design.clone(),
+            human(value, unit),
+            ours.map_or(NOTHING.to_owned(), |ours| human(ours, unit)),
+            ours.map_or(NOTHING.to_owned(), |ours| ratio_of(value, ours)),
+            of.source.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = of_machine.map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        title: "Published figures, and ours".to_owned(),
+        note: String::new(),
+        columns: [
+            "metric",
+            "design",
+            "published",
+            "ours",
+            "ours / published",
+            "source",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows,
+    })
+}

@@ -1,0 +1,36 @@
+//! Experiments of users: a command line or an experiment file makes a [`Plan`], and one driver runs
+//! it.
+//!
+//! The catalog of experiments reproduces published results; a plan makes the same comparisons with
+//! the user's own choice of machine, workload and designs. The stages of a plan are:
+//!
+//! 1. [`command::plan`] or [`FromFile::load`] makes the [`Plan`], which is plain data;
+//! 2. [`sweep::points`] makes a plan for each point of its sweep;
+//! 3. [`prepare`](prepare::prepare) finds everything that the plan names;
+//! 4. [`drive::run`] runs it and makes a report, and [`sweep_report::run`] runs all points.
+
+pub mod command;
+pub mod data;
+mod difference;
+pub mod drive;
+pub mod keys;
+mod metrics;
+pub mod outline;
+pub mod parameter;
+pub mod prepare;
+pub mod read;
+pub mod schema;
+mod section;
+mod source;
+pub mod sweep;
+pub mod sweep_report;
+pub mod template;
+pub mod text;
+mod timeline;
+#[cfg(test)]
+mod timeline_tests;
+pub mod workloads;
+pub mod write;
+
+pub use self::data::Plan;
+pub use self::read::FromFile;

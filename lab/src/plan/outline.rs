@@ -1,0 +1,166 @@
+//! What a plan would run, without running it; and the list of experiments.
+
+use std::fs;
+use std::path::Path;
+
+use super::data::Plan;
+use super::prepare::{Prepared, prepare};
+use super::read::Problem;
+use super::{FromFile, command, metrics, sweep, timeline};
+use crate::error::Error;
+use crate::experiment::CATALOG;
+use crate::measure::metric::Unit;
+use crate::report::value::human;
+use crate::report::{Table, tabulate};
+
+/// Checks `plan` with its sweep, and returns a table of what it would run.
+///
+/// # Errors
+/// Everything that is wrong with the plan.
+pub fn outline(plan: &Plan) -> Result<Table, Vec<Problem>> {
+    let base = Plan {
+        sweep: None,
+        ..plan.clone()
+    };
+    let prepared = prepare(&base)?;
+    let points = match &plan.sweep {
+        Some(axes) => sweep::points(plan, axes)?,
+        None => Vec::new(),
+    };
+    let (comparisons, total_ns) = if points.is_empty() {
+        (
+            prepared.scenes.len(),
+            prepared.scenes.len() as f64 * prepared.length.0 as f64,
+        )
+    } else {
+        let of_points = points.iter().map(|point| {
+            let point = prepare(&point.plan)?;
+            Ok((
+                point.scenes.len(),
+                point.scenes.len() as f64 * point.length.0 as f64,
+            ))
+        });
+        let of_points = of_points.collect::<Result<Vec<_>, Vec<Problem>>>()?;
+        let sum = |(count, ns): (usize, f64), (more, of): &(usize, f64)| (count + more, ns + of);
+        of_points.iter().fold((0, 0.0), sum)
+    };
+    let cases = comparisons as u64 * plan.designs.len() as u64 * plan.seeds;
+    let each = plan.designs.len() as f64 * plan.seeds as f64;
+    Ok(Table::facts(
+        plan.name.as_str(),
+        plan.question.as_str(),
+        &facts(plan, &prepared, points.len(), cases, total_ns * each),
+    ))
+}
+
+fn facts(
+    plan: &Plan,
+    prepared: &Prepared<'_>,
+    points: usize,
+    cases: u64,
+    total_ns: f64,
+) -> Vec<(&'static str, String)> {
+    let machines = prepared
+        .scenes
+        .iter()
+        .map(|scene| format!("{} ({} CPUs)", scene.machine, scene.profile.topology.cpus()));
+    let labels: Vec<&str> = plan.designs.iter().map(|of| of.label.as_str()).collect();
+    let parameters = prepared
+        .workload
+        .parameters
+        .iter()
+        .map(|of| format!("{} {}", of.name, prepared.scenes[0].values.get(of.name)));
+    let parameters: Vec<String> = parameters.collect();
+    let mut facts = vec![
+        ("machines", machines.collect::<Vec<_>>().join(", ")),
+        (
+            "workload",
+            format!("{}: {}", plan.workload, parameters.join(", ")),
+        ),
+        ("designs", labels.join(", ")),
+        ("seeds", plan.seeds.to_string()),
+        ("length", human(prepared.length.0 as f64, Unit::Nanos)),
+    ];
+    if let Some(sweep) = &plan.sweep {
+        let axes = sweep
+            .axes
+            .iter()
+            .map(|axis| format!("{} ({} values)", axis.target.key(), axis.values.len()));
+        facts.push((
+            "points",
+            format!("{points}: {}", axes.collect::<Vec<_>>().join(" x ")),
+        ));
+    }
+    let moments: Vec<String> = plan.timeline.iter().map(timeline::about).collect();
+    if !moments.is_empty() {
+        facts.push(("timeline", moments.join("; ")));
+    }
+    if !plan.metrics.is_empty() || plan.sweep.is_some() {
+        let shown = if plan.metrics.is_empty() {
+            metrics::OF_SWEEP.join(", ")
+        } else {
+            plan.metrics.join(", ")
+        };
+        facts.push(("metrics", shown));
+    }
+    facts.push((
+        "cases",
+        format!(
+            "{cases}, with {} of virtual time",
+            human(total_ns, Unit::Nanos)
+        ),
+    ));
+    facts
+}
+
+/// The experiments of the catalog, and the experiment files of `folder`, if it is given.
+///
+/// # Errors
+/// [`Error::Invalid`] if the folder cannot be read.
+pub fn list(folder: Option<&Path>) -> Result<Vec<Table>, Error> {
+    let mut tables = vec![tabulate!(
+        "Built-in experiments",
+        "`plimsoll reproduce NAME` runs one.",
+        &CATALOG,
+        |experiment| {
+            "name" => experiment.name(),
+            "question" => experiment.question(),
+        }
+    )];
+    if let Some(folder) = folder {
+        tables.push(files(folder)?);
+    }
+    Ok(tables)
+}
+
+fn files(folder: &Path) -> Result<Table, Error> {
+    let shown = folder.display();
+    let unreadable =
+        |why: std::io::Error| Error::Invalid(format!("{shown}: cannot be read: {why}"));
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|of| of == "toml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let rows = paths.iter().map(|path| {
+        let question = match FromFile::load(path).and_then(check_form) {
+            Ok(plan) => plan.question,
+            Err(_) => "not an experiment: `plimsoll check` says why".to_owned(),
+        };
+        vec![path.display().to_string(), question]
+    });
+    Ok(Table {
+        title: format!("Experiment files in {shown}"),
+        note: "`plimsoll run FILE` runs one.".to_owned(),
+        columns: ["file", "question"].map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+    })
+}
+
+fn check_form(from_file: FromFile) -> Result<Plan, Error> {
+    prepare(&from_file.plan).map(drop).map_err(command::first)?;
+    Ok(from_file.plan)
+}

@@ -1,0 +1,302 @@
+//! A reader of TOML tables that collects all mistakes, and remembers where every key and value is.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::str::FromStr;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::Key;
+use super::source::Mistake;
+use crate::catalog::names::nearest;
+
+/// The mistakes found so far, and the places of keys and values.
+#[derive(Default)]
+pub(super) struct Found {
+    mistakes: RefCell<Vec<Mistake>>,
+    places: RefCell<BTreeMap<String, Place>>,
+}
+
+/// Where a key and its value are in the text.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) key: Range<usize>,
+    pub(super) value: Range<usize>,
+}
+
+/// A table of the file.
+#[derive(Clone)]
+pub(super) struct Section<'a> {
+    found: &'a Found,
+    path: String,
+    table: &'a DeTable<'a>,
+    span: Range<usize>,
+}
+
+/// A value of the file.
+#[derive(Clone)]
+pub(super) struct Item<'a> {
+    found: &'a Found,
+    /// The full key.
+    pub(super) path: String,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+impl Found {
+    /// Adds a mistake.
+    pub(super) fn add(&self, span: Range<usize>, key: &str, why: impl Into<String>) {
+        self.mistakes.borrow_mut().push(Mistake {
+            span,
+            key: key.to_owned(),
+            why: why.into(),
+        });
+    }
+
+    /// The mistakes, and the places of all keys.
+    pub(super) fn finish(self) -> (Vec<Mistake>, BTreeMap<String, Place>) {
+        (self.mistakes.into_inner(), self.places.into_inner())
+    }
+}
+
+/// The path of `key` in the table `path`. A key that is not a bare key of TOML is quoted.
+pub(super) fn join(path: &str, key: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let key = if !key.is_empty() && key.chars().all(is_bare) {
+        key.to_owned()
+    } else {
+        super::write::quoted(key)
+    };
+    if path.is_empty() {
+        key
+    } else {
+        format!("{path}.{key}")
+    }
+}
+
+impl<'a> Section<'a> {
+    /// The table that is the whole file.
+    pub(super) fn root(found: &'a Found, table: &'a Spanned<DeTable<'a>>) -> Self {
+        Self {
+            found,
+            path: String::new(),
+            table: table.get_ref(),
+            span: 0..0,
+        }
+    }
+
+    /// Adds a mistake for each key that `declared` does not contain, and for each required key that
+    /// is missing.
+    pub(super) fn check(&self, declared: &[Key]) {
+        let names: Vec<&str> = declared.iter().map(|key| key.name).collect();
+        self.check_names(&names);
+        for key in declared.iter().filter(|key| key.required) {
+            if self.table.get(key.name).is_none() {
+                let why = format!("missing; {} is {}", key.name, key.about);
+                self.found
+                    .add(self.span.clone(), &join(&self.path, key.name), why);
+            }
+        }
+    }
+
+    /// Adds a mistake for each key that is not among `names`.
+    pub(super) fn check_names(&self, names: &[&str]) {
+        for (key, _) in self.entries() {
+            if !names.contains(&key.get_ref().as_ref()) {
+                self.unknown(key, names);
+            }
+        }
+    }
+
+    /// Adds the mistake that `key` is unknown.
+    pub(super) fn unknown(&self, key: &Spanned<impl AsRef<str>>, names: &[&str]) {
+        let near = nearest(key.get_ref().as_ref(), names);
+        let offers = if near.is_empty() { names } else { &near };
+        let offers: Vec<String> = offers.iter().map(|name| format!("`{name}`")).collect();
+        let offers = offers.join(", ");
+        let why = if near.is_empty() {
+            format!("unknown key; the keys are {offers}")
+        } else {
+            format!("unknown key; did you mean {offers}?")
+        };
+        let path = join(&self.path, key.get_ref().as_ref());
+        self.found.add(key.span(), &path, why);
+    }
+
+    /// The keys and values, in their order in the file.
+    pub(super) fn entries(&self) -> Vec<(&'a Spanned<toml::de::DeString<'a>>, Item<'a>)> {
+        let mut entries: Vec<_> = self
+            .table
+            .iter()
+            .map(|(key, value)| (key, self.item(key, value)))
+            .collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        entries
+    }
+
+    /// The value of `key`, or `None` if the file does not give it.
+    pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
+        let (key, value) = self.table.get_key_value(key)?;
+        Some(self.item(key, value))
+    }
+
+    fn item(
+        &self,
+        key: &'a Spanned<toml::de::DeString<'a>>,
+        value: &'a Spanned<DeValue<'a>>,
+    ) -> Item<'a> {
+        let path = join(&self.path, key.get_ref());
+        let place = Place {
+            key: key.span(),
+            value: value.span(),
+        };
+        self.found.places.borrow_mut().insert(path.clone(), place);
+        Item {
+            found: self.found,
+            path,
+            value,
+        }
+    }
+}
+
+impl<'a> Item<'a> {
+    /// Adds the mistake that this value is wrong.
+    pub(super) fn wrong(&self, why: impl Into<String>) {
+        self.found.add(self.value.span(), &self.path, why);
+    }
+
+    /// Adds the mistake that this value has the wrong type, and returns `None`.
+    fn not<T>(&self, write_this: &str) -> Option<T> {
+        let shown: String = match self.value.get_ref() {
+            DeValue::Integer(whole) => whole.to_string(),
+            DeValue::Float(float) => float.as_str().to_owned(),
+            DeValue::String(_) => "this text".to_owned(),
+            other => format!("a value of type {}", other.type_str()),
+        };
+        self.wrong(format!("{shown} is not possible here; write {write_this}"));
+        None
+    }
+
+    /// The value as a whole number from `min` to `max`.
+    pub(super) fn whole(&self, min: u64, max: u64) -> Option<u64> {
+        let whole = self.value.get_ref().as_integer();
+        let number = whole.and_then(|n| u64::from_str_radix(n.as_str(), n.radix()).ok());
+        match number {
+            Some(number) if (min..=max).contains(&number) => Some(number),
+            _ if min == max => self.not(&min.to_string()),
+            _ => self.not(&format!("a whole number from {min} to {max}")),
+        }
+    }
+
+    /// The value in hundredths: `2` is read as 200, `2.5` as 250.
+    pub(super) fn hundredths(&self) -> Option<u32> {
+        let written = self.number_text().unwrap_or_default();
+        let (whole, part) = written.split_once('.').unwrap_or((written, ""));
+        let plain = part.len() <= 2
+            && !whole.is_empty()
+            && whole
+                .bytes()
+                .chain(part.bytes())
+                .all(|byte| byte.is_ascii_digit());
+        let hundredths = format!("{whole}{part:0<2}").parse::<u32>();
+        match hundredths {
+            Ok(number) if plain => Some(number),
+            _ => self.not("a number with at most two decimals, such as 0.5"),
+        }
+    }
+
+    /// The text of a number that is not negative.
+    pub(super) fn number(&self) -> Option<String> {
+        let text = self.number_text();
+        let value = text.and_then(|text| text.parse::<f64>().ok());
+        match (text, value) {
+            (Some(text), Some(value)) if value.is_finite() && value >= 0.0 => Some(text.to_owned()),
+            _ => self.not("a number that is not negative"),
+        }
+    }
+
+    fn number_text(&self) -> Option<&'a str> {
+        match self.value.get_ref() {
+            DeValue::Integer(whole) if whole.radix() == 10 => Some(whole.as_str()),
+            DeValue::Float(float) => Some(float.as_str()),
+            _ => None,
+        }
+    }
+
+    /// The value as `true` or `false`.
+    pub(super) fn switch(&self) -> Option<bool> {
+        let switch = self.value.get_ref().as_bool();
+        switch.or_else(|| self.not("true or false"))
+    }
+
+    /// The value as a text that is not empty.
+    pub(super) fn text(&self) -> Option<&'a str> {
+        let text = self.value.get_ref().as_str();
+        match text {
+            Some(text) if !text.trim().is_empty() => Some(text),
+            Some(_) => {
+                self.wrong("the text is empty");
+                None
+            }
+            None => self.not("a text in double quotes"),
+        }
+    }
+
+    /// The value as a text that `T` can be parsed from.
+    pub(super) fn parsed<T: FromStr>(&self, write_this: &str) -> Option<T>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let Some(text) = self.value.get_ref().as_str() else {
+            return self.not(write_this);
+        };
+        let parsed = text.parse::<T>();
+        parsed.map_err(|why| self.wrong(why.to_string())).ok()
+    }
+
+    /// The elements of a list that is not empty.
+    pub(super) fn list(&self, of: &str) -> Option<Vec<Self>> {
+        let Some(list) = self.value.get_ref().as_array() else {
+            return self.not(&format!("a list of {of} in square brackets"));
+        };
+        if list.is_empty() {
+            self.wrong("the list is empty");
+            return None;
+        }
+        let element = |(nth, value): (usize, &'a Spanned<DeValue<'a>>)| {
+            let path = format!("{}[{nth}]", self.path);
+            let place = Place {
+                key: value.span(),
+                value: value.span(),
+            };
+            self.found.places.borrow_mut().insert(path.clone(), place);
+            Self {
+                found: self.found,
+                path,
+                value,
+            }
+        };
+        Some(list.iter().enumerate().map(element).collect())
+    }
+
+    /// The value as a list of texts.
+    pub(super) fn texts(&self) -> Option<Vec<String>> {
+        let list = self.list("texts")?;
+        let texts = list.iter().filter_map(Self::text);
+        Some(texts.map(str::to_owned).collect())
+    }
+
+    /// The value as a table.
+    pub(super) fn section(&self) -> Option<Section<'a>> {
+        let Some(table) = self.value.get_ref().as_table() else {
+            return self.not("a table");
+        };
+        Some(Section {
+            found: self.found,
+            path: self.path.clone(),
+            table,
+            span: self.value.span(),
+        })
+    }
+}

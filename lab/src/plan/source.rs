@@ -1,0 +1,129 @@
+//! The text of an experiment file, and the mistakes in it. A mistake is shown with its line, its
+//! column and its key, and with the line itself.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use crate::error::Error;
+
+/// The most mistakes that one error shows.
+const SHOWN_MAX: usize = 10;
+/// The most characters of a line that an error quotes.
+const QUOTED_MAX: usize = 96;
+
+/// A mistake in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mistake {
+    /// The bytes of the text that are wrong.
+    pub(super) span: Range<usize>,
+    /// The full key, or an empty text if the mistake has none.
+    pub(super) key: String,
+    /// What is wrong, and what to write instead.
+    pub(super) why: String,
+}
+
+/// Makes one error of `mistakes` in the text of `file`, in the order of the file.
+pub(super) fn error_of(file: &str, text: &str, mut mistakes: Vec<Mistake>) -> Error {
+    mistakes.sort_by_key(|mistake| mistake.span.start);
+    mistakes.dedup();
+    let shown = mistakes.iter().take(SHOWN_MAX);
+    let mut texts: Vec<String> = shown.map(|mistake| show(file, text, mistake)).collect();
+    if mistakes.len() > SHOWN_MAX {
+        texts.push(format!("and {} more", mistakes.len() - SHOWN_MAX));
+    }
+    Error::Invalid(texts.join("\n\n"))
+}
+
+fn show(file: &str, text: &str, mistake: &Mistake) -> String {
+    let Mistake { span, key, why } = mistake;
+    let start = floor(text, span.start);
+    let from = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let until = text[from..].find('\n').map_or(text.len(), |at| from + at);
+    let line = text[..from].matches('\n').count() + 1;
+    let column = text[from..start].chars().count() + 1;
+    let end = floor(text, span.end.min(until)).max(start);
+    let width = text[start..end].chars().count().max(1);
+    let mut shown = format!("{file}:{line}:{column}: ");
+    if !key.is_empty() {
+        shown.push_str(key);
+        shown.push_str(": ");
+    }
+    shown.push_str(why);
+    // Characters before the quoted part of a long line are left out.
+    let skipped = (column - 1).saturating_sub(QUOTED_MAX / 2);
+    let skipped = if text[from..until].chars().count() > QUOTED_MAX {
+        skipped
+    } else {
+        0
+    };
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let quoted = text[from..until].chars().skip(skipped).take(QUOTED_MAX);
+    let quoted: String = quoted.map(printable).collect();
+    let number = line.to_string();
+    let margin = " ".repeat(number.len());
+    let indent = " ".repeat(column - 1 - skipped);
+    let marks = "^".repeat(width.min(QUOTED_MAX));
+    let quoted = quoted.trim_end();
+    let written = write!(
+        shown,
+        "\n{margin} |\n{number} | {quoted}\n{margin} | {indent}{marks}"
+    );
+    written.expect("writing to a text succeeds");
+    shown
+}
+
+/// The largest boundary of a character in `text` that is at most `at`.
+fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(span: Range<usize>) -> Mistake {
+        Mistake {
+            span,
+            key: "seeds".to_owned(),
+            why: "write a number".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_mistake_shows_its_line_and_marks_the_place() {
+        let text = "name = \"ä\"\nseeds = \"six\"\n";
+        let at = text.find("\"six").expect("it is there");
+        let error = error_of("a.toml", text, vec![mistake(at..at + 5)]);
+        assert_eq!(
+            error.to_string(),
+            "a.toml:2:9: seeds: write a number\n  |\n2 | seeds = \"six\"\n  |         ^^^^^"
+        );
+    }
+
+    #[test]
+    fn any_span_in_any_text_can_be_shown() {
+        let long = format!("x = \"{}\"", "ü".repeat(300));
+        for text in ["", "\n", "ä", "\t\u{1}", long.as_str()] {
+            for start in 0..=text.len() + 1 {
+                for len in [0, 1, 400] {
+                    let shown = error_of("f", text, vec![mistake(start..start + len)]).to_string();
+                    assert!(
+                        shown.lines().all(|line| line.chars().count() < 160),
+                        "{shown}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_mistakes_are_counted_and_none_is_shown_twice() {
+        let many = (0..30).map(|at| mistake(at..at + 1)).chain([mistake(0..1)]);
+        let shown = error_of("f", &"x".repeat(40), many.collect()).to_string();
+        assert!(shown.ends_with("and 20 more"), "{shown}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Runs every point of a sweep, and makes a table of each metric with all points.
+
+use super::data::{Plan, Sweep, Target};
+use super::drive::{self, How};
+use super::metrics::OF_SWEEP;
+use super::prepare::{Prepared, prepare};
+use super::sweep::{self, Point};
+use super::{command, difference};
+use crate::catalog::tuned::Tuned;
+use crate::error::Error;
+use crate::measure::comparison::{Comparison, fold_hashes};
+use crate::measure::metric::Better;
+use crate::measure::stats::Verdict;
+use crate::report::value::{human_estimate, human_ratio};
+use crate::report::{Report, Table, VerdictRow};
+use crate::run::progress::Progress;
+
+/// Runs all `points` of `plan`, which [`sweep::points`] has made, on every machine of each.
+///
+/// # Errors
+/// [`Error::Invalid`] if the runs of a design are identical to those of the first one at every
+/// point.
+pub fn run(
+    plan: &Plan,
+    sweep: &Sweep,
+    points: &[Point],
+    how: &How,
+    progress: &Progress,
+) -> Result<Report, Error> {
+    let mut tables = empty_tables(plan, sweep);
+    let mut hashes = Vec::new();
+    let mut identical = vec![true; plan.designs.len()];
+    for point in points {
+        let prepared = prepare(&point.plan).map_err(command::first)?;
+        for scene in &prepared.scenes {
+            let machine = &scene.profile.name;
+            let title = format!("{} on {machine}, {}", plan.name, point.title(sweep));
+            progress.start(title);
+            let (runs, _) = drive::compare(&prepared, scene, how, progress)?;
+            hashes.push(runs.hash());
+            for (nth, is_identical) in identical.iter_mut().enumerate() {
+                *is_identical &= runs.are_identical(0, nth);
+            }
+            let mut first = point.values.clone();
+            if shows_machine(plan, sweep) {
+                first.insert(0, scene.machine.clone());
+            }
+            for (table, metric) in tables.iter_mut().zip(shown(plan)) {
+                table.rows.extend(rows(&prepared, &runs, metric, &first));
+            }
+        }
+    }
+    if let Some(nth) = (1..identical.len()).find(|nth| identical[*nth]) {
+        let prepared = prepare(&points[0].plan).map_err(command::first)?;
+        let (a, b) = (&prepared.designs[0], &prepared.designs[nth]);
+        return Err(difference::identical(a, b, prepared.workload));
+    }
+    let seeds: Vec<u64> = (1..=plan.seeds).collect();
+    let machines = match sweep::machine_axis(sweep) {
+        Some(_) => "several machines".to_owned(),
+        None => plan.machines.join(", "),
+    };
+    let hash = fold_hashes(hashes.iter().copied());
+    let mut report = Report::new(&plan.name, &machines, plan.card, &seeds, hash);
+    report.tables = tables;
+    report.finding = about(plan, sweep, points);
+    Ok(report)
+}
+
+/// The names of the metrics that the report shows.
+fn shown(plan: &Plan) -> Vec<&str> {
+    if plan.metrics.is_empty() {
+        OF_SWEEP.to_vec()
+    } else {
+        plan.metrics.iter().map(String::as_str).collect()
+    }
+}
+
+/// Returns whether a column shows the machine. It does if there are several, unless the machine is
+/// an axis, which has a column anyway.
+fn shows_machine(plan: &Plan, sweep: &Sweep) -> bool {
+    plan.machines.len() > 1 && sweep::machine_axis(sweep).is_none()
+}
+
+/// A table without rows for each metric.
+fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
+    let base = &plan.designs[0].label;
+    let machine = shows_machine(plan, sweep).then(|| "machine".to_owned());
+    let axes = sweep.axes.iter().map(|axis| column(&axis.target));
+    let before: Vec<String> = machine.into_iter().chain(axes).collect();
+    let table = |metric: &str| {
+        let ratio = format!("/ {base}");
+        let after = ["design", "median", &ratio, "verdict"].map(str::to_owned);
+        Table {
+            title: format!("{metric} at every point"),
+            note: String::new(),
+            columns: before.iter().cloned().chain(after).collect(),
+            rows: Vec::new(),
+        }
+    };
+    shown(plan).into_iter().map(table).collect()
+}
+
+/// The title of the column of an axis. The prefix of a key is left out, because columns are narrow.
+fn column(target: &Target) -> String {
+    match target {
+        Target::Machine | Target::Memory | Target::Card => target.key(),
+        Target::Workload(name) | Target::Knob(name) => name.clone(),
+        Target::Price(name) => format!("{name} ×"),
+    }
+}
+
+/// The rows of one point on one machine in the table of `metric`: one for each design. Each row
+/// begins with `first`.
+fn rows(
+    prepared: &Prepared<'_>,
+    runs: &Comparison,
+    metric: &str,
+    first: &[String],
+) -> Vec<Vec<String>> {
+    let rows = runs.rows(|_, _| None);
+    let verdicts = runs.verdicts(0);
+    let row = |(nth, label): (usize, &Tuned)| {
+        let label = &label.named.name;
+        let mine = rows
+            .iter()
+            .find(|row| row.design == *label && row.metric.name == metric);
+        let value = mine.map(|row| human_estimate(&row.estimate, row.metric.unit));
+        let verdict = verdicts
+            .iter()
+            .find(|row| row.b == *label && row.metric.name == metric);
+        let (ratio, verdict) = match verdict {
+            _ if nth > 0 && runs.are_identical(0, nth) => (String::new(), "identical runs"),
+            Some(row) => (ratio(row), words(row)),
+            None => (String::new(), ""),
+        };
+        let last = [value.unwrap_or_default(), ratio, verdict.to_owned()];
+        let cells = first.iter().chain([label]).cloned();
+        cells.chain(last).collect()
+    };
+    prepared.designs.iter().enumerate().map(row).collect()
+}
+
+/// The ratio to the first design, or an empty text if the values are equal on every seed, because a
+/// ratio of zeros would say nothing.
+fn ratio(row: &VerdictRow) -> String {
+    match row.comparison.verdict {
+        Verdict::Equal => String::new(),
+        _ => human_ratio(&row.comparison.ratio),
+    }
+}
+
+fn words(row: &VerdictRow) -> &'static str {
+    match (row.comparison.verdict, row.metric.better) {
+        (Verdict::Lower, Better::Lower) => "lower (better)",
+        (Verdict::Lower, Better::Higher) => "lower (worse)",
+        (Verdict::Lower, Better::Neither) => "lower",
+        (Verdict::Higher, Better::Higher) => "higher (better)",
+        (Verdict::Higher, Better::Lower) => "higher (worse)",
+        (Verdict::Higher, Better::Neither) => "higher",
+        (Verdict::NoDifference, _) => "no difference seen",
+        (Verdict::Equal | Verdict::TooFewSeeds, _) => row.comparison.verdict.words(),
+    }
+}
+
+fn about(plan: &Plan, sweep: &Sweep, points: &[Point]) -> String {
+    let question = if plan.question.is_empty() {
+        String::new()
+    } else {
+        format!("The question: {} ", plan.question)
+    };
+    let drawn = sweep.random.map_or(String::new(), |draw| {
+        format!(", drawn from the grid with seed {}", draw.seed)
+    });
+    format!(
+        "{question}{} points{drawn}, under the workload {}. Each figure is the median over the \
+         seeds with its interval. The column `/ {}` compares a design with {} at the same point, \
+         paired by seed.",
+        points.len(),
+        plan.workload,
+        plan.designs[0].label,
+        plan.designs[0].label,
+    )
+}
