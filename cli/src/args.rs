@@ -15,9 +15,11 @@ use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 use plimsoll_lab::run::options::Jitter;
 
+use crate::command::results::Results;
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
 use crate::output::{Extent, Format, Output};
+use crate::store::StoreArgs;
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
@@ -53,6 +55,7 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Shows a recording as tables, or two recordings side by side
     Show(Show),
+    Results(Results),
     /// Records what this computer's kernel does with its memory (Linux only, as root)
     #[cfg(target_os = "linux")]
     Record(Record),
@@ -101,7 +104,7 @@ pub(crate) struct Reproduce {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Runs every case twice and fails if anything differs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "resume")]
     pub(crate) check_determinism: bool,
     /// Writes every published figure beside ours, with the cause of the difference, to a page. If
     /// experiments are named, the page must exist, and only their figures are replaced
@@ -114,10 +117,12 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "FORM")]
     pub(crate) progress: Option<ProgressForm>,
     /// Writes the durations from which the time left is computed; only of this run's experiments
-    #[arg(long, value_name = "FILE", hide = true)]
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "resume")]
     pub(crate) save_durations: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) extent: Extent,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -183,6 +188,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     pub(crate) extent: Extent,
     #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -197,6 +204,8 @@ pub(crate) struct Run {
     pub(crate) runs: Runs,
     #[command(flatten)]
     pub(crate) extent: Extent,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -223,6 +232,7 @@ pub(crate) struct Replay {
     /// Instead of simulating a machine, compares each decision of Plimsoll with the one that the
     /// recorded kernel made
     #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card", "verbose", "metric"])]
+    #[arg(conflicts_with_all = ["store", "no_store", "resume"])]
     pub(crate) exact: bool,
     /// With --exact: compares only this subject: page-lists, timers, counters, additions, kills,
     /// scores, reaping or watermarks
@@ -252,6 +262,8 @@ pub(crate) struct Replay {
     pub(crate) record: RecordRun,
     #[command(flatten)]
     pub(crate) extent: Extent,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) output: Output,
 }

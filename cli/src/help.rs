@@ -108,6 +108,24 @@ static EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "results",
+        lines: &[
+            ("plimsoll results", "all runs whose results were kept"),
+            (
+                "plimsoll results show last --format markdown",
+                "the report of the newest run again, in another format",
+            ),
+            (
+                "plimsoll results diff 20261123-2315 last",
+                "the newest run beside an earlier one",
+            ),
+            (
+                "plimsoll results export last -o samples.parquet",
+                "the values of each seed, for DuckDB, polars or pandas",
+            ),
+        ],
+    },
+    Examples {
         command: "machines",
         lines: &[
             ("plimsoll machines", "all built-in machines"),

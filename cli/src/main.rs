@@ -11,6 +11,7 @@ mod help;
 mod linux_args;
 mod output;
 mod recordings;
+mod store;
 
 use std::any::Any;
 use std::fmt::Display;
@@ -72,6 +73,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Schema => command::experiment::schema(),
         Command::Replay(args) => command::replay::run(args),
         Command::Show(args) => command::show::run(args),
+        Command::Results(args) => command::results::run(args),
         #[cfg(target_os = "linux")]
         Command::Record(args) => command::record::run(args),
         Command::Machines(args) => command::machines::run(&args),

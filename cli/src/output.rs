@@ -90,6 +90,8 @@ pub(crate) struct Sink {
     format: Format,
     extent: Extent,
     target: Target,
+    /// The command that made the results, as a mail names it.
+    command: String,
     written: String,
 }
 
@@ -116,8 +118,14 @@ impl Sink {
             format: output.format,
             extent,
             target,
+            command: command_line(),
             written: String::new(),
         })
+    }
+
+    /// Names `command` as the command that made the results, instead of the running one.
+    pub(crate) fn of_command(self, command: String) -> Self {
+        Self { command, ..self }
     }
 
     /// Writes one more report, and its warnings to standard error.
@@ -126,21 +134,23 @@ impl Sink {
         let Extent { verbose, metric } = self.extent.clone();
         let detail = Detail::of(verbose, &metric);
         let (paint, is_first) = (self.paint(), self.written.is_empty());
+        let command = self.command.clone();
         self.write_text(|format, width| match format {
             Format::Table => table::render(report, width, detail, paint),
             Format::Markdown => markdown::render(report, detail),
             Format::Json => json::render(report) + "\n",
-            Format::Mail => mail::render(report, &command_line()),
+            Format::Mail => mail::render(report, &command),
             Format::Csv if is_first => csv::HEAD.to_owned() + &csv::render(report, detail),
             Format::Csv => csv::render(report, detail),
         })
     }
 
-    /// Checks that `report` has the metrics that the user names. A command that cannot know the
+    /// Checks that one of `reports` has each metric that the user names. A command that cannot know the
     /// metrics before its runs calls this after it has written everything, so that the runs are not
     /// lost if a name is wrong.
-    pub(crate) fn check_metrics(&self, report: &Report) -> anyhow::Result<()> {
-        Ok(pick::check(&self.extent.metric, &pick::metrics(report))?)
+    pub(crate) fn check_metrics(&self, reports: &[Report]) -> anyhow::Result<()> {
+        let known: Vec<&str> = reports.iter().flat_map(pick::metrics).collect();
+        Ok(pick::check(&self.extent.metric, &known)?)
     }
 
     /// Writes a table that belongs to no single report. With JSON and CSV, writes nothing, because
@@ -277,9 +287,14 @@ fn warn(warnings: &[String]) {
 
 /// Replaces `file` as a whole: readers see either the old text or the new one.
 pub(crate) fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
+    replace_bytes(file, text.as_bytes())
+}
+
+/// As [`replace`], for a file that is no text.
+pub(crate) fn replace_bytes(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut draft = NamedTempFile::new_in(folder(file))?;
-        draft.write_all(text.as_bytes())?;
+        draft.write_all(bytes)?;
         draft.as_file().sync_all()?;
         make_public(draft.as_file(), file)?;
         draft.persist(file)?;

@@ -1,35 +1,47 @@
 //! Tests the command as its users see it. Each file in `cmd` is a session, and the command must
 //! print exactly the text in that file. The same holds for the `console` blocks of the pages that
-//! answer the questions of mailing-list threads, `docs/threads`, and of `docs/experiments.md`.
+//! answer the questions of mailing-list threads, `docs/threads`, and of the pages about results and
+//! about experiment files.
 
-use std::env;
+use std::path::Path;
+use std::{env, fs};
 
-/// Makes the folder of the repository the working directory, as it is for a reader of the pages.
-/// Both tests run in one process and set the same folder, so they may run in any order.
-fn in_the_repository() {
+/// Returns sessions in the folder of the repository, where a reader of the pages is, with a new
+/// store. All tests run in one process and set the same folder, so they may run in any order.
+fn in_the_repository(store: &str) -> trycmd::TestCases {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     env::set_current_dir(root).expect("the folder of the repository exists");
+    let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("store-{store}"));
+    // The store of an earlier test run; there is none the first time.
+    let _ = fs::remove_dir_all(&store);
+    let sessions = trycmd::TestCases::new();
+    sessions.env("PLIMSOLL_STORE", store.to_string_lossy());
+    sessions
 }
 
 #[test]
 fn every_session_prints_what_it_says() {
-    in_the_repository();
-    let sessions = trycmd::TestCases::new();
+    let sessions = in_the_repository("sessions");
     sessions.case("cli/tests/cmd/*.trycmd");
     // These cases set environment variables, which a `.trycmd` session cannot do.
     sessions.case("cli/tests/cmd/*.toml");
 }
 
+/// The page shows `last`, so no other session may use its store.
+#[test]
+fn the_page_about_results_shows_what_the_command_prints() {
+    let sessions = in_the_repository("results");
+    sessions.case("docs/results.md");
+}
+
 #[test]
 fn the_answers_to_the_threads_are_what_the_command_prints() {
-    in_the_repository();
-    let answers = trycmd::TestCases::new();
+    let answers = in_the_repository("answers");
     answers.case("docs/threads/*.md");
 }
 
 #[test]
 fn the_page_about_experiment_files_shows_what_the_command_prints() {
-    in_the_repository();
-    let page = trycmd::TestCases::new();
+    let page = in_the_repository("files");
     page.case("docs/experiments.md");
 }

@@ -15,6 +15,7 @@ pub mod report;
 pub mod run;
 pub mod sensitivity;
 pub mod show;
+pub mod store;
 pub mod trace;
 pub mod validate;
 pub mod workload;

@@ -7,10 +7,13 @@ use plimsoll_lab::plan::{command, prepare};
 use plimsoll_lab::run::aging::Memory;
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::store::head::Machine;
+use plimsoll_lab::store::inputs;
 
 use crate::args::Compare;
 use crate::output::Sink;
 use crate::recordings::Shelf;
+use crate::store::Keeping;
 
 pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     let shelf = Shelf::open(args.record)?;
@@ -32,17 +35,37 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         card: args.card.into(),
         ..command::plan(&args.workload, &args.machine, &designs, &settings)?
     };
+    let number = |of: Option<u64>| of.map_or("default".to_owned(), |of| of.to_string());
+    let inputs = inputs::inputs([
+        ("workload", args.workload.clone()),
+        ("machine", args.machine.clone()),
+        ("designs", designs.join(" ")),
+        ("knobs", settings.join(" ")),
+        ("seeds", format!("1 to {}", plan.seeds)),
+        ("card", plan.card.to_string()),
+        (
+            "memory",
+            plan.memory.map_or("all free", Memory::name).to_owned(),
+        ),
+        ("jitter", inputs::word(&plan.jitter)),
+        ("workers", number(args.workers.map(u64::from))),
+        ("length_ms", number(args.length_ms)),
+    ]);
     let how = How {
         jobs: Jobs::new(args.runs.jobs()),
         record: shelf.events_max(),
     };
     let prepared = prepare::prepare(&plan).map_err(command::first)?;
     let mut sink = Sink::open(args.output, args.extent)?;
-    let progress = Progress::new();
+    let machine = Machine::load(&args.machine, plan.card)?;
+    let mut keeping = Keeping::begin(&args.store, vec![machine], inputs)?;
+    let progress = keeping.journal(Progress::new(), "compare");
     let run = drive::run(&prepared, &prepared.scenes[0], &how, &progress);
     progress.finish();
-    let (report, recordings) = run?;
+    let (report, recordings) = keeping.of_begun(run)?;
     sink.write(&report)?;
+    keeping.report(&report)?;
+    keeping.finish()?;
     shelf.write(&recordings)?;
-    sink.check_metrics(&report)
+    sink.check_metrics(&[report])
 }

@@ -5,17 +5,22 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use plimsoll_lab::Error;
 use plimsoll_lab::plan::data::Plan;
 use plimsoll_lab::plan::drive::{self, How};
+use plimsoll_lab::plan::sweep::Point;
 use plimsoll_lab::plan::{
     FromFile, command, outline, prepare, schema, sweep, sweep_report, template,
 };
-use plimsoll_lab::report::table;
+use plimsoll_lab::report::{Report, table};
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::store::head::Machine;
+use plimsoll_lab::store::{hash_of, inputs};
 
 use crate::args::{ListExperiments, NewExperiment, Run};
 use crate::output::{self, BadInput, Sink};
+use crate::store::Keeping;
 
 pub(crate) fn run(args: Run) -> anyhow::Result<()> {
     let mut from_file = FromFile::load(&args.file)?;
@@ -28,46 +33,67 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
         jobs: Jobs::new(args.runs.jobs()),
         record: None,
     };
-    let mut sink = Sink::open(args.output, args.extent)?;
-    let progress = Progress::new();
-    let ran = match &from_file.plan.sweep {
-        None => run_machines(&from_file, &how, &progress, &mut sink),
-        Some(axes) => run_sweep(&from_file, axes, &how, &progress, &mut sink),
+    let plan = &from_file.plan;
+    let points = match &plan.sweep {
+        None => Vec::new(),
+        Some(axes) => {
+            let points = sweep::points(plan, axes);
+            points.map_err(|problems| from_file.locate(&problems))?
+        }
     };
-    progress.finish();
-    ran
-}
-
-fn run_machines(
-    from_file: &FromFile,
-    how: &How,
-    progress: &Progress,
-    sink: &mut Sink,
-) -> anyhow::Result<()> {
-    let prepared = prepare::prepare(&from_file.plan);
-    let prepared = prepared.map_err(|problems| from_file.locate(&problems))?;
-    for scene in &prepared.scenes {
-        let (report, _) = drive::run(&prepared, scene, how, progress)?;
+    let prepared = match &plan.sweep {
+        None => {
+            let prepared = prepare::prepare(plan);
+            Some(prepared.map_err(|problems| from_file.locate(&problems))?)
+        }
+        Some(_) => None,
+    };
+    let mut sink = Sink::open(args.output, args.extent)?;
+    let inputs = inputs::inputs([
+        ("experiment", args.file.display().to_string()),
+        ("hash of the file", hash_of(&args.file)?),
+        ("knobs", settings.join(" ")),
+        ("seeds", format!("1 to {}", plan.seeds)),
+    ]);
+    let mut keeping = Keeping::begin(&args.store, machines(plan, &points)?, inputs)?;
+    let progress = keeping.journal(Progress::new(), "run");
+    let mut reports = Vec::new();
+    let mut write = |run: Result<Report, Error>, keeping: &mut Keeping| {
         progress.finish();
+        let report = keeping.of_begun(run)?;
         sink.write(&report)?;
-        sink.check_metrics(&report)?;
+        keeping.report(&report)?;
+        reports.push(report);
+        anyhow::Ok(())
+    };
+    if let Some(prepared) = &prepared {
+        for scene in &prepared.scenes {
+            let run = drive::run(prepared, scene, &how, &progress);
+            write(run.map(|(report, _)| report), &mut keeping)?;
+        }
     }
-    Ok(())
+    if let Some(axes) = &plan.sweep {
+        let run = sweep_report::run(plan, axes, &points, &how, &progress);
+        write(run, &mut keeping)?;
+    }
+    keeping.finish()?;
+    sink.check_metrics(&reports)
 }
 
-fn run_sweep(
-    from_file: &FromFile,
-    axes: &plimsoll_lab::plan::data::Sweep,
-    how: &How,
-    progress: &Progress,
-    sink: &mut Sink,
-) -> anyhow::Result<()> {
-    let plan: &Plan = &from_file.plan;
-    let points = sweep::points(plan, axes);
-    let points = points.map_err(|problems| from_file.locate(&problems))?;
-    let report = sweep_report::run(plan, axes, &points, how, progress)?;
-    progress.finish();
-    sink.write(&report)
+/// The machines on which a plan runs, with all points of its sweep, each once.
+fn machines(plan: &Plan, points: &[Point]) -> anyhow::Result<Vec<Machine>> {
+    let of_points = points.iter().flat_map(|point| &point.plan.machines);
+    let mut names: Vec<&String> = Vec::new();
+    for name in plan.machines.iter().chain(of_points) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let load = |name: &String| {
+        let machine = prepare::machine_at(&plan.folder, name);
+        Ok(Machine::load(&machine, plan.card)?)
+    };
+    names.into_iter().map(load).collect()
 }
 
 /// Writes the template of an experiment to a new file.

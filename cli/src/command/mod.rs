@@ -15,6 +15,7 @@ pub(crate) mod machines;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
+pub(crate) mod results;
 pub(crate) mod sensitivity;
 pub(crate) mod shell;
 pub(crate) mod show;

@@ -1,15 +1,23 @@
 //! `plimsoll replay`: runs a recording again, on another machine.
 
+use std::path::Path;
+
 use plimsoll_lab::exact::{self, ExactOptions};
 use plimsoll_lab::replay::{self, ReplayOptions};
 use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::store::hash_of;
+use plimsoll_lab::store::head::{Inputs, Machine};
+use plimsoll_lab::store::inputs;
 
 use crate::args::Replay;
-use crate::output::Sink;
+use crate::output::{BadInput, Sink};
 use crate::recordings::Shelf;
+use crate::store::Keeping;
 
 /// The default number of seeds, which equals that of an experiment.
 const SEEDS: u64 = 6;
+/// The name that stands for standard input.
+const STDIN: &str = "-";
 
 pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     if args.exact {
@@ -33,13 +41,37 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
         record: shelf.events_max(),
     };
     let mut sink = Sink::open(args.output, args.extent)?;
-    let progress = Progress::new();
+    if options.file == STDIN && args.store.resume.is_some() {
+        let refused = "a replay of standard input cannot be resumed: name a file";
+        return Err(BadInput(refused.to_owned()).into());
+    }
+    let machine = Machine::load(&options.machine, options.card)?;
+    let mut keeping = Keeping::begin(&args.store, vec![machine], inputs_of(&options))?;
+    let progress = keeping.journal(Progress::new(), "replay");
     let run = replay::run(&options, &progress);
     progress.finish();
-    let (report, recordings) = run?;
+    let (report, recordings) = keeping.of_begun(run)?;
     sink.write(&report)?;
+    keeping.report(&report)?;
+    keeping.finish()?;
     shelf.write(&recordings)?;
-    sink.check_metrics(&report)
+    sink.check_metrics(&[report])
+}
+
+/// What determines the results.
+fn inputs_of(options: &ReplayOptions) -> Inputs {
+    let hash = hash_of(Path::new(&options.file)).unwrap_or_else(|_| "unknown".to_owned());
+    let default = |of: &Option<String>| of.clone().unwrap_or_else(|| "default".to_owned());
+    inputs::inputs([
+        ("recording", options.file.clone()),
+        ("hash of the recording", hash),
+        ("machine", options.machine.clone()),
+        ("scale", options.scale.to_string()),
+        ("design A", default(&options.a)),
+        ("design B", default(&options.b)),
+        ("seeds", inputs::seeds(&options.seeds)),
+        ("card", options.card.to_string()),
+    ])
 }
 
 /// Runs an exact replay. A difference from the recorded kernel is a finding, not an error.

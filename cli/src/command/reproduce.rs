@@ -10,16 +10,18 @@ use std::thread::{self, JoinHandle};
 use plimsoll_lab::Error;
 use plimsoll_lab::experiment::{self, CATALOG, Experiment};
 use plimsoll_lab::report::misses::{self, Beside, Counts};
-use plimsoll_lab::report::{Report, pick, summary};
+use plimsoll_lab::report::{Report, Table, pick, summary};
 use plimsoll_lab::run::aging::Memory;
 use plimsoll_lab::run::durations::Durations;
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::options::{Determinism, Effort, Options};
 use plimsoll_lab::run::overall::{Overall, Shown};
 use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::store::inputs;
 
 use crate::args::{ProgressForm, Reproduce};
 use crate::output::{self, BadInput, Sink};
+use crate::store::Keeping;
 
 /// The number of seeds unless the user chooses another. It is the smallest number with which a
 /// comparison has a verdict.
@@ -43,10 +45,12 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         }
         output::writable(page, "--misses")?;
     }
-    let overall = overall(args.progress, &experiments, &options);
     let mut sink = Sink::open(args.output, args.extent)?;
+    let (machines, inputs) = inputs::of_experiments(&experiments, &options);
+    let mut keeping = Keeping::begin(&args.store, machines, inputs)?;
+    let overall = overall(args.progress, &experiments, &options, &keeping);
     let mut all = Vec::new();
-    for (nth, started) in start_all(&experiments, &options, &overall)
+    for (nth, started) in start_all(&experiments, &options, &overall, &keeping)
         .into_iter()
         .enumerate()
     {
@@ -58,6 +62,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         // Each report is written as soon as those before it are, so a crash does not lose it.
         for report in reports.inspect_err(|_| overall.finish())? {
             overall.beside(|| sink.write(&report))?;
+            overall.beside(|| keeping.report(&report))?;
             all.push(report);
         }
     }
@@ -65,17 +70,12 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     if let Some(file) = &args.save_durations {
         save_durations(file, &experiments, options.effort, &overall)?;
     }
-    if all.len() > 1 {
-        sink.write_table(&summary::table(&all))?;
+    let figures = whole.then(|| misses::table(&figures_of(&all)));
+    write_end(&mut sink, &all, figures.as_ref())?;
+    if let Some(figures) = &figures {
+        keeping.table(figures)?;
     }
-    if whole {
-        let figures = figures_of(&all);
-        if sink.is_verbose() {
-            sink.write_table(&misses::table(&figures))?;
-        } else {
-            sink.write_paragraph(&Counts::of(&figures).sentence())?;
-        }
-    }
+    keeping.finish()?;
     if let Some(page) = &args.misses {
         let declared = experiment::figures()?;
         let text = if whole {
@@ -96,13 +96,14 @@ fn start_all(
     experiments: &[&'static dyn Experiment],
     options: &Options,
     overall: &Overall,
+    keeping: &Keeping,
 ) -> Vec<JoinHandle<Result<Vec<Report>, Error>>> {
     let start = |(rank, &experiment): (usize, &&'static dyn Experiment)| {
         let options = Options {
             jobs: options.jobs.ranked(rank),
             ..options.clone()
         };
-        let progress = Progress::of(overall.clone(), rank);
+        let progress = keeping.journal(Progress::of(overall.clone(), rank), experiment.name());
         let thread = thread::Builder::new().name(experiment.name().to_owned());
         let started = thread.spawn(move || experiment.run(&options, &progress));
         started.expect("the computer starts a dozen threads")
@@ -114,13 +115,18 @@ fn overall(
     form: Option<ProgressForm>,
     experiments: &[&dyn Experiment],
     options: &Options,
+    keeping: &Keeping,
 ) -> Overall {
     let names: Vec<&str> = experiments.iter().map(|of| of.name()).collect();
     let shown = match form {
         Some(ProgressForm::Plain) => Shown::Lines,
         None => Shown::Bar,
     };
-    Overall::new(&names, options, shown)
+    let overall = Overall::new(&names, options, shown);
+    for (nth, name) in names.iter().enumerate() {
+        overall.skip(nth, keeping.known(name));
+    }
+    overall
 }
 
 /// Replaces the durations of `experiments` in a data file by those of this run.
@@ -135,6 +141,23 @@ fn save_durations(
         durations.set(experiment.name(), effort, overall.measured(nth));
     }
     output::replace(file, &durations.to_json())
+}
+
+/// Writes what follows the last report: one table of all answers if there are several, and the
+/// published figures, if the run has their table.
+pub(crate) fn write_end(
+    sink: &mut Sink,
+    reports: &[Report],
+    figures: Option<&Table>,
+) -> anyhow::Result<()> {
+    if reports.len() > 1 {
+        sink.write_table(&summary::table(reports))?;
+    }
+    match figures {
+        Some(table) if sink.is_verbose() => sink.write_table(table),
+        Some(_) => sink.write_paragraph(&Counts::of(&figures_of(reports)).sentence()),
+        None => Ok(()),
+    }
 }
 
 /// The published figures with ours from the reports, and the published figures that no experiment

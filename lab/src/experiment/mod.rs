@@ -207,7 +207,7 @@ mod tests {
                 "{figure:?}"
             );
             assert!(Thread::ALL.contains(&figure.thread), "{figure:?}");
-            whats.push(figure.what);
+            whats.push(&figure.what);
         }
         whats.sort_unstable();
         assert!(whats.windows(2).all(|pair| pair[0] != pair[1]), "{whats:?}");
@@ -247,7 +247,7 @@ mod tests {
         for figure in figures().unwrap() {
             if let Some(place) = figure.place {
                 assert!(
-                    ran.contains(&(place.experiment, place.machine)),
+                    ran.contains(&(&*place.experiment, &*place.machine)),
                     "{}",
                     figure.what
                 );

@@ -8,32 +8,13 @@ use std::fmt::{Debug, Display};
 
 use crate::error::Error;
 use crate::measure::metric::Metric;
+use crate::measure::missing;
+pub use crate::measure::sample::Sample;
 use crate::measure::stats;
 use crate::report::{Row, VerdictRow};
 use crate::run::cases::{Case, matrix, run_cases};
 use crate::run::options::{Determinism, Options};
 use crate::run::progress::Progress;
-
-/// The metrics of one run, and a hash over everything that happened in it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// The hash over everything that happened in the run.
-    pub hash: u64,
-    /// Each metric with its value, which is finite and not negative.
-    pub metrics: Vec<(Metric, f64)>,
-}
-
-impl Sample {
-    /// The value of `metric`; `None` if the run did not measure it.
-    #[must_use]
-    pub fn value(&self, metric: &Metric) -> Option<f64> {
-        let found = self
-            .metrics
-            .iter()
-            .find(|(other, _)| other.name == metric.name);
-        found.map(|(_, value)| *value)
-    }
-}
 
 /// The samples of every design on every seed.
 #[derive(Clone, Debug)]
@@ -45,11 +26,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Measures each design on each seed. A design's `Display` text is its name.
+    /// Measures each design on each seed. A design's `Display` text is its name. If `progress` has
+    /// a journal, the cases that the journal has do not run again.
     ///
     /// # Errors
     /// [`Error::NotDeterministic`] if the options request the check for determinism and the two
-    /// runs of a case differ.
+    /// runs of a case differ, or if a run differs from the one in the journal.
     ///
     /// # Panics
     /// If a run panics; the message names the design and the seed.
@@ -66,26 +48,22 @@ impl Comparison {
 
     /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
     /// sample. For each design, this method also returns that second value from the run with the
-    /// first seed.
+    /// first seed. A journal does not have that value, so unless `T` is `()`, the cases of the
+    /// first seed always run.
     ///
     /// # Errors
     /// As [`Comparison::run`].
     ///
     /// # Panics
     /// As [`Comparison::run`].
-    pub fn run_keeping<D: Clone + Debug + Display + Sync, T: Send>(
+    pub fn run_keeping<D: Clone + Debug + Display + Sync, T: Send + 'static>(
         designs: &[D],
         options: &Options,
         progress: &Progress,
         run: impl Fn(&Case<D>) -> (Sample, T) + Sync,
     ) -> Result<(Self, Vec<T>), Error> {
         let cases = matrix(designs, &options.seeds);
-        // The matrix lists all designs of the first seed before any other case.
-        let (samples, mut kept): (Vec<Sample>, Vec<T>) =
-            run_cases(&cases, &options.jobs, progress, &run)
-                .into_iter()
-                .unzip();
-        kept.truncate(designs.len());
+        let (samples, kept) = missing::run(&cases, designs.len(), options, progress, &run)?;
         if options.determinism == Determinism::Check {
             let again = run_cases(&cases, &options.jobs, progress, |case| run(case).0);
             check_equal(&cases, &samples, &again)?;

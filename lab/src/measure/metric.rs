@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 /// One measured quantity. Two metrics are the same if their names are equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
     /// The name that other programs read, in `snake_case`; the name of a time ends in its unit.
     pub name: Cow<'static, str>,
@@ -56,23 +58,31 @@ impl Metric {
 }
 
 /// The unit of a metric's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// A count of events, without a unit.
+    #[serde(rename = "1")]
     Count,
     /// A time in nanoseconds.
+    #[serde(rename = "ns")]
     Nanos,
     /// A number of 4 KiB pages.
+    #[serde(rename = "pages")]
     Pages,
     /// A size in bytes.
+    #[serde(rename = "B")]
     Bytes,
     /// A number of CPUs.
+    #[serde(rename = "CPUs")]
     Cpus,
     /// A percentage.
+    #[serde(rename = "%")]
     Percent,
     /// A number of events per second.
+    #[serde(rename = "1/s")]
     PerSecond,
     /// A number of pages per second.
+    #[serde(rename = "pages/s")]
     PagesPerSecond,
 }
 
@@ -94,7 +104,8 @@ impl Unit {
 }
 
 /// The direction in which a metric improves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Better {
     /// Lower is better.
     Lower,

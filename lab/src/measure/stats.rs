@@ -13,18 +13,23 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The fewest runs that permit a verdict. With 5 runs, even the interval from the smallest to the
 /// largest value contains the true median with a probability of only 1 - 2/2⁵ = 93.75 %.
 pub const SEEDS_MIN: usize = 6;
 
 /// A median with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The median of the runs.
+    #[serde(with = "crate::measure::number")]
     pub median: f64,
     /// The lower end of the interval.
+    #[serde(with = "crate::measure::number")]
     pub low: f64,
     /// The upper end of the interval.
+    #[serde(with = "crate::measure::number")]
     pub high: f64,
 }
 
@@ -93,7 +98,7 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
 }
 
 /// The result of comparing B with A, paired by seed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The median of the ratios of B to A, with its interval. An end of the interval is infinite if
     /// it is the ratio of a run in which A was zero and B was not.
@@ -141,7 +146,8 @@ fn ratio(a: f64, b: f64) -> f64 {
 }
 
 /// The verdict of a comparison, which follows from its interval alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The whole interval is below 1.
     Lower,

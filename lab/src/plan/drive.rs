@@ -43,7 +43,7 @@ pub fn run(
     progress: &Progress,
 ) -> Result<(Report, Recordings), Error> {
     let Prepared { plan, designs, .. } = prepared;
-    progress.start(format!("{} on {}", plan.name, scene.profile.name));
+    progress.start_on(&plan.name, &scene.profile.name, "");
     let (runs, kept) = compare(prepared, scene, how, progress)?;
     for nth in 1..designs.len() {
         if runs.are_identical(0, nth) {

@@ -217,7 +217,7 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
             problems.invalid(key, "the machine stands here twice");
             continue;
         }
-        let loaded = machines::load(&at(&plan.folder, machine), plan.card);
+        let loaded = machines::load(&machine_at(&plan.folder, machine), plan.card);
         let Some(mut profile) = problems.take(&key, loaded) else {
             continue;
         };
@@ -235,7 +235,8 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
 }
 
 /// The machine as a name, or as a path that begins at the current folder.
-fn at(folder: &Path, machine: &str) -> String {
+#[must_use]
+pub fn machine_at(folder: &Path, machine: &str) -> String {
     let is_path = machine.contains('/') || machine.contains(".toml");
     let beside = folder.join(machine);
     if (is_path || beside.is_file()) && Path::new(machine).is_relative() {

@@ -34,8 +34,7 @@ pub fn run(
         let prepared = prepare(&point.plan).map_err(command::first)?;
         for scene in &prepared.scenes {
             let machine = &scene.profile.name;
-            let title = format!("{} on {machine}, {}", plan.name, point.title(sweep));
-            progress.start(title);
+            progress.start_on(&plan.name, machine, &point.title(sweep));
             let (runs, _) = drive::compare(&prepared, scene, how, progress)?;
             hashes.push(runs.hash());
             for (nth, is_identical) in identical.iter_mut().enumerate() {

@@ -94,7 +94,7 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
     };
     check_scale(&plan, options.scale, &profile)?;
 
-    progress.start(format!("replay on {}", profile.name));
+    progress.start_on("replay", &profile.name, "");
     let (runs, performed) =
         Comparison::run_keeping(&designs, &of_replay(options), progress, |case| {
             let record = options.record.filter(|_| case.seed == options.seeds[0]);

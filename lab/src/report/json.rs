@@ -1,6 +1,8 @@
 //! One experiment as one JSON object on one line. Other programs read these objects, so keys are
 //! added, but never removed or renamed.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerCell, AnswerRow};
@@ -222,7 +224,7 @@ struct FigureObject<'a> {
     what: &'a str,
     metric: &'a str,
     unit: &'a str,
-    designs: &'a [&'a str],
+    designs: &'a [Cow<'static, str>],
     published: &'a [f64],
     ours: Option<&'a [f64]>,
     published_ratio: Option<f64>,
@@ -238,8 +240,8 @@ impl<'a> FigureObject<'a> {
         Self {
             thread: figure.thread.name(),
             posted: figure.thread.posted(),
-            source: figure.source,
-            what: figure.what,
+            source: &figure.source,
+            what: &figure.what,
             metric: place.map_or("", |place| &place.metric),
             unit: figure.unit.symbol(),
             designs: place.map_or(&[], |place| &place.designs),
@@ -252,7 +254,7 @@ impl<'a> FigureObject<'a> {
             our_ratio: figure.our_ratio().and_then(finite),
             basis: figure.basis.name(),
             verdict: figure.agreement().word(),
-            why: figure.why,
+            why: &figure.why,
         }
     }
 }

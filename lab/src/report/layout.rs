@@ -333,7 +333,7 @@ fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
 }
 
 /// The verdict in a few words, and whether it makes B better or worse than A.
-fn words(row: &VerdictRow) -> String {
+pub(crate) fn words(row: &VerdictRow) -> String {
     let lower_is = |better| {
         if row.metric.better == better {
             " (better)"

@@ -23,14 +23,16 @@ pub mod table;
 pub(crate) mod value;
 pub(crate) mod wrap;
 
+pub(crate) use self::layout::words;
 use plimsoll_sim::profile::Card;
+use serde::{Deserialize, Serialize};
 
 use self::answer::Answer;
 use crate::measure::metric::Metric;
 use crate::measure::stats;
 
 /// The results of one experiment on one machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The experiment's name in the catalog.
     pub experiment: String,
@@ -89,7 +91,7 @@ impl Report {
 }
 
 /// The result for one design and one metric.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The design's name.
     pub design: String,
@@ -102,7 +104,7 @@ pub struct Row {
 }
 
 /// The comparison of design B with design A on one metric.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VerdictRow {
     /// The metric that is compared.
     pub metric: Metric,
@@ -115,7 +117,7 @@ pub struct VerdictRow {
 }
 
 /// The prices that decide the headlines of an experiment, from the sensitivity table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
     /// If the sensitivity table does not fit this report, because it was made on another machine or
     /// with other prices, a remark that says so. Otherwise empty.
@@ -127,7 +129,7 @@ pub struct Decided {
 }
 
 /// The prices that decide one headline.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidedHeadline {
     /// The name of design A.
     pub a: String,
@@ -143,7 +145,7 @@ pub struct DecidedHeadline {
 }
 
 /// A price that decides a headline.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidingPrice {
     /// The key of the price, such as `work.fault`.
     pub key: String,
@@ -154,7 +156,7 @@ pub struct DecidingPrice {
 }
 
 /// A table of text, for results that do not fit into rows by design and metric.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// The caption.
     pub title: String,

@@ -6,6 +6,7 @@ pub mod as_recording;
 pub mod cases;
 pub mod durations;
 pub mod jobs;
+pub mod journal;
 pub mod options;
 pub mod overall;
 pub mod pressure;

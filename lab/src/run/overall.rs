@@ -56,6 +56,9 @@ struct Of {
     label: String,
     /// The stretches that the experiment is expected to run.
     planned: Vec<Stretch>,
+    /// The number of planned cases that finished before the run was resumed. They are the first
+    /// ones, because an experiment begins a stretch after the one before has ended.
+    skipped: usize,
     /// The stretches that the experiment has begun.
     begun: Vec<Begun>,
     ended: bool,
@@ -106,6 +109,12 @@ impl Overall {
     /// Runs `print`, which writes to the terminal, while the bar is not drawn.
     pub fn beside<R>(&self, print: impl FnOnce() -> R) -> R {
         self.0.bar.suspend(print)
+    }
+
+    /// Records that the first `cases` planned cases of the experiment at index `nth` finished
+    /// before the run was resumed, so no time is needed for them.
+    pub fn skip(&self, nth: usize, cases: usize) {
+        self.lock().experiments[nth].skipped = cases;
     }
 
     /// Records that the experiment at index `nth` has ended.
@@ -187,9 +196,15 @@ impl Overall {
 
 /// The stretches of a run with `more_seeds` times as many seeds as the file's.
 fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
+    // Saturates, and a number of cases is far below 2⁵², so the casts lose only the fraction.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of cases"
+    )]
     let scaled = |of: &Stretch| Stretch {
+        cases: (of.cases as f64 * more_seeds).ceil() as usize,
         seconds: of.seconds * more_seeds,
-        ..*of
     };
     stretches.iter().map(scaled).collect()
 }
@@ -222,8 +237,15 @@ impl Of {
             return self.done();
         }
         let begun: f64 = self.begun.iter().map(|of| of.cases as f64 * of.each).sum();
-        let later = self.planned.iter().skip(self.begun.len());
-        begun + later.map(|of| of.seconds).sum::<f64>()
+        // A stretch that has begun expects only the cases that it runs.
+        let mut skipped = self.skipped;
+        let left = |of: &Stretch| {
+            let here = skipped.min(of.cases);
+            skipped -= here;
+            of.seconds * (of.cases - here) as f64 / of.cases.max(1) as f64
+        };
+        let left: Vec<f64> = self.planned.iter().map(left).collect();
+        begun + left.iter().skip(self.begun.len()).sum::<f64>()
     }
 }
 
@@ -330,6 +352,22 @@ mod tests {
         // If the experiment ends early, nothing of it is left.
         overall.end(0);
         assert!(overall.lock().total() < 1e-9);
+    }
+
+    #[test]
+    fn cases_that_finished_before_a_run_was_resumed_need_no_time() {
+        let overall = overall([&[(6, 6.0), (10, 30.0), (2, 8.0)], &[]]);
+        overall.skip(0, 11);
+        assert!((overall.lock().total() - 23.0).abs() < 1e-9);
+        // Of the first stretch, two cases run again.
+        overall.expect(0, 2);
+        assert!((overall.lock().total() - 25.0).abs() < 1e-9);
+        (0..2).for_each(|_| overall.step(0, Duration::from_secs(1)));
+        assert_eq!(left_after(&overall, 2), Some(23));
+        overall.expect(0, 5);
+        assert_eq!(left_after(&overall, 2), Some(23));
+        overall.expect(0, 2);
+        assert_eq!(left_after(&overall, 2), Some(23));
     }
 
     #[test]

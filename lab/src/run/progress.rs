@@ -1,10 +1,13 @@
-//! Shows the progress of a run as a bar on standard error, if that is a terminal.
+//! The progress of a run: a bar on standard error, if that is a terminal, and the journal that
+//! keeps the finished cases.
 
 use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::journal::{Begun, Cases, Journal, Title};
 use super::overall::Overall;
 
 /// A progress bar that several threads may advance.
@@ -14,6 +17,10 @@ pub struct Progress {
     /// If the run is one experiment of a command: the progress of the command, which has the only
     /// bar, and the index of the experiment.
     of: Option<(Overall, usize)>,
+    /// The name of the comparison that runs. Clones share it.
+    title: Arc<Mutex<Title>>,
+    /// The journal that keeps finished cases; `None` if nothing is kept.
+    begun: Option<Arc<Begun>>,
 }
 
 impl Progress {
@@ -25,6 +32,8 @@ impl Progress {
         Self {
             bar: ProgressBar::no_length(),
             of: None,
+            title: Arc::default(),
+            begun: None,
         }
     }
 
@@ -34,6 +43,8 @@ impl Progress {
         Self {
             bar: ProgressBar::hidden(),
             of: None,
+            title: Arc::default(),
+            begun: None,
         }
     }
 
@@ -46,8 +57,51 @@ impl Progress {
         }
     }
 
-    /// Restarts the bar as `label` with no steps; [`Progress::expect`] adds steps.
+    /// This progress with a journal, which keeps each case that finishes and has the cases of an
+    /// earlier run. `experiment` is the experiment or the command that runs.
+    #[must_use]
+    pub fn kept_in(self, journal: Arc<dyn Journal>, experiment: &str) -> Self {
+        Self {
+            begun: Some(Arc::new(Begun::new(journal, experiment))),
+            ..self
+        }
+    }
+
+    /// Restarts the bar for a comparison that runs `what` on `machine`. `about` distinguishes the
+    /// comparison from the main one of the same report; it is empty for the main one.
+    pub fn start_on(&self, what: &str, machine: &str, about: &str) {
+        let comma = if about.is_empty() { "" } else { ", " };
+        self.label(format!("{what} on {machine}{comma}{about}"));
+        *self.lock_title() = Title {
+            what: what.to_owned(),
+            machine: machine.to_owned(),
+            about: about.to_owned(),
+        };
+    }
+
+    /// Restarts the bar as `label` with no steps; [`Progress::expect`] adds steps. A journal calls
+    /// the comparison `label` and does not know its machine, so use [`Progress::start_on`] for a
+    /// comparison on a machine.
     pub fn start(&self, label: impl Into<Cow<'static, str>>) {
+        let label = label.into();
+        *self.lock_title() = Title {
+            what: label.clone().into_owned(),
+            ..Title::default()
+        };
+        self.label(label);
+    }
+
+    /// Begins a comparison in the journal. `None` if nothing is kept.
+    pub(crate) fn begin_comparison(&self) -> Option<Cases> {
+        let begun = self.begun.as_ref()?;
+        Some(begun.begin(self.lock_title().clone()))
+    }
+
+    fn lock_title(&self) -> MutexGuard<'_, Title> {
+        self.title.lock().expect("no holder of this lock panics")
+    }
+
+    fn label(&self, label: impl Into<Cow<'static, str>>) {
         if let Some((overall, nth)) = &self.of {
             return overall.label(*nth, label.into().into_owned());
         }

@@ -255,7 +255,7 @@ where
             (self.setup)(&options.on(machine), card, options.effort)?,
             (self.designs)()?,
         );
-        progress.start(format!("{} on {machine}", self.name));
+        progress.start_on(self.name, machine, "");
         let (results, kept) = self.compare(&scene, &designs, options, progress)?;
         results.assert_measured(&(self.metrics)(&scene));
         let run = Run {
@@ -375,7 +375,7 @@ where
         let mut options = self.options.clone();
         options.seeds.truncate(seeds);
         let (name, machine) = (self.declared.name, self.machine);
-        self.progress.start(format!("{name} on {machine}, {about}"));
+        self.progress.start_on(name, machine, about);
         self.declared
             .compare(scene, designs, &options, self.progress)
     }

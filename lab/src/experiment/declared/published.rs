@@ -101,13 +101,13 @@ impl Unmeasured {
     pub(in crate::experiment) fn beside(&self) -> Beside {
         Beside {
             thread: self.thread,
-            source: self.source,
-            what: self.what,
+            source: self.source.into(),
+            what: self.what.into(),
             unit: self.unit,
             published: Values::Levels(self.values.to_vec()),
             basis: Basis::Independent,
             place: None,
-            why: self.why,
+            why: self.why.into(),
             ours: None,
         }
     }
@@ -145,8 +145,8 @@ where
             let designs = figure.values.designs();
             Beside {
                 thread: of.thread,
-                source: of.source,
-                what: figure.what,
+                source: of.source.into(),
+                what: figure.what.into(),
                 unit: metric.map_or(Unit::Count, |metric| metric.unit),
                 published: figure.values.values(),
                 basis: figure.basis,
@@ -154,12 +154,12 @@ where
                     .zip(metric)
                     .and_then(|(it, metric)| ours(it, &designs, metric)),
                 place: Some(Place {
-                    experiment: self.name,
-                    machine,
+                    experiment: self.name.into(),
+                    machine: machine.into(),
                     metric: figure.metric.to_owned(),
-                    designs,
+                    designs: designs.into_iter().map(Into::into).collect(),
                 }),
-                why: figure.why,
+                why: figure.why.into(),
             }
         };
         figures.map(beside).collect()

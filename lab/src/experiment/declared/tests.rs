@@ -226,7 +226,7 @@ fn a_report_has_ours_beside_each_published_figure() {
     let undone = declared.figures().unwrap();
     assert_eq!(undone[0].agreement(), Agreement::NotMeasured);
     assert_eq!(
-        (undone[0].what, undone[0].unit),
-        (figures[0].what, figures[0].unit)
+        (&undone[0].what, undone[0].unit),
+        (&figures[0].what, figures[0].unit)
     );
 }

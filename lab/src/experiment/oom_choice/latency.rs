@@ -195,6 +195,9 @@ fn growth(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
             counts: &[MOST],
             in_band: COUNTS[0],
         };
+        let about = format!("{MOST} processes");
+        run.progress
+            .start_on("oom-latency", &scene.profile.name, &about);
         let measure = |case: &Case<Named>| scene.measure(case).0;
         most = Results::new(Comparison::run(&run.designs, &one, run.progress, measure)?);
         rows.push((MOST, &most));

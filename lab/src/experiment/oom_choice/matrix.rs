@@ -96,9 +96,8 @@ impl Matrix {
             let named = variants_of("unpatched", names)?.into_iter();
             cells.extend(named.map(|named| Cell { named, growth }));
         }
-        progress.start(format!(
-            "each selector with each kind of counters, {count} processes"
-        ));
+        let about = format!("each selector with each kind of counters, {count} processes");
+        progress.start_on("oom-latency", &profile.name, &about);
         let measure = |case: &Case<Cell>| sample(profile, count, case);
         let results = Results::new(Comparison::run(&cells, &few, progress, measure)?);
         Ok(Self { results, count })

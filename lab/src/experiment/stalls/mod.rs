@@ -117,8 +117,7 @@ fn try_cause(
     name: &str,
     scene: &Scene,
 ) -> Result<Results, Error> {
-    run.progress
-        .start(format!("stalls on {}, {name}", run.machine));
+    run.progress.start_on("stalls", run.machine, name);
     let designs = run.named(&TRIED);
     let compared = Comparison::run(&designs, options, run.progress, |case| {
         scene.measure(&case.design.design, case.seed).0

@@ -8,6 +8,8 @@ pub(crate) mod short;
 pub mod text;
 pub(crate) mod words;
 
+use serde::{Deserialize, Serialize};
+
 use super::misses::Beside;
 use super::{Row, VerdictRow};
 use crate::measure::metric::Metric;
@@ -17,7 +19,7 @@ use crate::measure::stats::{self, Estimate};
 pub const ROWS_MAX: usize = 3;
 
 /// The answer of a report.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// The question, on one line.
     pub question: String,
@@ -31,7 +33,7 @@ pub struct Answer {
 }
 
 /// One metric of an answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerRow {
     /// What was measured, in a few words.
     pub what: String,
@@ -44,7 +46,7 @@ pub struct AnswerRow {
 }
 
 /// The value of one side.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerCell {
     /// The name of the design.
     pub design: String,

@@ -9,6 +9,10 @@ pub mod page;
 pub mod stored;
 mod thread;
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 pub use self::counts::Counts;
 pub use self::thread::Thread;
 use super::value::{NOTHING, human, ratio_of};
@@ -28,7 +32,8 @@ pub const EQUAL_PERCENT: f64 = 0.56;
 
 /// How our figure depends on the published figure. If it does depend on it, the two may agree
 /// although the simulation is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// Our figure does not depend on the published figure.
     Independent,
@@ -51,7 +56,8 @@ impl Basis {
 }
 
 /// The published values of a figure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Values {
     /// A value with one design, or the value before the patch and the value with it.
     Levels(Vec<f64>),
@@ -60,21 +66,21 @@ pub enum Values {
 }
 
 /// The experiment, machine, metric and designs with which we measure our figure.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The experiment.
-    pub experiment: &'static str,
+    pub experiment: Cow<'static, str>,
     /// The simulated machine.
-    pub machine: &'static str,
+    pub machine: Cow<'static, str>,
     /// The metric.
     pub metric: String,
     /// The designs that we measure. If levels were published, there is one design for each level.
     /// If only a change was published, they are Linux's design and the patch's.
-    pub designs: Vec<&'static str>,
+    pub designs: Vec<Cow<'static, str>>,
 }
 
 /// Our measured values for a figure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ours {
     /// The median with each design, in the order of [`Place::designs`].
     pub values: Vec<f64>,
@@ -84,14 +90,14 @@ pub struct Ours {
 }
 
 /// A published figure beside ours.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beside {
     /// The thread that published the figure.
     pub thread: Thread,
     /// Where in the thread the figure was published, and on which machine it was measured.
-    pub source: &'static str,
+    pub source: Cow<'static, str>,
     /// The quantity that was published, in a few words.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// The unit of the values.
     pub unit: Unit,
     /// The published values.
@@ -103,7 +109,7 @@ pub struct Beside {
     pub place: Option<Place>,
     /// The cause of the difference between the published figure and ours, or the reason why we do
     /// not measure it.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
     /// Our figure; `None` if it was not measured.
     pub ours: Option<Ours>,
 }
@@ -343,13 +349,13 @@ pub fn table(figures: &[Beside]) -> Table {
 /// Figures for the tests of this folder: a match, a miss with two levels, a single level, a change,
 /// and a figure that nothing measures.
 #[cfg(test)]
-pub(in crate::report) fn sample() -> Vec<Beside> {
+pub(crate) fn sample() -> Vec<Beside> {
     let place = |designs: &[&'static str]| {
         Some(Place {
-            experiment: "drain",
-            machine: "bergamo-176",
+            experiment: "drain".into(),
+            machine: "bergamo-176".into(),
             metric: "waits".to_owned(),
-            designs: designs.to_vec(),
+            designs: designs.iter().map(|it| (*it).into()).collect(),
         })
     };
     let ours = |values: &[f64], ratio: Option<f64>| {
@@ -363,15 +369,15 @@ pub(in crate::report) fn sample() -> Vec<Beside> {
         })
     };
     let levels = |levels: &[f64]| Values::Levels(levels.to_vec());
-    let figure = |what, thread, published, place, ours| Beside {
+    let figure = |what: &'static str, thread, published, place, ours| Beside {
         thread,
-        source: "the cover letter, 176 CPUs",
-        what,
+        source: "the cover letter, 176 CPUs".into(),
+        what: what.into(),
         unit: Unit::Count,
         published,
         basis: Basis::Independent,
         place,
-        why: "The cause.",
+        why: "The cause.".into(),
         ours,
     };
     let two = ["linux", "patch"];

@@ -213,9 +213,14 @@ fn verdict(figure: &Beside) -> String {
 fn notes(figures: &[&Beside]) -> String {
     let same = |one: &&Beside, next: &&Beside| {
         let run = |it: &Beside| {
-            it.place
-                .as_ref()
-                .map(|it| (it.experiment, it.machine, it.designs.clone()))
+            let place = it.place.as_ref();
+            place.map(|it| {
+                (
+                    it.experiment.clone(),
+                    it.machine.clone(),
+                    it.designs.clone(),
+                )
+            })
         };
         one.why == next.why && one.source == next.source && run(one) == run(next)
     };

@@ -51,9 +51,9 @@ impl Stored {
         let figure = |figure: &Beside| {
             let (place, ours) = figure.place.as_ref().zip(figure.ours.as_ref())?;
             Some(StoredFigure {
-                what: figure.what.to_owned(),
+                what: figure.what.to_string(),
                 metric: place.metric.clone(),
-                designs: place.designs.iter().map(|it| (*it).to_owned()).collect(),
+                designs: place.designs.iter().map(ToString::to_string).collect(),
                 values: ours.values.clone(),
                 ratio: ours.ratio.map(|it| [it.median, it.low, it.high]),
             })
@@ -216,10 +216,11 @@ mod tests {
     #[test]
     fn figures_that_differ_only_by_machine_or_designs_keep_their_own_values() {
         let two = sample().remove(1);
-        let of = |machine, designs: &[&'static str], median: f64| {
+        let of = |machine: &'static str, designs: &[&'static str], median: f64| {
             let mut figure = two.clone();
             let place = figure.place.as_mut().expect("it is measured");
-            (place.machine, place.designs) = (machine, designs.to_vec());
+            place.machine = machine.into();
+            place.designs = designs.iter().map(|it| (*it).into()).collect();
             let ours = figure.ours.as_mut().expect("it was measured");
             ours.ratio = Some(Estimate {
                 median,

@@ -1,7 +1,10 @@
 //! The mailing-list threads whose figures are compared.
 
+use serde::{Deserialize, Serialize};
+
 /// A mailing-list thread that published figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Thread {
     /// The thread about spreading the CPUs' vmstat work in time.
     Stagger,

@@ -79,8 +79,8 @@ pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
 
 fn compare(run: &Run<'_, Scene>, scene: &Scene, options: &Options) -> Result<Results, Error> {
     let machine = &scene.profile.name;
-    let about = format!("vmstat on {machine}, {}", scene.workload.name);
-    run.progress.start(about);
+    run.progress
+        .start_on("vmstat", machine, scene.workload.name);
     let separate = &SEPARATE[..if machine == run.machine { 2 } else { 0 }];
     let designs = run.named(&[&DESIGNS, separate].concat());
     let compared = Comparison::run(&designs, options, run.progress, |case| {

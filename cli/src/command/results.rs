@@ -1,0 +1,198 @@
+//! `plimsoll results`: lists the runs of a store, and shows or removes them.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use plimsoll_lab::store::diff::Diff;
+use plimsoll_lab::store::export::Rows;
+use plimsoll_lab::store::{self, Printed, State, Store};
+
+use crate::command::reproduce;
+use crate::output::{self, BadInput, Extent, Format, Output, Sink};
+use crate::store::{folder, warn};
+
+/// Lists the runs whose results were kept, and shows, compares or exports them
+#[derive(Debug, clap::Args)]
+pub(crate) struct Results {
+    /// The folder of the store [default: the folder that the environment variable PLIMSOLL_STORE
+    /// names, or .plimsoll]
+    #[arg(long, value_name = "DIR", global = true)]
+    store: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<ResultsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ResultsCommand {
+    /// Lists the runs, the newest last
+    List {
+        /// The format of the list; json is one object per line, one line per run
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Prints what a run has printed
+    Show {
+        /// The id of the run, its beginning, or `last`
+        id: String,
+        #[command(flatten)]
+        extent: Extent,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Compares run B with run A: of two commits, two machines, or two settings
+    Diff {
+        /// The id of run A, its beginning, or `last`
+        a: String,
+        /// The id of run B
+        b: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Writes the samples of runs as one table: a row for each case and metric
+    Export {
+        /// The ids of the runs, their beginnings, or `last`
+        #[arg(required = true)]
+        id: Vec<String>,
+        /// The file; without it, CSV or JSON is printed
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The format; json is one object per line, one line per row [default: that of the ending
+        /// of FILE]
+        #[arg(long)]
+        format: Option<TableFormat>,
+    },
+    /// Removes runs from the store
+    Remove {
+        /// The ids of the runs, their beginnings, or `last`
+        #[arg(required = true)]
+        id: Vec<String>,
+    },
+}
+
+/// The format of a table of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TableFormat {
+    Parquet,
+    Csv,
+    Json,
+}
+
+pub(crate) fn run(args: Results) -> anyhow::Result<()> {
+    let store = Store::open(&folder(args.store))?;
+    match args.command {
+        None => list(&store, Format::Table),
+        Some(ResultsCommand::List { format }) => list(&store, format),
+        Some(ResultsCommand::Show { id, extent, output }) => show(&store, &id, extent, output),
+        Some(ResultsCommand::Diff { a, b, output }) => diff(&store, [&a, &b], output),
+        Some(ResultsCommand::Export { id, output, format }) => {
+            export(&store, &id, output.as_deref(), format)
+        }
+        Some(ResultsCommand::Remove { id }) => id.iter().try_for_each(|id| {
+            let removed = store.remove(id)?;
+            output::print(&format!("removed {removed}\n"))
+        }),
+    }
+}
+
+fn list(store: &Store, format: Format) -> anyhow::Result<()> {
+    let runs = store.runs()?;
+    let tables = || [store::list(&runs)];
+    output::print(&match format {
+        Format::Json => store::list_json(&runs),
+        _ => format.tables("", &tables(), output::width()),
+    })
+}
+
+fn show(store: &Store, id: &str, extent: Extent, output: Output) -> anyhow::Result<()> {
+    let run = store.find(id)?;
+    let mut sink = Sink::open(output, extent)?.of_command(run.head.command_line());
+    let (mut reports, mut figures) = (Vec::new(), None);
+    for printed in run.printed()? {
+        match printed {
+            Printed::Report(report) => {
+                sink.write(&report)?;
+                reports.push(*report);
+            }
+            Printed::Table(table) => figures = Some(table),
+        }
+    }
+    reproduce::write_end(&mut sink, &reports, figures.as_ref())?;
+    sink.check_metrics(&reports)?;
+    let id = &run.head.id;
+    match run.state() {
+        State::Finished => {}
+        State::Running => warn(&format_args!("{id} is still running")),
+        State::BrokenOff => warn(&format_args!(
+            "{id} was broken off; `{} --resume={id}` goes on with it",
+            run.head.command_line()
+        )),
+    }
+    Ok(())
+}
+
+fn diff(store: &Store, ids: [&str; 2], output: Output) -> anyhow::Result<()> {
+    let mut sink = Sink::open(output, Extent::default())?;
+    let [a, b] = ids.map(|id| store.find(id));
+    let (a, b) = (a?, b?);
+    for run in [&a, &b] {
+        if run.state() != State::Finished {
+            warn(&format_args!("{} has not finished", run.head.id));
+        }
+    }
+    let diff = Diff::of(&a, &b)?;
+    sink.write_text(|format, width| match format {
+        Format::Json => diff.json() + "\n",
+        _ => format.tables("", &diff.tables(), width),
+    })
+}
+
+fn export(
+    store: &Store,
+    ids: &[String],
+    file: Option<&Path>,
+    format: Option<TableFormat>,
+) -> anyhow::Result<()> {
+    let format = match format {
+        Some(format) => format,
+        None => format_of(file)?,
+    };
+    if let Some(file) = file {
+        output::writable(file, "--output")?;
+    }
+    let mut rows = Rows::default();
+    let mut added: Vec<String> = Vec::new();
+    for id in ids {
+        let run = store.find(id)?;
+        // A run that is named twice is in the table once.
+        if !added.contains(&run.head.id) {
+            rows.add(&run)?;
+            added.push(run.head.id);
+        }
+    }
+    match (format, file) {
+        (TableFormat::Csv, None) => output::print(&rows.csv()),
+        (TableFormat::Json, None) => output::print(&rows.json()),
+        (TableFormat::Csv, Some(file)) => output::replace(file, &rows.csv()),
+        (TableFormat::Json, Some(file)) => output::replace(file, &rows.json()),
+        (TableFormat::Parquet, Some(file)) => output::replace_bytes(file, &rows.parquet()),
+        (TableFormat::Parquet, None) => {
+            let refused = "Parquet is no text to print: name a file with --output";
+            Err(BadInput(refused.to_owned()).into())
+        }
+    }
+}
+
+/// The format that the ending of `file` means.
+fn format_of(file: Option<&Path>) -> anyhow::Result<TableFormat> {
+    let ending = file.and_then(Path::extension).unwrap_or_default();
+    match ending.to_str() {
+        Some("parquet") => Ok(TableFormat::Parquet),
+        Some("csv") => Ok(TableFormat::Csv),
+        Some("json" | "jsonl") => Ok(TableFormat::Json),
+        _ => {
+            let refused = "the format is not known: add --format parquet, csv or json, or name a \
+                           file that ends in .parquet, .csv or .json";
+            Err(BadInput(refused.to_owned()).into())
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Keeps the results of commands in a store.
+
+use std::env;
+use std::fmt::Display;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use plimsoll_lab::Error;
+use plimsoll_lab::report::{Report, Table};
+use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::store::head::{Inputs, Machine, New, Program};
+use plimsoll_lab::store::{Printed, RunFolder, Store, hash_of};
+
+/// The folder of the store, unless the user names one.
+const FOLDER: &str = ".plimsoll";
+/// The environment variable that names the folder of the store.
+const VARIABLE: &str = "PLIMSOLL_STORE";
+
+/// Where the results of a run are kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StoreArgs {
+    /// Keeps the results in this folder, for `plimsoll results` [default: the folder that the
+    /// environment variable PLIMSOLL_STORE names, or .plimsoll]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
+    pub(crate) store: Option<PathBuf>,
+    /// Keeps no results
+    #[arg(long)]
+    pub(crate) no_store: bool,
+    /// Goes on with the run ID that was broken off, and runs only what is missing; without ID, with
+    /// the newest that fits
+    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
+    #[arg(conflicts_with = "no_store")]
+    pub(crate) resume: Option<Option<String>>,
+}
+
+/// The folder of the store: `named`, if the user has named it.
+pub(crate) fn folder(named: Option<PathBuf>) -> PathBuf {
+    let variable = || env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let named = named.or_else(|| variable().map(PathBuf::from));
+    named.unwrap_or_else(|| PathBuf::from(FOLDER))
+}
+
+/// The place where the results of this command are kept.
+pub(crate) struct Keeping {
+    /// `None` if nothing is kept.
+    run: Option<RunFolder>,
+    /// Whether the user has asked for the results to be kept. If so, it is an error if they cannot
+    /// be kept; otherwise the user is only warned.
+    asked: bool,
+}
+
+impl Keeping {
+    /// Begins to keep a run with these machines and inputs, or goes on with one that was broken
+    /// off.
+    pub(crate) fn begin(
+        args: &StoreArgs,
+        machines: Vec<Machine>,
+        inputs: Inputs,
+    ) -> anyhow::Result<Self> {
+        let mut keeping = Self {
+            run: None,
+            asked: args.store.is_some() || args.resume.is_some(),
+        };
+        if args.no_store {
+            return Ok(keeping);
+        }
+        let new = New {
+            command: env::args_os()
+                .skip(1)
+                .map(|word| word.to_string_lossy().into())
+                .collect(),
+            program: program(),
+            machines,
+            inputs,
+        };
+        let folder = folder(args.store.clone());
+        let run = match &args.resume {
+            Some(id) => Store::open(&folder)
+                .and_then(|store| RunFolder::resume(&store, id.as_deref(), &new)),
+            None => Store::open_or_make(&folder).and_then(|store| RunFolder::begin(&store, new)),
+        };
+        keeping.run = keeping.tolerate(run)?;
+        if let Some(run) = &keeping.run {
+            if args.resume.is_some() {
+                anstream::eprintln!("resuming {}: {} cases have finished", run.id(), run.known());
+            } else if io::stderr().is_terminal() {
+                anstream::eprintln!("keeping the results as {}", run.id());
+            }
+        }
+        Ok(keeping)
+    }
+
+    /// `progress` with a journal, if results are kept. `experiment` is the experiment or the
+    /// command that runs.
+    pub(crate) fn journal(&self, progress: Progress, experiment: &str) -> Progress {
+        match &self.run {
+            Some(run) => progress.kept_in(run.journal(), experiment),
+            None => progress,
+        }
+    }
+
+    /// The number of cases of an experiment that had finished before the run was resumed.
+    pub(crate) fn known(&self, experiment: &str) -> usize {
+        self.run.as_ref().map_or(0, |run| run.known_of(experiment))
+    }
+
+    /// Returns `run`. If it is an error of the user, such as a wrong name, or if no case has
+    /// finished, the store does not keep the run, because nothing is gained by resuming it.
+    pub(crate) fn of_begun<T>(&mut self, run: Result<T, Error>) -> Result<T, Error> {
+        let refused = run.as_ref().is_err_and(Error::is_bad_input);
+        if run.is_err() && (refused || self.run.as_ref().is_some_and(RunFolder::is_empty)) {
+            self.run.take().map_or(Ok(()), RunFolder::discard)?;
+        }
+        run
+    }
+
+    /// Keeps a report.
+    pub(crate) fn report(&mut self, report: &Report) -> anyhow::Result<()> {
+        self.print(|| Printed::Report(Box::new(report.clone())))
+    }
+
+    /// Keeps a table that belongs to no single report.
+    pub(crate) fn table(&mut self, table: &Table) -> anyhow::Result<()> {
+        self.print(|| Printed::Table(table.clone()))
+    }
+
+    fn print(&mut self, printed: impl FnOnce() -> Printed) -> anyhow::Result<()> {
+        let Some(run) = &mut self.run else {
+            return Ok(());
+        };
+        let kept = run.print(&printed());
+        if self.tolerate(kept)?.is_none() {
+            self.run = None;
+        }
+        Ok(())
+    }
+
+    /// Marks the run as finished.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        let finished = self.run.take().map_or(Ok(()), RunFolder::finish);
+        self.tolerate(finished).map(drop)
+    }
+
+    /// An error if the user has asked for the results to be kept; otherwise a warning, and `None`.
+    fn tolerate<T>(&self, result: Result<T, Error>) -> anyhow::Result<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if self.asked => Err(error.into()),
+            Err(error) => {
+                warn(&format_args!("{error}; this run is not kept"));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Prints a warning to standard error.
+pub(crate) fn warn(text: &dyn Display) {
+    anstream::eprintln!("warning: {text}");
+}
+
+/// This program. It is the same program only if its file is the same, because two builds of one
+/// commit may differ.
+fn program() -> Program {
+    let file = env::current_exe().ok();
+    let build = file.and_then(|file| hash_of(&file).ok());
+    Program {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: env!("PLIMSOLL_COMMIT").to_owned(),
+        build: build.unwrap_or_else(|| "unknown".to_owned()),
+    }
+}

@@ -1,0 +1,133 @@
+//! Kills the command at many moments of a run, resumes the run, and compares the report with that
+//! of a run that nothing disturbed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How many times the command is killed.
+const KILLS: u32 = 20;
+
+/// A run of a few tenths of a second with 24 cases.
+const RUN: [&str; 13] = [
+    "compare",
+    "stress-vm",
+    "--machine",
+    "laptop-2",
+    "--seeds",
+    "12",
+    "--length-ms",
+    "15",
+    "--jobs",
+    "2",
+    "--format",
+    "json",
+    "--store",
+];
+
+/// Returns a new store for a test.
+fn store(name: &str) -> PathBuf {
+    let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("resume-{name}"));
+    // The store of an earlier test run; there is none the first time.
+    let _ = fs::remove_dir_all(&store);
+    store
+}
+
+fn plimsoll(store: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(RUN).arg(store);
+    command
+}
+
+/// Runs the command to its end, and returns what it prints.
+fn finished(command: &mut Command) -> Output {
+    let out = command.output().expect("the command starts");
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{errors}");
+    out
+}
+
+/// Starts the command, and kills it after a while.
+fn killed(command: &mut Command, after: Duration) {
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child: Child = quiet.spawn().expect("the command starts");
+    thread::sleep(after);
+    // It is no error if the command has ended already.
+    let _ = child.kill();
+    child.wait().expect("the command was started");
+}
+
+/// The state of the run in the store, which has one run at most; `None` if it has none.
+fn state(store: &Path) -> Option<String> {
+    let list = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["results", "list", "--format", "json", "--store"])
+        .arg(store)
+        .output();
+    let list = String::from_utf8(list.expect("the command starts").stdout).expect("JSON is text");
+    assert!(list.lines().count() <= 1, "{list}");
+    let (_, rest) = list.split_once("\"state\":\"")?;
+    Some(rest.split('"').next().unwrap_or_default().to_owned())
+}
+
+/// Resumes the run if it was broken off. If the run was killed before its folder was complete, runs
+/// the command from the start.
+fn go_on(store: &Path) -> Command {
+    let mut command = plimsoll(store);
+    if state(store).as_deref() == Some("broken-off") {
+        command.arg("--resume");
+    }
+    command
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_run() {
+    let began = Instant::now();
+    let whole = finished(&mut plimsoll(&store("whole"))).stdout;
+    let took = began.elapsed();
+    let mut resumed = 0;
+    for nth in 0..KILLS {
+        let store = store(&nth.to_string());
+        killed(&mut plimsoll(&store), took * nth / KILLS);
+        match state(&store).as_deref() {
+            Some("finished") => continue,
+            Some("broken-off") => resumed += 1,
+            other => assert_eq!(other, None),
+        }
+        let out = finished(&mut go_on(&store));
+        assert_eq!(
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&whole)
+        );
+        assert_eq!(state(&store).as_deref(), Some("finished"));
+    }
+    assert!(
+        resumed > KILLS / 4,
+        "only {resumed} of {KILLS} runs were killed while they ran"
+    );
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_gets_on_each_time() {
+    let began = Instant::now();
+    let whole = finished(&mut plimsoll(&store("steady"))).stdout;
+    let took = began.elapsed();
+    let store = store("again");
+    for _ in 0..KILLS {
+        if state(&store).as_deref() == Some("finished") {
+            break;
+        }
+        killed(&mut go_on(&store), took / 3);
+    }
+    if state(&store).as_deref() != Some("finished") {
+        finished(&mut go_on(&store));
+    }
+    let mut show = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let show = show.args(["results", "show", "last", "--format", "json", "--store"]);
+    let shown = finished(show.arg(&store)).stdout;
+    assert_eq!(
+        String::from_utf8_lossy(&shown),
+        String::from_utf8_lossy(&whole)
+    );
+}

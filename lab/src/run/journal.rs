@@ -1,0 +1,124 @@
+//! The interface to a journal, which keeps each case as soon as it has finished. A run that was
+//! broken off can then go on without the cases that the journal has.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+
+use crate::measure::sample::Sample;
+
+/// The name of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Title {
+    /// The experiment or workload.
+    pub what: String,
+    /// The machine; empty if the comparison runs on no machine, or if its name does not tell.
+    pub machine: String,
+    /// What distinguishes the comparison from the main one of the same report; empty for the main
+    /// one.
+    pub about: String,
+}
+
+/// A comparison of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ComparisonKey {
+    /// The experiment of the catalog to which the comparison belongs, or the command.
+    pub experiment: String,
+    /// The name of the comparison.
+    #[serde(flatten)]
+    pub title: Title,
+    /// How many comparisons of this experiment with this name began earlier.
+    pub nth: usize,
+}
+
+impl fmt::Display for ComparisonKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            experiment,
+            title,
+            nth,
+        } = self;
+        f.write_str(&title.what)?;
+        if !title.machine.is_empty() {
+            write!(f, " on {}", title.machine)?;
+        }
+        if !title.about.is_empty() {
+            write!(f, ", {}", title.about)?;
+        }
+        if experiment != &title.what && title.machine.is_empty() {
+            write!(f, " of {experiment}")?;
+        }
+        if *nth > 0 {
+            write!(f, " ({})", nth + 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps finished cases.
+pub trait Journal: Debug + Send + Sync {
+    /// The sample of a case that finished before; `None` if the case has not finished.
+    fn find(&self, comparison: &ComparisonKey, design: &str, seed: u64) -> Option<Sample>;
+
+    /// Keeps the sample of a case that has just finished. A journal that cannot keep it tells the
+    /// user, but the run goes on.
+    fn keep(&self, comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample);
+}
+
+/// A journal, and the comparisons of one experiment that have begun.
+#[derive(Debug)]
+pub(super) struct Begun {
+    journal: Arc<dyn Journal>,
+    experiment: String,
+    /// For each name, how many comparisons have begun.
+    names: Mutex<BTreeMap<Title, usize>>,
+}
+
+impl Begun {
+    pub(super) fn new(journal: Arc<dyn Journal>, experiment: &str) -> Self {
+        Self {
+            journal,
+            experiment: experiment.to_owned(),
+            names: Mutex::default(),
+        }
+    }
+
+    /// Begins a comparison. An experiment runs its comparisons one after the other, so the number
+    /// that a comparison gets is the same in each run.
+    pub(super) fn begin(&self, title: Title) -> Cases {
+        let mut names = self.names.lock().expect("no holder of this lock panics");
+        let count = names.entry(title.clone()).or_default();
+        let nth = *count;
+        *count += 1;
+        drop(names);
+        Cases {
+            journal: Arc::clone(&self.journal),
+            key: ComparisonKey {
+                experiment: self.experiment.clone(),
+                title,
+                nth,
+            },
+        }
+    }
+}
+
+/// The cases of one comparison in a journal.
+#[derive(Clone, Debug)]
+pub(crate) struct Cases {
+    journal: Arc<dyn Journal>,
+    key: ComparisonKey,
+}
+
+impl Cases {
+    /// The sample of a case that finished before.
+    pub(crate) fn find(&self, design: &str, seed: u64) -> Option<Sample> {
+        self.journal.find(&self.key, design, seed)
+    }
+
+    /// Keeps the sample of a case.
+    pub(crate) fn keep(&self, design: &str, seed: u64, sample: &Sample) {
+        self.journal.keep(&self.key, design, seed, sample);
+    }
+}

@@ -1,0 +1,202 @@
+//! Two runs of a store side by side: for each design and metric that both have, the medians, and
+//! the ratio of B to A by the same statistics as within a run.
+//!
+//! A comparison of run A is matched with that of run B which has the same experiment, name and
+//! machine. Of the others, two are matched if they differ only in the machine and no third one
+//! could be meant; so the runs of two machines can be compared.
+
+mod matched;
+mod shown;
+
+use serde::Serialize;
+
+use self::matched::{Grouped, grouped, pairs};
+use super::head::Head;
+use super::journal::CaseLine;
+use super::run::Kept;
+use crate::error::Error;
+use crate::measure::metric::Metric;
+use crate::measure::stats::{self, Comparison, Estimate};
+use crate::run::journal::ComparisonKey;
+
+/// The version of the JSON object.
+const SCHEMA: u32 = 1;
+
+/// What two runs have in common and in what they differ.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diff {
+    schema: u32,
+    /// The run A.
+    pub a: Head,
+    /// The run B.
+    pub b: Head,
+    /// Whether every case of one run is in the other, with the same hash and the same values.
+    pub identical: bool,
+    /// The comparisons that both runs have.
+    pub comparisons: Vec<Compared>,
+    /// What only one run has.
+    pub only: Vec<Only>,
+}
+
+/// A comparison that both runs have.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// The comparison in run A.
+    pub a: ComparisonKey,
+    /// The comparison in run B.
+    pub b: ComparisonKey,
+    /// Whether every case of one is in the other, with the same hash and the same values.
+    pub identical: bool,
+    /// The designs and metrics that both have.
+    pub rows: Vec<DiffRow>,
+}
+
+/// A design and a metric that both runs have.
+#[derive(Clone, Debug, Serialize)]
+pub struct DiffRow {
+    /// The design.
+    pub design: String,
+    /// The metric.
+    pub metric: Metric,
+    /// The median in run A, over all its seeds, with its interval.
+    pub a: Estimate,
+    /// The median in run B, over all its seeds, with its interval.
+    pub b: Estimate,
+    /// The number of seeds that both runs have. Their values are compared in pairs.
+    pub pairs: usize,
+    /// The ratio of B to A over these pairs; `None` if there is no pair.
+    pub compared: Option<Comparison>,
+}
+
+/// Something that only one run has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Only {
+    /// `A` or `B`.
+    pub run: char,
+    /// The comparison as text.
+    pub comparison: String,
+    /// What of the comparison the other run lacks; empty if it lacks all of it.
+    pub what: String,
+}
+
+impl Diff {
+    /// Compares run B with run A.
+    ///
+    /// # Errors
+    /// If the cases of a run cannot be read.
+    pub fn of(a: &Kept, b: &Kept) -> Result<Self, Error> {
+        Ok(Self::of_cases(
+            (&a.head, &a.cases()?),
+            (&b.head, &b.cases()?),
+        ))
+    }
+
+    fn of_cases(a: (&Head, &[CaseLine]), b: (&Head, &[CaseLine])) -> Self {
+        let (of_a, of_b) = (grouped(a.1), grouped(b.1));
+        let mut only = Vec::new();
+        let mut comparisons = Vec::new();
+        for (in_a, in_b) in pairs(&of_a, &of_b) {
+            match (in_a, in_b) {
+                (Some(in_a), Some(in_b)) => comparisons.push(compare(in_a, in_b, &mut only)),
+                (Some(in_a), None) => only.push(Only::new('A', in_a, String::new())),
+                (None, Some(in_b)) => only.push(Only::new('B', in_b, String::new())),
+                (None, None) => unreachable!("a pair has one side at least"),
+            }
+        }
+        Self {
+            schema: SCHEMA,
+            a: a.0.clone(),
+            b: b.0.clone(),
+            identical: only.is_empty() && comparisons.iter().all(|it| it.identical),
+            comparisons,
+            only,
+        }
+    }
+
+    /// The object of JSON, without a newline.
+    ///
+    /// # Panics
+    /// Never: text and numbers have a form in JSON.
+    #[must_use]
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("text and numbers always serialise")
+    }
+}
+
+impl Only {
+    fn new(run: char, comparison: &Grouped<'_>, what: String) -> Self {
+        let comparison = comparison.key.to_string();
+        Self {
+            run,
+            comparison,
+            what,
+        }
+    }
+}
+
+/// Compares two comparisons, and adds to `only` what one of them lacks.
+fn compare(a: &Grouped<'_>, b: &Grouped<'_>, only: &mut Vec<Only>) -> Compared {
+    let mut rows = Vec::new();
+    let mut lacks = |run, what| only.push(Only::new(run, if run == 'A' { a } else { b }, what));
+    for (design, _) in &b.designs {
+        if a.cases(design).is_none() {
+            lacks('B', format!("design {design}"));
+        }
+    }
+    for (design, of_a) in &a.designs {
+        let Some(of_b) = b.cases(design) else {
+            lacks('A', format!("design {design}"));
+            continue;
+        };
+        let mut metrics = matched::metrics(of_a);
+        let in_b = matched::metrics(of_b);
+        for metric in &in_b {
+            if !metrics.contains(metric) {
+                lacks('B', format!("metric {} of {design}", metric.name));
+            }
+        }
+        metrics.retain(|metric| {
+            let both = in_b.contains(metric);
+            if !both {
+                lacks('A', format!("metric {} of {design}", metric.name));
+            }
+            both
+        });
+        let row = |metric| row(design, metric, of_a, of_b);
+        rows.extend(metrics.into_iter().filter_map(row));
+    }
+    Compared {
+        a: a.key.clone(),
+        b: b.key.clone(),
+        identical: a.is_like(b),
+        rows,
+    }
+}
+
+fn row(design: &str, metric: Metric, a: &[&CaseLine], b: &[&CaseLine]) -> Option<DiffRow> {
+    let values = |of: &[&CaseLine]| -> Vec<(u64, f64)> {
+        let value = |case: &&CaseLine| Some((case.seed, case.value(&metric.name)?));
+        of.iter().filter_map(value).collect()
+    };
+    let (in_a, in_b) = (values(a), values(b));
+    let estimate = |of: &[(u64, f64)]| {
+        let values: Vec<f64> = of.iter().map(|(_, value)| *value).collect();
+        stats::estimate(&values)
+    };
+    let partner = |(seed, value): &(u64, f64)| {
+        let partner = in_b.iter().find(|(other, _)| other == seed)?;
+        Some((*value, partner.1))
+    };
+    let (paired_a, paired_b): (Vec<f64>, Vec<f64>) = in_a.iter().filter_map(partner).unzip();
+    Some(DiffRow {
+        design: design.to_owned(),
+        a: estimate(&in_a)?,
+        b: estimate(&in_b)?,
+        pairs: paired_a.len(),
+        compared: stats::compare(&paired_a, &paired_b),
+        metric,
+    })
+}
+
+#[cfg(test)]
+mod tests;

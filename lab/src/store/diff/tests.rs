@@ -1,0 +1,239 @@
+//! Tests of two runs side by side.
+
+use super::*;
+use crate::experiment;
+use crate::measure::metric::{Better, Unit};
+use crate::measure::stats::Verdict;
+use crate::report::{Report, table};
+use crate::run::journal::Title;
+use crate::run::options::Options;
+use crate::run::progress::Progress;
+use crate::store::head::{Inputs, Machine, New, Program};
+use crate::store::{Measured, RunFolder, Store};
+
+fn head(id: &str) -> Head {
+    let program = Program {
+        version: "0.1.0".to_owned(),
+        commit: "0123456789ab".to_owned(),
+        build: "1".to_owned(),
+    };
+    Head {
+        schema: 1,
+        id: id.to_owned(),
+        command: vec!["compare".to_owned(), "make-like".to_owned()],
+        program,
+        started: "2026-11-23T23:15:00.123Z".to_owned(),
+        machines: vec![Machine::unpriced("grace-72")],
+        inputs: Inputs::from([("workers".to_owned(), id.to_owned())]),
+    }
+}
+
+fn key(machine: &str, about: &str) -> ComparisonKey {
+    ComparisonKey {
+        experiment: "compare".to_owned(),
+        title: Title {
+            what: "make-like".to_owned(),
+            machine: machine.to_owned(),
+            about: about.to_owned(),
+        },
+        nth: 0,
+    }
+}
+
+fn cases(key: &ComparisonKey, design: &str, seeds: std::ops::Range<u64>, by: f64) -> Vec<CaseLine> {
+    let case = |seed: u64| CaseLine {
+        comparison: key.clone(),
+        design: design.to_owned(),
+        seed,
+        hash: format!("{:016x}", seed + by.to_bits()),
+        metrics: vec![Measured {
+            metric: "wait_ns".to_owned(),
+            unit: Unit::Nanos,
+            better: Better::Lower,
+            value: by * (1000 + seed * 100) as f64,
+        }],
+    };
+    seeds.map(case).collect()
+}
+
+fn diff(a: &[CaseLine], b: &[CaseLine]) -> Diff {
+    Diff::of_cases((&head("one"), a), (&head("two"), b))
+}
+
+#[test]
+fn values_with_the_same_seed_are_compared_and_what_one_run_lacks_is_listed() {
+    let here = key("grace-72", "");
+    let a = [
+        cases(&here, "linux", 1..9, 1.0),
+        cases(&here, "old", 1..2, 1.0),
+    ]
+    .concat();
+    let b = [
+        cases(&here, "linux", 3..13, 0.5),
+        cases(&here, "new", 1..2, 1.0),
+    ]
+    .concat();
+    let found = diff(&a, &b);
+    let row = &found.comparisons[0].rows[0];
+    let compared = row.compared.unwrap();
+    assert_eq!((row.pairs, compared.ratio.median), (6, 0.5));
+    assert_eq!(compared.verdict, Verdict::Lower);
+    let only = |run, what: &str| Only {
+        run,
+        comparison: "make-like on grace-72".to_owned(),
+        what: what.to_owned(),
+    };
+    assert_eq!(
+        found.only,
+        [only('B', "design new"), only('A', "design old")]
+    );
+    assert!(!found.identical);
+    insta::assert_snapshot!(table::render_tables(&found.tables(), 90), @r"
+    what     A                             B
+    -------------------------------------------------------------------
+    id       one                           two
+    command  plimsoll compare make-like    plimsoll compare make-like
+    version  0.1.0 of commit 0123456789ab  0.1.0 of commit 0123456789ab
+    workers  one                           two
+
+    No comparison is identical in both.
+
+    make-like on grace-72
+    design  metric            A                    B                B / A  verdict
+    ------------------------------------------------------------------------------------------
+    linux   wait        1.45 µs   875 ns [700–1,050]  0.500 [0.500–0.500]  B is lower (better)
+                    [1.10–1.80]
+
+    Ratios are of values with the same seed; both runs have 6 of the seeds.
+
+    In one run only
+    run  comparison             what
+    --------------------------------------
+    B    make-like on grace-72  design new
+    A    make-like on grace-72  design old
+    ");
+}
+
+#[test]
+fn runs_of_two_machines_are_compared_if_it_is_clear_what_is_meant() {
+    let (one, other) = (key("grace-72", ""), key("bergamo-176", ""));
+    let a = cases(&one, "linux", 1..7, 1.0);
+    let b = cases(&other, "linux", 1..7, 1.0);
+    let found = diff(&a, &b);
+    assert_eq!((found.comparisons.len(), found.only.len()), (1, 0));
+    assert_eq!(
+        found.comparisons[0].rows[0].compared.unwrap().verdict,
+        Verdict::Equal
+    );
+    // With a third machine, it is not clear which two are meant.
+    let third = cases(&key("phone-8", ""), "linux", 1..7, 1.0);
+    let found = diff(&a, &[b.clone(), third].concat());
+    assert_eq!((found.comparisons.len(), found.only.len()), (0, 3));
+    // A comparison with the same machine takes precedence.
+    let found = diff(&a, &[b, a.clone()].concat());
+    assert_eq!((found.comparisons.len(), found.only.len()), (1, 1));
+    assert!(found.comparisons[0].identical && !found.identical);
+}
+
+#[test]
+fn runs_with_no_seed_in_common_get_medians_and_no_verdict() {
+    let here = key("grace-72", "");
+    let found = diff(
+        &cases(&here, "linux", 1..7, 1.0),
+        &cases(&here, "linux", 7..13, 1.0),
+    );
+    let row = &found.comparisons[0].rows[0];
+    assert_eq!((row.pairs, row.compared), (0, None));
+    let text = table::render_tables(&found.tables(), 110);
+    assert!(text.contains("no seed in common"), "{text}");
+}
+
+#[test]
+fn identical_runs_say_so() {
+    let here = cases(&key("grace-72", ""), "linux", 1..7, 1.0);
+    let found = diff(&here, &here);
+    assert!(found.identical);
+    let tables = found.tables();
+    assert_eq!(tables.len(), 1);
+    assert!(tables[0].note.starts_with("The runs are identical"));
+    // Other hashes with the same values are a difference.
+    let mut others = here.clone();
+    others[0].hash = "0".to_owned();
+    let found = diff(&here, &others);
+    assert!(!found.identical);
+    assert_eq!(
+        found.comparisons[0].rows[0].compared.unwrap().verdict,
+        Verdict::Equal
+    );
+}
+
+/// Runs the self-test in a store.
+fn selftest(store: &Store, seeds: u64) -> Report {
+    let new = New {
+        command: vec!["reproduce".to_owned(), "selftest".to_owned()],
+        program: head("").program,
+        machines: Vec::new(),
+        inputs: Inputs::new(),
+    };
+    let run = RunFolder::begin(store, new).unwrap();
+    let progress = Progress::hidden().kept_in(run.journal(), "selftest");
+    let selftest = experiment::find("selftest").unwrap();
+    let report = selftest
+        .run(&Options::of_seeds(seeds), &progress)
+        .unwrap()
+        .remove(0);
+    run.finish().unwrap();
+    report
+}
+
+/// Two designs that are compared through the store have the verdict that a run gives them.
+#[test]
+fn a_comparison_through_the_store_has_the_verdict_of_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open_or_make(folder.path()).unwrap();
+    let report = selftest(&store, 8);
+    let all = store.find("last").unwrap().cases().unwrap();
+    let of = |design: &str| -> Vec<CaseLine> {
+        let cases = all.iter().filter(|case| case.design == design);
+        let renamed = |case: &CaseLine| CaseLine {
+            design: "it".to_owned(),
+            ..case.clone()
+        };
+        cases.map(renamed).collect()
+    };
+    assert!(!report.verdicts.is_empty());
+    for verdict in &report.verdicts {
+        let found = diff(&of(&verdict.a), &of(&verdict.b));
+        let rows = &found.comparisons[0].rows;
+        let row = rows
+            .iter()
+            .find(|row| row.metric == verdict.metric)
+            .unwrap();
+        assert_eq!(row.compared, Some(verdict.comparison));
+        for (side, estimate) in [(&verdict.a, row.a), (&verdict.b, row.b)] {
+            let mut of_report = report.rows.iter();
+            let of_report = of_report.find(|it| &it.design == side && it.metric == row.metric);
+            assert_eq!(of_report.unwrap().estimate, estimate);
+        }
+    }
+}
+
+/// If this test fails, the object has changed: raise [`SCHEMA`], and describe the change in
+/// `docs/results.md`.
+#[test]
+fn the_object_has_the_keys_of_this_schema() {
+    let here = key("grace-72", "");
+    let found = diff(
+        &cases(&here, "linux", 1..7, 1.0),
+        &cases(&here, "linux", 1..7, 2.0),
+    );
+    let keys = crate::store::tests::keys_of(&found.json());
+    insta::assert_snapshot!(format!("{SCHEMA}: {keys}"), @r"
+    1: {a{command[] id inputs{workers} machines[{name profile}] program{build commit
+    version} schema started} b{command[] id inputs{workers} machines[{name profile}]
+    program{build commit version} schema started} comparisons[{a{about experiment
+    machine nth what} b{about experiment machine nth what} identical rows[{a{high low
+    median} b{high low median} compared{ratio{high low median} verdict} design
+    metric{better name unit} pairs}]}] identical only[] schema}
+    ");
+}

@@ -1,0 +1,168 @@
+//! What is known of a run when it begins, and what is added when it has ended.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use plimsoll_sim::profile::Card;
+
+use crate::catalog::machines;
+use crate::error::Error;
+use crate::measure::comparison::fold_hashes;
+
+/// The program that ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The version of Plimsoll.
+    pub version: String,
+    /// The commit from which the program was built, with `-dirty` if files had changed since;
+    /// `unknown` if it was not built in a repository.
+    pub commit: String,
+    /// A hash of the program's file, which tells two builds of one commit apart.
+    pub build: String,
+}
+
+/// A machine of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The name in the profile.
+    pub name: String,
+    /// A hash of the profile: the topology and all prices at the card of the run; empty if the
+    /// runs take place on no simulated machine.
+    pub profile: String,
+}
+
+impl Machine {
+    /// The machine that the name or file `machine` means.
+    ///
+    /// # Errors
+    /// If the machine is unknown or its profile is bad.
+    pub fn load(machine: &str, card: Card) -> Result<Self, Error> {
+        let profile = machines::load(machine, card)?;
+        let bytes = format!("{profile:?}").into_bytes();
+        let hash = fold_hashes(bytes.into_iter().map(u64::from));
+        Ok(Self {
+            name: profile.name,
+            profile: format!("{hash:016x}"),
+        })
+    }
+
+    /// A name that stands for no simulated machine.
+    #[must_use]
+    pub fn unpriced(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            profile: String::new(),
+        }
+    }
+}
+
+/// What determines the results of a run, as pairs of a name and a value. A run can be resumed only
+/// with the same inputs.
+pub type Inputs = BTreeMap<String, String>;
+
+/// What is known of a run when it begins: the file `run.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The version of the files, [`SCHEMA`](super::SCHEMA).
+    pub schema: u32,
+    /// The id of the run.
+    pub id: String,
+    /// The command line, word by word, without the program's name.
+    pub command: Vec<String>,
+    /// The program that ran.
+    pub program: Program,
+    /// When the run began, in UTC: `2026-11-23T23:15:00.123Z`.
+    pub started: String,
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// The inputs: experiments or workload, designs, knobs, seeds, card, effort, jitter, memory.
+    pub inputs: Inputs,
+}
+
+impl Head {
+    /// The command line as text.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        let words = self.command.iter().map(|word| quoted(word));
+        let words: Vec<String> = std::iter::once("plimsoll".to_owned())
+            .chain(words)
+            .collect();
+        words.join(" ")
+    }
+
+    /// Why a run of `other` cannot go on with this run; `None` if it can.
+    #[must_use]
+    pub fn differs_from(&self, other: &New) -> Option<String> {
+        if self.inputs != other.inputs {
+            let names: std::collections::BTreeSet<&String> =
+                self.inputs.keys().chain(other.inputs.keys()).collect();
+            let value = |of: &Inputs, name| {
+                let value: Option<&String> = of.get(name);
+                value.map_or("nothing".to_owned(), |value| format!("`{value}`"))
+            };
+            let mut differing = names
+                .into_iter()
+                .map(|name| (name, value(&self.inputs, name), value(&other.inputs, name)))
+                .filter(|(_, there, here)| there != here);
+            return differing
+                .next()
+                .map(|(name, there, here)| format!("its {name} is {there} and not {here}"));
+        }
+        let (there, here) = (&self.program, &other.program);
+        if (&there.version, &there.commit) != (&here.version, &here.commit) {
+            return Some(format!(
+                "it was made by version {} of commit {}, and this is version {} of commit {}",
+                there.version, there.commit, here.version, here.commit
+            ));
+        }
+        if there.build != here.build {
+            return Some(format!(
+                "another build of version {} made it",
+                there.version
+            ));
+        }
+        let changed = self.machines.iter().zip(&other.machines);
+        let mut changed = changed.filter(|(there, here)| there != here);
+        changed
+            .next()
+            .map(|(there, _)| format!("the profile of {} has changed since", there.name))
+    }
+}
+
+/// A run that is about to begin.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// The command line, word by word, without the program's name.
+    pub command: Vec<String>,
+    /// The program.
+    pub program: Program,
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// The inputs.
+    pub inputs: Inputs,
+}
+
+/// What is added when a run has ended: the file `end.json`. A run without it was broken off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The version of the files, [`SCHEMA`](super::SCHEMA).
+    pub schema: u32,
+    /// The time that the run took, in milliseconds. If the run was resumed, this is the time since
+    /// it was resumed last.
+    pub duration_ms: u64,
+    /// Whether the run had been broken off and was resumed.
+    pub resumed: bool,
+    /// One line about the verdicts; empty if the run has none.
+    pub verdict: String,
+}
+
+/// The word as a shell would need it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_+=@.,:/%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}

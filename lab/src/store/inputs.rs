@@ -1,0 +1,114 @@
+//! What determines the results of a run, as it is kept with the run.
+
+use std::fmt::Debug;
+
+use plimsoll_sim::profile::Card;
+
+use super::head::{Inputs, Machine};
+use crate::experiment::Experiment;
+use crate::run::aging::Memory;
+use crate::run::options::{Effort, Options};
+
+/// The machines and the inputs of `experiments` that run with `options`.
+#[must_use]
+pub fn of_experiments(
+    experiments: &[&dyn Experiment],
+    options: &Options,
+) -> (Vec<Machine>, Inputs) {
+    let mut machines: Vec<Machine> = Vec::new();
+    for experiment in experiments {
+        let all = experiment.machines();
+        let used = match options.effort {
+            Effort::Full => all,
+            Effort::Quick => &all[..1],
+        };
+        for name in used {
+            let machine = machine(*experiment, name, options);
+            if !machines.contains(&machine) {
+                machines.push(machine);
+            }
+        }
+    }
+    let names: Vec<&str> = experiments.iter().map(|it| it.name()).collect();
+    let card = options
+        .card
+        .map_or("each experiment's".to_owned(), |it| it.to_string());
+    let memory = options.memory.map_or("each experiment's", Memory::name);
+    let inputs = inputs([
+        ("experiments", names.join(" ")),
+        ("seeds", seeds(&options.seeds)),
+        ("card", card),
+        ("memory", memory.to_owned()),
+        ("effort", word(&options.effort)),
+        ("jitter", word(&options.jitter)),
+    ]);
+    (machines, inputs)
+}
+
+/// The machine called `name` in the declaration of `experiment`.
+fn machine(experiment: &dyn Experiment, name: &str, options: &Options) -> Machine {
+    let name = options.on(name);
+    let load = || Machine::load(&name, options.card.unwrap_or(Card::Mid)).ok();
+    // The machine of the self-test has only a name, so it cannot be loaded.
+    let loaded = experiment.is_simulated().then(load).flatten();
+    loaded.unwrap_or_else(|| Machine::unpriced(&name))
+}
+
+/// Makes inputs of pairs of a name and a value.
+#[must_use]
+pub fn inputs<const N: usize>(pairs: [(&str, String); N]) -> Inputs {
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Consecutive seeds as `1 to 6`, and others as `3 9`.
+#[must_use]
+pub fn seeds(seeds: &[u64]) -> String {
+    match seeds {
+        [first, .., last] if seeds.windows(2).all(|pair| pair[0] + 1 == pair[1]) => {
+            format!("{first} to {last}")
+        }
+        _ => seeds
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
+}
+
+/// The name of a choice, in lower case.
+#[must_use]
+pub fn word(choice: &impl Debug) -> String {
+    format!("{choice:?}").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment;
+
+    #[test]
+    fn the_inputs_of_experiments_are_what_decides_their_results() {
+        let names = ["selftest", "oom-storm"];
+        let experiments = names.map(|name| experiment::find(name).unwrap());
+        let mut options = Options::of_seeds(6);
+        options.effort = Effort::Quick;
+        let (machines, inputs) = of_experiments(&experiments, &options);
+        assert_eq!(inputs["experiments"], "selftest oom-storm");
+        assert_eq!((&*inputs["seeds"], &*inputs["effort"]), ("1 to 6", "quick"));
+        assert_eq!(machines[0], Machine::unpriced("no machine"));
+        assert_eq!(machines.len(), 2);
+        assert_eq!(machines[1].profile.len(), 16);
+        options.card = Some(Card::High);
+        let (others, of_high) = of_experiments(&experiments, &options);
+        assert_ne!(others[1].profile, machines[1].profile);
+        assert_eq!(of_high["card"], "high");
+    }
+
+    #[test]
+    fn seeds_are_a_range_where_they_are_one() {
+        assert_eq!(
+            [seeds(&[1, 2, 3]), seeds(&[7]), seeds(&[3, 9])],
+            ["1 to 3", "7", "3 9"]
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! The store: a folder that keeps the results of runs, so that they can be shown again, compared
+//! and exported, and so that a run that was broken off can go on.
+//!
+//! Each run has a folder of its own below `runs`, whose name is the run's id. The submodule `head`
+//! has what is known of a run when it begins and ends, `journal` keeps its cases, `printed` its
+//! reports, and `run` has the folder of one run. `list` makes the table of all runs, `diff`
+//! compares two runs, and `export` makes one table of samples. `docs/results.md` describes the
+//! files.
+
+pub mod diff;
+pub mod export;
+mod files;
+pub mod head;
+pub mod inputs;
+mod journal;
+mod list;
+mod printed;
+mod run;
+mod when;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use self::files::hash_of;
+pub use self::journal::{CaseLine, Measured};
+pub use self::list::{list, list_json};
+pub use self::printed::Printed;
+pub use self::run::{Kept, RunFolder, State};
+use crate::error::Error;
+
+/// The version of the files of a store. It goes up if a file changes in a way that an older version
+/// of Plimsoll would misread.
+pub const SCHEMA: u32 = 1;
+
+/// The file that says which version a store has.
+const FORMAT: &str = "format.json";
+/// The folder of the runs.
+const RUNS: &str = "runs";
+
+/// A folder with the results of runs.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+/// The content of [`FORMAT`].
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Format {
+    schema: u32,
+}
+
+impl Store {
+    /// Opens the store in `folder`, and makes it if it does not exist.
+    ///
+    /// # Errors
+    /// If the folder cannot be written, or if a newer version of Plimsoll made the store.
+    pub fn open_or_make(folder: &Path) -> Result<Self, Error> {
+        let store = Self {
+            folder: folder.to_owned(),
+        };
+        if store.check()? {
+            return Ok(store);
+        }
+        let make = || -> io::Result<()> {
+            fs::create_dir_all(folder.join(RUNS))?;
+            files::replace(&folder.join(FORMAT), &Format { schema: SCHEMA })
+        };
+        make().map_err(|error| files::unwritable(folder, &error))?;
+        Ok(store)
+    }
+
+    /// Opens the store in `folder`.
+    ///
+    /// # Errors
+    /// If there is none, or if a newer version of Plimsoll made it.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        let store = Self {
+            folder: folder.to_owned(),
+        };
+        if store.check()? {
+            return Ok(store);
+        }
+        Err(Error::Invalid(format!(
+            "{} is no store of results: run `plimsoll reproduce`, `compare` or `replay` first, or \
+             name another folder with --store",
+            folder.display()
+        )))
+    }
+
+    /// Returns whether the folder is a store that this version can read.
+    fn check(&self) -> Result<bool, Error> {
+        let file = self.folder.join(FORMAT);
+        let Some(format) = files::read::<Format>(&file)? else {
+            return Ok(false);
+        };
+        if format.schema > SCHEMA {
+            return Err(Error::Invalid(format!(
+                "{} was made by a newer version of Plimsoll: its schema is {}, and this version \
+                 reads up to {SCHEMA}; use that version, or name another folder with --store",
+                self.folder.display(),
+                format.schema
+            )));
+        }
+        Ok(true)
+    }
+
+    /// The folder of the store.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder of the runs.
+    fn runs_folder(&self) -> PathBuf {
+        self.folder.join(RUNS)
+    }
+
+    /// The runs, the newest last. A run whose folder another process has not filled yet is left
+    /// out.
+    ///
+    /// # Errors
+    /// If a folder or file cannot be read.
+    pub fn runs(&self) -> Result<Vec<Kept>, Error> {
+        let folder = self.runs_folder();
+        let entries = fs::read_dir(&folder).map_err(|error| files::unreadable(&folder, &error))?;
+        let mut runs = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| files::unreadable(&folder, &error))?;
+            runs.extend(Kept::read(&entry.path())?);
+        }
+        runs.sort_by(|one, other| {
+            let key = |of: &Kept| (of.head.started.clone(), of.head.id.clone());
+            key(one).cmp(&key(other))
+        });
+        Ok(runs)
+    }
+
+    /// The run that `id` names: an id, the beginning of one, or `last` for the newest run.
+    ///
+    /// # Errors
+    /// If there is no such run, the error offers the nearest ids. It is also an error if several
+    /// ids begin with `id`.
+    pub fn find(&self, id: &str) -> Result<Kept, Error> {
+        let mut runs = self.runs()?;
+        if id == "last" {
+            return runs
+                .pop()
+                .ok_or_else(|| Error::Invalid(format!("{} has no run", self.folder.display())));
+        }
+        let begins = |run: &&Kept| run.head.id.starts_with(id) && !id.is_empty();
+        let found: Vec<&Kept> = runs.iter().filter(begins).collect();
+        match found[..] {
+            [run] => Ok(run.clone()),
+            [] => {
+                let ids: Vec<&str> = runs.iter().map(|run| &*run.head.id).collect();
+                Err(no_such_run(id, &ids))
+            }
+            [one, other, ..] => Err(Error::Invalid(format!(
+                "{} runs begin with `{id}`, among them `{}` and `{}`; give more of the id",
+                found.len(),
+                one.head.id,
+                other.head.id
+            ))),
+        }
+    }
+
+    /// Removes the run that `id` names, and returns its id.
+    ///
+    /// # Errors
+    /// As [`Store::find`]; if the run is still running; or if a file cannot be removed.
+    pub fn remove(&self, id: &str) -> Result<String, Error> {
+        let run = self.find(id)?;
+        if run.state() == State::Running {
+            return Err(Error::Invalid(format!(
+                "{} is still running; end it first",
+                run.head.id
+            )));
+        }
+        let folder = run.folder();
+        fs::remove_dir_all(folder).map_err(|error| files::unwritable(folder, &error))?;
+        Ok(run.head.id)
+    }
+}
+
+/// The error for an id that no run has. Most ids have much in common, so if none is near, it offers
+/// only the newest one.
+fn no_such_run(id: &str, ids: &[&str]) -> Error {
+    match Error::unknown("run", id, ids) {
+        near @ Error::Unknown { near: true, .. } => near,
+        _ => {
+            let newest = ids.last().map_or(String::new(), |newest| {
+                format!("; the newest is `{newest}`")
+            });
+            Error::Invalid(format!(
+                "no run is called `{id}`{newest}; `plimsoll results` lists them"
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+//! The folder of one run.
+
+use std::fs::{self, File, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use super::head::{End, Head, New};
+use super::journal::{CaseLine, FileJournal};
+use super::printed::{Printed, Tally};
+use super::when::Moment;
+use super::{SCHEMA, Store, files};
+use crate::error::Error;
+use crate::run::journal::Journal;
+
+const HEAD: &str = "run.json";
+const CASES: &str = "cases.jsonl";
+const REPORT: &str = "report.jsonl";
+const END: &str = "end.json";
+
+/// How many ids are tried before the folder is said to be unusable. Two runs that begin in the same
+/// second get the same id with a probability of 1 in 65,536.
+const IDS_MAX: usize = 20;
+
+/// The folder of a run that goes on now. Other processes cannot resume or remove the run meanwhile.
+#[derive(Debug)]
+pub struct RunFolder {
+    head: Head,
+    folder: PathBuf,
+    journal: Arc<FileJournal>,
+    printed: File,
+    tally: Tally,
+    began: Instant,
+    resumed: bool,
+}
+
+impl RunFolder {
+    /// Makes the folder of a new run.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub fn begin(store: &Store, new: New) -> Result<Self, Error> {
+        let now = Moment::of(SystemTime::now());
+        let (id, folder) = make_folder(store, now)?;
+        let head = Head {
+            schema: SCHEMA,
+            id,
+            command: new.command,
+            program: new.program,
+            started: now.text(),
+            machines: new.machines,
+            inputs: new.inputs,
+        };
+        let run = Self::open(head, &folder, false)?;
+        // Only now, when the run is locked, other processes see the run.
+        let head = files::replace(&folder.join(HEAD), &run.head);
+        head.map_err(|error| files::unwritable(&folder, &error))?;
+        Ok(run)
+    }
+
+    /// Goes on with a run that was broken off: `id`, or if it is `None`, the newest such run. The
+    /// run must have the inputs of `new`.
+    ///
+    /// # Errors
+    /// If there is no such run, if it has finished or still runs, or if its inputs, its version or
+    /// its machines are not those of `new`.
+    pub fn resume(store: &Store, id: Option<&str>, new: &New) -> Result<Self, Error> {
+        let run = match id {
+            Some(id) => store.find(id)?,
+            None => newest_broken_off(store, new)?,
+        };
+        let id = &run.head.id;
+        let refused = |why: String| Error::Invalid(format!("{id} cannot be resumed: {why}"));
+        match run.state() {
+            State::Finished => {
+                return Err(refused(format!(
+                    "it has finished; `plimsoll results show {id}` prints its report"
+                )));
+            }
+            State::Running => return Err(refused("it is still running".to_owned())),
+            State::BrokenOff => {}
+        }
+        if let Some(why) = run.head.differs_from(new) {
+            return Err(refused(format!(
+                "{why}; it was begun as `{}`",
+                run.head.command_line()
+            )));
+        }
+        Self::open(run.head, &run.folder, true)
+    }
+
+    fn open(head: Head, folder: &Path, resumed: bool) -> Result<Self, Error> {
+        let unwritable = |error: io::Error| files::unwritable(folder, &error);
+        let name = folder.join(CASES);
+        let file = File::options().create(true).append(true).open(&name);
+        let file = file.map_err(unwritable)?;
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            let id = &head.id;
+            return Err(Error::Invalid(format!("{id} is still running")));
+        }
+        let (lines, length) = files::lines::<CaseLine>(&name)?;
+        file.set_len(length).map_err(unwritable)?;
+        // A resumed run prints all of its reports again.
+        let printed = File::create(folder.join(REPORT)).map_err(unwritable)?;
+        Ok(Self {
+            head,
+            folder: folder.to_owned(),
+            journal: Arc::new(FileJournal::new(name, file, lines, length)),
+            printed,
+            tally: Tally::default(),
+            began: Instant::now(),
+            resumed,
+        })
+    }
+
+    /// The id of the run.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.head.id
+    }
+
+    /// The number of cases that had finished before the run was resumed.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.journal.known()
+    }
+
+    /// The number of cases of `experiment` that had finished before the run was resumed.
+    #[must_use]
+    pub fn known_of(&self, experiment: &str) -> usize {
+        self.journal.known_of(experiment)
+    }
+
+    /// The journal that keeps the cases of the run.
+    #[must_use]
+    pub fn journal(&self) -> Arc<dyn Journal> {
+        Arc::<FileJournal>::clone(&self.journal)
+    }
+
+    /// Keeps a part of what the run has printed.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    ///
+    /// # Panics
+    /// Never: every report has a form in JSON.
+    pub fn print(&mut self, printed: &Printed) -> Result<(), Error> {
+        if let Printed::Report(report) = printed {
+            self.tally.add(report);
+        }
+        let line = serde_json::to_string(printed).expect("a report always serialises") + "\n";
+        let written = self.printed.write_all(line.as_bytes());
+        written.map_err(|error| files::unwritable(&self.folder, &error))
+    }
+
+    /// Whether no case has finished.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.journal.is_empty()
+    }
+
+    /// Removes the run from the store.
+    ///
+    /// # Errors
+    /// If a file cannot be removed.
+    pub fn discard(self) -> Result<(), Error> {
+        let folder = &self.folder;
+        fs::remove_dir_all(folder).map_err(|error| files::unwritable(folder, &error))
+    }
+
+    /// Marks the run as finished.
+    ///
+    /// # Errors
+    /// If a case could not be kept, or if the folder cannot be written. The run then counts as
+    /// broken off.
+    pub fn finish(self) -> Result<(), Error> {
+        if let Some(failed) = self.journal.failed() {
+            return Err(Error::Invalid(format!(
+                "{failed}; the report is whole, but {} does not keep all of its cases: make room \
+                 and use --resume={0}",
+                self.head.id
+            )));
+        }
+        let ms = self.began.elapsed().as_millis();
+        let end = End {
+            schema: SCHEMA,
+            duration_ms: u64::try_from(ms).unwrap_or(u64::MAX),
+            resumed: self.resumed,
+            verdict: self.tally.line(),
+        };
+        let finish = || {
+            self.printed.sync_all()?;
+            files::replace(&self.folder.join(END), &end)
+        };
+        finish().map_err(|error| files::unwritable(&self.folder, &error))
+    }
+}
+
+/// Makes a folder that no other process has made, and returns its id and path.
+fn make_folder(store: &Store, now: Moment) -> Result<(String, PathBuf), Error> {
+    let runs = store.runs_folder();
+    let mut last = None;
+    for nth in 0..IDS_MAX {
+        // The standard library seeds each `RandomState` with random keys of the system.
+        let random = RandomState::new().hash_one(nth);
+        let id = now.id((random & 0xffff) as u16);
+        let folder = runs.join(&id);
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok((id, folder)),
+            Err(error) => last = Some(error),
+        }
+    }
+    let why = last.map_or(String::new(), |error| error.to_string());
+    Err(files::unwritable(&runs, &why))
+}
+
+/// The newest run that was broken off and that `new` can go on with; if there is none, the newest
+/// that was broken off.
+fn newest_broken_off(store: &Store, new: &New) -> Result<Kept, Error> {
+    let mut runs = store.runs()?;
+    runs.retain(|run| run.state() == State::BrokenOff);
+    let fits = runs
+        .iter()
+        .rposition(|run| run.head.differs_from(new).is_none());
+    let nth = fits.or(runs.len().checked_sub(1));
+    nth.map(|nth| runs.swap_remove(nth)).ok_or_else(|| {
+        Error::Invalid(format!(
+            "{} has no run that was broken off; leave out --resume",
+            store.folder().display()
+        ))
+    })
+}
+
+/// Whether a run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has ended with a whole report.
+    Finished,
+    /// A process is at work on it.
+    Running,
+    /// It has ended without a whole report.
+    BrokenOff,
+}
+
+/// A run of the store.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// What was known when it began.
+    pub head: Head,
+    /// What was added when it ended; `None` if it has not finished.
+    pub end: Option<End>,
+    folder: PathBuf,
+}
+
+impl Kept {
+    /// Reads a run; `None` if the folder has none yet.
+    pub(super) fn read(folder: &Path) -> Result<Option<Self>, Error> {
+        let Some(head) = files::read::<Head>(&folder.join(HEAD))? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            head,
+            end: files::read(&folder.join(END))?,
+            folder: folder.to_owned(),
+        }))
+    }
+
+    /// The folder of the run.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether the run has ended.
+    #[must_use]
+    pub fn state(&self) -> State {
+        if self.end.is_some() {
+            return State::Finished;
+        }
+        let locked = File::open(self.folder.join(CASES)).is_ok_and(|file| {
+            let lock = file.try_lock_shared();
+            matches!(lock, Err(TryLockError::WouldBlock))
+        });
+        if locked {
+            State::Running
+        } else {
+            State::BrokenOff
+        }
+    }
+
+    /// The finished cases, in the order of their comparisons, designs and seeds.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn cases(&self) -> Result<Vec<CaseLine>, Error> {
+        let (mut lines, _) = files::lines::<CaseLine>(&self.folder.join(CASES))?;
+        lines.sort_by(|one, other| {
+            let one_key = (&one.comparison, &one.design, one.seed);
+            one_key.cmp(&(&other.comparison, &other.design, other.seed))
+        });
+        Ok(lines)
+    }
+
+    /// What the run has printed.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn printed(&self) -> Result<Vec<Printed>, Error> {
+        let (printed, _) = files::lines(&self.folder.join(REPORT))?;
+        Ok(printed)
+    }
+}
