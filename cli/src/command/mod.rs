@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod designs;
+pub(crate) mod ending;
 pub(crate) mod experiment;
 #[cfg(target_os = "linux")]
 pub(crate) mod guest;

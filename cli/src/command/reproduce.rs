@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 
 use plimsoll_lab::Error;
 use plimsoll_lab::experiment::{self, CATALOG, Experiment};
-use plimsoll_lab::report::misses::{self, Beside, Counts};
-use plimsoll_lab::report::{Report, Table, pick, summary};
+use plimsoll_lab::report::misses;
+use plimsoll_lab::report::{Report, pick};
 use plimsoll_lab::run::aging::Memory;
 use plimsoll_lab::run::durations::Durations;
 use plimsoll_lab::run::jobs::Jobs;
@@ -20,6 +20,7 @@ use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::store::inputs;
 
 use crate::args::{ProgressForm, Reproduce};
+use crate::command::ending;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
 
@@ -70,8 +71,8 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     if let Some(file) = &args.save_durations {
         save_durations(file, &experiments, options.effort, &overall)?;
     }
-    let figures = whole.then(|| misses::table(&figures_of(&all)));
-    write_end(&mut sink, &all, figures.as_ref())?;
+    let figures = whole.then(|| misses::table(&ending::figures_of(&all)));
+    ending::write(&mut sink, &all, figures.as_ref())?;
     if let Some(figures) = &figures {
         keeping.table(figures)?;
     }
@@ -141,30 +142,6 @@ fn save_durations(
         durations.set(experiment.name(), effort, overall.measured(nth));
     }
     output::replace(file, &durations.to_json())
-}
-
-/// Writes what follows the last report: one table of all answers if there are several, and the
-/// published figures, if the run has their table.
-pub(crate) fn write_end(
-    sink: &mut Sink,
-    reports: &[Report],
-    figures: Option<&Table>,
-) -> anyhow::Result<()> {
-    if reports.len() > 1 {
-        sink.write_table(&summary::table(reports))?;
-    }
-    match figures {
-        Some(table) if sink.is_verbose() => sink.write_table(table),
-        Some(_) => sink.write_paragraph(&Counts::of(&figures_of(reports)).sentence()),
-        None => Ok(()),
-    }
-}
-
-/// The published figures with ours from the reports, and the published figures that no experiment
-/// measures.
-fn figures_of(reports: &[Report]) -> Vec<Beside> {
-    let of_reports = reports.iter().flat_map(|report| report.figures.clone());
-    of_reports.chain(experiment::unmeasured()).collect()
 }
 
 /// Looks up all names before any experiment runs. An experiment that is named twice runs once.

@@ -7,7 +7,7 @@ use plimsoll_lab::store::diff::Diff;
 use plimsoll_lab::store::export::Rows;
 use plimsoll_lab::store::{self, Printed, State, Store};
 
-use crate::command::reproduce;
+use crate::command::ending;
 use crate::output::{self, BadInput, Extent, Format, Output, Sink};
 use crate::store::{folder, warn};
 
@@ -116,7 +116,7 @@ fn show(store: &Store, id: &str, extent: Extent, output: Output) -> anyhow::Resu
             Printed::Table(table) => figures = Some(table),
         }
     }
-    reproduce::write_end(&mut sink, &reports, figures.as_ref())?;
+    ending::write(&mut sink, &reports, figures.as_ref())?;
     sink.check_metrics(&reports)?;
     let id = &run.head.id;
     match run.state() {

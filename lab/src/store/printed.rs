@@ -68,6 +68,8 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::paint::Paint;
+    use crate::report::pick::Detail;
     use crate::report::{json, markdown, table};
 
     #[test]
@@ -80,10 +82,12 @@ mod tests {
             panic!("a report was written");
         };
         let all = |of: &Report| {
-            let tables = [80, 110].map(|width| table::render(of, width));
+            let details = [Detail::Answer, Detail::Whole];
+            let table =
+                |width| details.map(|detail| table::render(of, width, detail, Paint::Plain));
             (
-                tables,
-                markdown::render(of),
+                [80, 110].map(table),
+                details.map(|detail| markdown::render(of, detail)),
                 json::render(of),
                 of.warnings.clone(),
             )

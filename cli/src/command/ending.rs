@@ -1,0 +1,32 @@
+//! The end of what a command with several reports prints: `plimsoll reproduce`, and `plimsoll
+//! results show` for a run that has been kept.
+
+use plimsoll_lab::experiment;
+use plimsoll_lab::report::misses::{Beside, Counts};
+use plimsoll_lab::report::{Report, Table, summary};
+
+use crate::output::Sink;
+
+/// Writes what follows the last report: one table of all answers if there are several, and the
+/// published figures, if the run has their table.
+pub(crate) fn write(
+    sink: &mut Sink,
+    reports: &[Report],
+    figures: Option<&Table>,
+) -> anyhow::Result<()> {
+    if reports.len() > 1 {
+        sink.write_table(&summary::table(reports))?;
+    }
+    match figures {
+        Some(table) if sink.is_verbose() => sink.write_table(table),
+        Some(_) => sink.write_paragraph(&Counts::of(&figures_of(reports)).sentence()),
+        None => Ok(()),
+    }
+}
+
+/// The published figures with ours from the reports, and the published figures that no experiment
+/// measures.
+pub(crate) fn figures_of(reports: &[Report]) -> Vec<Beside> {
+    let of_reports = reports.iter().flat_map(|report| report.figures.clone());
+    of_reports.chain(experiment::unmeasured()).collect()
+}
