@@ -1,4 +1,4 @@
-//! In what two designs differ, and whether a workload shows it.
+//! Finds the mechanisms in which two designs differ, and whether the runs of a workload show it.
 
 use plimsoll_mm::tunables::Knob;
 

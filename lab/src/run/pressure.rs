@@ -64,14 +64,14 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes the part that reclaims, for the configuration of a manager whose memory has the layout
-    /// `layout`. It has no address spaces to reclaim from yet.
+    /// Makes the component of a memory manager that reclaims. `layout` is the layout of the
+    /// manager's memory. The component has no address spaces to reclaim from yet.
     pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
         Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }
 
-    /// Makes the parts that all address spaces of the machine share, with `swap` slots of swap
-    /// space. `reclaim` then works on these address spaces.
+    /// Makes the state that all address spaces of the machine share, with `swap` slots of swap
+    /// space. From then on, `reclaim` reclaims pages of these address spaces.
     pub(super) fn new(
         sim: &Sim,
         mm: &Rc<Manager<Sim>>,

@@ -1,4 +1,5 @@
-//! The committed sensitivity table, `lab/data/sensitivity.json`.
+//! The sensitivity table that is part of the repository, `lab/data/sensitivity.json`: how each
+//! price of a machine affects the headline results of experiments.
 
 use plimsoll_sim::profile::{Card, CostKey, Profile, Provenance};
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ pub struct Price {
     pub twice: Compared,
 }
 
-/// A ratio with its interval, and the verdict. A ratio that is not finite is `None`.
+/// A ratio with its 95 % interval, and the verdict. A ratio that is not finite is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// The median of the ratios.

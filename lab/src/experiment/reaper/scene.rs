@@ -1,4 +1,5 @@
-//! The races of the reaper experiment and their metrics.
+//! The scenes of the reaper experiment and their metrics. In each scene, exit and the OOM reaper
+//! race to empty the address space of a killed process.
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
@@ -58,7 +59,7 @@ pub(super) struct Scenes {
     equal: usize,
 }
 
-/// The number of small mappings of the app.
+/// The number of small mappings of the app, the victim in most scenes.
 const MAPPINGS: u32 = 3000;
 const MAPPINGS_QUICK: u32 = 600;
 /// All pages of the app, divided by the number of its small mappings (approximately). The victim in
@@ -164,7 +165,8 @@ impl Scenes {
         of_first.chain(of_others).collect()
     }
 
-    /// Runs every scene with one emptier on one seed. Also returns the race of the first scene.
+    /// Runs every scene once, with the seed and the way of emptying that `case` has. Returns the
+    /// metrics of all scenes, and the race of the first scene.
     pub(super) fn measure(&self, case: &Case<Emptier>) -> (Sample, Raced) {
         let races = self.all.iter();
         let races = races.map(|scene| scene.race(&self.profile, &case.design, case.seed));

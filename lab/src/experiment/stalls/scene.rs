@@ -63,7 +63,7 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
         seen.done.pages as f64 * 1e9 / seen.length.0 as f64,
 });
 
-/// The machine, its workers, and the length of a run.
+/// The setting of a run: the machine, its workers, and the length of the run.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) profile: Profile,
@@ -85,7 +85,8 @@ pub(super) struct Cause {
     change: fn(&mut Scene),
 }
 
-/// The largest number of pages of a gather that Linux frees between two reschedule points.
+/// The causes of long stretches that the experiment tries, one at a time. A stretch is the time
+/// that a CPU runs without a reschedule point.
 const CHUNK: usize = 512;
 
 /// The causes of long stretches that the experiment tries, one at a time.
@@ -232,7 +233,8 @@ impl Scene {
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, CpuStalls) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let workers = u64::from(self.profile.topology.cpus());
-        // As in the drain experiment, most memory is in use, and the workers share what is free.
+        // All other memory is in use, so that the workers share 59 % of the memory that they would
+        // map together.
         let leave = Pages::from_bytes(workers * self.bytes * 59 / 100);
         aging::begin(&testbed, Memory::Fresh, leave).expect("the machine has this much memory");
         let watch = Watch::attach(&testbed.sim);

@@ -149,7 +149,8 @@ impl Scene {
         Self::of(MAIN, machine, card, seconds)
     }
 
-    /// A scene of another workload of the family, in runs of `seconds` of virtual time.
+    /// A scene of the workload named `workload`, one of `FAMILY`, in runs of `seconds` of virtual
+    /// time.
     pub(super) fn of(
         workload: &str,
         machine: &str,

@@ -27,8 +27,8 @@ use crate::run::testbed::Testbed;
 use crate::run::testbed::simulated;
 
 /// The time that the OOM killer takes to look at a process again, in nanoseconds, when all cache
-/// lines of the process are near. It was measured with 1000 processes; a first look at each of them
-/// takes 180 to 190 ns.
+/// lines of the process are in its CPU's caches. It was measured with 1000 processes; a first look
+/// at each of them takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// The machine of a storm, with its processes and the OOM killer.

@@ -252,8 +252,9 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(learnt.alloc_factor, Some(1));
 }
 
-/// If the list of pages that no event shows has blocks of several pages, pages that do not fill a
-/// block are added to, or removed from, a list of single pages.
+/// The list that is assumed to hold the pages that no event shows may have blocks of several pages.
+/// If a correction is not a multiple of that block size, its remainder goes to, or comes from, a
+/// list of single pages.
 #[test]
 fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();

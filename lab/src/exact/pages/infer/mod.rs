@@ -349,5 +349,5 @@ fn boost_factor(recording: &Recording) -> u64 {
     factor.unwrap_or(boost::FACTOR)
 }
 
-/// Work functions that lower `high` and return the pages above it to the zone.
+/// The kernel's work functions that lower `high` and return the pages above it to the zone.
 const REFRESHES: [&str; 2] = ["vmstat_update", "refresh_vm_stats"];
