@@ -41,8 +41,8 @@ fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
     (0..a.len()).filter(|&nth| a[nth] != b[nth]).collect()
 }
 
-/// The virtual length of a run that can show in what `designs` differ from the first one, in
-/// milliseconds.
+/// The virtual length of a run, in milliseconds, for a plan that states none. It is longer than
+/// [`LENGTH_MS`] if `designs` differ in when vmstat work runs and this work has a long interval.
 pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     let differs = |other: &Tuned| {
         let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);
@@ -56,7 +56,8 @@ pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     LENGTH_MS.max(INTERVALS * intervals.max().unwrap_or(0))
 }
 
-/// The error for two designs whose runs were identical.
+/// Makes the error for two designs whose runs were identical. It names the mechanisms in which they
+/// differ, and commands whose runs depend on these mechanisms.
 pub(super) fn identical(a: &Tuned, b: &Tuned, workload: &Workload) -> Error {
     let differing = mechanisms(a, b);
     let known = differing.iter().filter_map(|&nth| MECHANISMS.get(nth));

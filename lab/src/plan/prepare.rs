@@ -53,7 +53,7 @@ pub struct Scene {
     pub(super) start: Start,
 }
 
-/// The memory of a run when it begins.
+/// The state of the machine's memory when a run begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     memory: Option<Memory>,
@@ -97,7 +97,7 @@ impl Start {
     }
 }
 
-/// The problems found so far.
+/// The mistakes that the check of a plan has found so far.
 #[derive(Default)]
 struct Problems(Vec<Problem>);
 
@@ -114,8 +114,8 @@ impl Problems {
         self.0.push(Problem { key, on_key, why });
     }
 
-    /// The value of `result`. An error becomes a problem of `key`; if the error is an unknown name
-    /// and `key` ends in that name, the key itself is wrong.
+    /// Returns the value of `result`. An error becomes a problem of `key`; if the error is an
+    /// unknown name and `key` ends in that name, the key itself is wrong.
     fn take<T>(&mut self, key: &str, result: Result<T, Error>) -> Option<T> {
         let is_name = |why: &Error| match why {
             Error::Unknown { name, .. } => key.ends_with(name.as_str()) || key.ends_with('"'),
@@ -193,7 +193,8 @@ fn check_workload(problems: &mut Problems, plan: &Plan) -> Option<&'static Workl
     Some(workload)
 }
 
-/// The machines of the plan, with its prices.
+/// Loads the machines of the plan, and scales their prices as the plan says. Adds what is wrong to
+/// `problems`.
 fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)> {
     let mut scaled = Vec::new();
     for (name, &percent) in &plan.prices {
@@ -234,7 +235,8 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
     profiles
 }
 
-/// The machine as a name, or as a path that begins at the current folder.
+/// The machine as the loader takes it: a name is unchanged, and a path that began at `folder` now
+/// begins at the current folder.
 #[must_use]
 pub fn machine_at(folder: &Path, machine: &str) -> String {
     let is_path = machine.contains('/') || machine.contains(".toml");

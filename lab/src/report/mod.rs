@@ -57,7 +57,8 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// The conclusion, in one paragraph.
     pub finding: String,
-    /// The published figures of the experiment on this machine, beside ours.
+    /// The prices that decide the headline comparisons of the experiment; `None` if the sensitivity
+    /// table does not include the experiment.
     pub figures: Vec<misses::Beside>,
     /// The prices that decide the headlines of the experiment; `None` if the sensitivity table does
     /// not include the experiment.
@@ -116,7 +117,7 @@ pub struct VerdictRow {
     pub comparison: stats::Comparison,
 }
 
-/// The prices that decide the headlines of an experiment, from the sensitivity table.
+/// The prices that decide the headline comparisons of an experiment, from the sensitivity table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
     /// If the sensitivity table does not fit this report, because it was made on another machine or
@@ -128,7 +129,7 @@ pub struct Decided {
     pub headlines: Vec<DecidedHeadline>,
 }
 
-/// The prices that decide one headline.
+/// One headline comparison, and the prices that decide it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidedHeadline {
     /// The name of design A.
@@ -220,7 +221,7 @@ impl Table {
         self
     }
 
-    /// A table of facts. Each has a subject and a statement.
+    /// A table of facts. A row has the subject of one fact, and a statement about it.
     #[must_use]
     pub fn facts(
         title: impl Into<String>,

@@ -36,13 +36,15 @@ pub struct Varied {
     pub hash: String,
     /// The number of seeds.
     pub seeds: usize,
-    /// The prices that no run of the headlines charges.
+    /// The prices that no run of the headline comparisons charges, so that they cannot change a
+    /// result.
     pub uncharged: Vec<String>,
     /// The headlines.
     pub headlines: Vec<Headline>,
 }
 
-/// One headline comparison, and the prices that were varied.
+/// One headline comparison (one that people quote from an experiment), and the effect of each price
+/// on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Headline {
     /// The name of design A.

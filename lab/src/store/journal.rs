@@ -71,7 +71,7 @@ impl CaseLine {
         found.map(|it| it.value)
     }
 
-    /// The sample of the case; `None` if the hash is none.
+    /// The sample that this line holds; `None` if its hash is not a hexadecimal number.
     fn sample(self) -> Option<Sample> {
         let metric = |of: Measured| {
             let value = of.value;
@@ -158,7 +158,7 @@ impl<O: Out> FileJournal<O> {
         self.known.len()
     }
 
-    /// The number of these cases that belong to `experiment`.
+    /// The number of cases of `experiment` that finished before the run was resumed.
     pub(super) fn known_of(&self, experiment: &str) -> usize {
         let of = |key: &&Key| key.0.experiment == experiment;
         self.known.keys().filter(of).count()

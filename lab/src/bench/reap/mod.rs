@@ -103,7 +103,8 @@ struct Took {
     freed: Option<Pages>,
 }
 
-/// All rounds of one case, on victims of one shape. `case` is an index in [`CASES`].
+/// All rounds of one case, on victims of one shape (one way to map their pages). `case` is an index
+/// in [`CASES`].
 #[derive(Debug)]
 struct Raced {
     on: On,

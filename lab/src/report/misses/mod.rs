@@ -89,7 +89,7 @@ pub struct Ours {
     pub ratio: Option<Estimate>,
 }
 
-/// A published figure beside ours.
+/// The mailing-list thread in which the figure was published.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beside {
     /// The thread that published the figure.

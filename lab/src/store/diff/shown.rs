@@ -1,4 +1,4 @@
-//! Two runs side by side as tables.
+//! Shows two runs of a store side by side, as tables.
 
 use super::{Compared, Diff, DiffRow};
 use crate::measure::metric::Metric;
@@ -23,7 +23,7 @@ impl Diff {
         tables
     }
 
-    /// A sentence about the comparisons that are equal.
+    /// A sentence that says how many comparisons are equal in both runs.
     fn verdict(&self) -> String {
         let equal = self.comparisons.iter().filter(|it| it.identical).count();
         if self.identical {
