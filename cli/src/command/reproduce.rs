@@ -160,8 +160,8 @@ pub(crate) fn write_end(
     }
 }
 
-/// The published figures with ours from the reports, and the published figures that no experiment
-/// measures.
+/// The published figures of the reports, each beside ours, and the published figures that no
+/// experiment measures.
 fn figures_of(reports: &[Report]) -> Vec<Beside> {
     let of_reports = reports.iter().flat_map(|report| report.figures.clone());
     of_reports.chain(experiment::unmeasured()).collect()

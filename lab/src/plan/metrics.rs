@@ -111,8 +111,8 @@ pub(super) fn published(plan: &Plan, machine: &str, design: &str, metric: &Metri
     of.and_then(|of| of.value.parse().ok())
 }
 
-/// Adds to `report` the rows and verdicts of `runs` for the metrics that `plan` shows, and the
-/// plan's published figures on `machine`.
+/// Fills `report` with the rows and verdicts of `runs` for the metrics that `plan` shows, and with
+/// the plan's published figures on `machine`.
 pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Comparison) {
     let known = |design: &str, metric: &Metric| published(plan, machine, design, metric);
     report.rows = runs.rows(known);

@@ -127,10 +127,11 @@ impl Problems {
     }
 }
 
-/// Checks `plan`, apart from its sweep.
+/// Checks `plan`, apart from its sweep, and finds everything that the plan names.
 ///
 /// # Errors
-/// Everything that is wrong with the plan, in the order: workload, machines, designs, the rest.
+/// Everything that is wrong with the plan, in the order: workload, machines, designs, all other
+/// settings.
 pub fn prepare(plan: &Plan) -> Result<Prepared<'_>, Vec<Problem>> {
     let mut problems = Problems::default();
     let workload = check_workload(&mut problems, plan);
@@ -235,8 +236,8 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
     profiles
 }
 
-/// The machine as the loader takes it: a name is unchanged, and a path that began at `folder` now
-/// begins at the current folder.
+/// Returns a name unchanged, and turns a path that begins at `folder`, or the name of a file there,
+/// into a path that begins at the current folder.
 #[must_use]
 pub fn machine_at(folder: &Path, machine: &str) -> String {
     let is_path = machine.contains('/') || machine.contains(".toml");

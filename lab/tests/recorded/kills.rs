@@ -80,7 +80,8 @@ fn judged(judge: &dyn Judge, recording: &Recording) -> Judgement {
         .expect("the recording has something of it")
 }
 
-/// Checks that all comparisons are identical. Returns the number of comparisons.
+/// Checks that Plimsoll decides as the recorded kernel did in all comparisons. Returns the number
+/// of comparisons.
 fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     let judgement = judged(judge, recording);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");
@@ -88,7 +89,7 @@ fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     judgement.compared
 }
 
-/// Checks that the judge finds a difference.
+/// Checks that the judge finds a decision in which Plimsoll and the recorded kernel differ.
 fn differs(judge: &dyn Judge, recording: &Recording) {
     let judgement = judged(judge, recording);
     assert!(judgement.identical < judgement.compared, "{judgement:?}");

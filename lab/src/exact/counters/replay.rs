@@ -90,7 +90,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         replay
     }
 
-    /// Performs all steps of the run, and compares every reading.
+    /// Performs all steps of the run on the counter, and compares every reading of the counter with
+    /// the recorded one.
     pub(super) fn perform(mut self, run: &Run) -> Replayed {
         for (nth, step) in run.steps.iter().enumerate() {
             match step {

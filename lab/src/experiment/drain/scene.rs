@@ -158,7 +158,7 @@ pub(super) struct Kept {
     pub(super) longest: Option<LongestWait>,
 }
 
-/// The observations of one run.
+/// What one run observed, from which its metrics are computed.
 pub(super) struct Seen {
     stats: Stats,
     kept: Kept,

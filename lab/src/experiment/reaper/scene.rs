@@ -49,7 +49,7 @@ pub(super) struct Scene {
     pub(super) left: MemoryLeft,
 }
 
-/// A machine and its scenes.
+/// A machine, and the scenes (races) that the experiment runs on it.
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
     profile: Profile,
@@ -194,7 +194,8 @@ impl Scene {
         race.run(profile, &emptier.design(), seed)
     }
 
-    /// `metric` under the name that it has in this scene.
+    /// Returns `metric` with the name that it has in this scene, which begins with the scene's own
+    /// name.
     pub(super) fn metric(&self, metric: Metric) -> Metric {
         if self.name.is_empty() {
             return metric;

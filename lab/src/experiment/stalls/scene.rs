@@ -165,7 +165,7 @@ fn slow(scene: &mut Scene, factor: u32) {
     }
 }
 
-/// The observations of one run.
+/// What one run observed, from which its metrics are computed.
 pub(super) struct Seen {
     stats: Stats,
     pub(super) stalls: CpuStalls,

@@ -149,7 +149,7 @@ impl StormWorld {
         })
     }
 
-    /// Records events from now on.
+    /// Records the events of the storm from now on.
     pub(super) fn watch(&self) {
         let seen = Rc::clone(&self.seen);
         self.testbed
