@@ -142,8 +142,8 @@ impl Keeping {
         self.tolerate(finished).map(drop)
     }
 
-    /// Returns an error of `result` only if the user has asked for the results to be kept.
-    /// Otherwise prints the error as a warning, and returns `None`.
+    /// Returns the value of `result`, or its error if the user has asked for the results to be
+    /// kept. Otherwise prints the error as a warning, and returns `None`.
     fn tolerate<T>(&self, result: Result<T, Error>) -> anyhow::Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),

@@ -44,11 +44,12 @@ pub struct Plan {
     pub workload: String,
     /// The parameters of the workload that do not have their default values.
     pub parameters: BTreeMap<String, u64>,
-    /// The virtual duration of each run, in milliseconds. `None` stands for 1500 ms or, if the
-    /// designs differ in when vmstat work runs, for at least five intervals of that work.
+    /// The state of memory when a run begins. All memory but what the workload needs is then in use
+    /// until the end. `None` leaves all memory free, in the largest blocks.
     pub memory: Option<Memory>,
-    /// The virtual duration of each run, in milliseconds. `None` chooses one that can show in what
-    /// the designs differ.
+    /// The virtual duration of each run, in milliseconds. `None` stands for 1500 ms after the last
+    /// moment of `timeline`, or for longer if the designs differ in when vmstat work runs: at least
+    /// five intervals of that work.
     pub length_ms: Option<u64>,
     /// The number of seeds. Every design runs with seeds 1 to this number.
     pub seeds: u64,

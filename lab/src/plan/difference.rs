@@ -41,8 +41,8 @@ fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
     (0..a.len()).filter(|&nth| a[nth] != b[nth]).collect()
 }
 
-/// The virtual length of a run, in milliseconds, for a plan that states none. It is longer than
-/// [`LENGTH_MS`] if `designs` differ in when vmstat work runs and this work has a long interval.
+/// The virtual length of a run, in milliseconds, for a plan that states none: [`LENGTH_MS`], or at
+/// least [`INTERVALS`] intervals of the vmstat work if `designs` differ in when it runs.
 pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     let differs = |other: &Tuned| {
         let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);

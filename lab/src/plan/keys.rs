@@ -37,9 +37,9 @@ pub enum Kind {
     Knobs,
     /// A table of prices with their factors.
     Prices,
-    /// The table of the sweep. It takes these keys, and the axes of the sweep as further keys.
+    /// The table of the workload: its name and its parameters.
     Workload,
-    /// The table of the sweep: these keys, and axes.
+    /// The table of the sweep. It takes these keys, and the axes of the sweep as further keys.
     Sweep(&'static [Key]),
     /// A list of tables with these keys.
     Tables(&'static [Key]),

@@ -57,11 +57,10 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// The conclusion, in one paragraph.
     pub finding: String,
+    /// The published figures of the experiment on this machine, beside ours.
+    pub figures: Vec<misses::Beside>,
     /// The prices that decide the headline comparisons of the experiment; `None` if the sensitivity
     /// table does not include the experiment.
-    pub figures: Vec<misses::Beside>,
-    /// The prices that decide the headlines of the experiment; `None` if the sensitivity table does
-    /// not include the experiment.
     pub decided: Option<Decided>,
     /// Warnings about the input. The caller prints them to standard error; renderers omit them.
     pub warnings: Vec<String>,

@@ -91,7 +91,7 @@ impl Head {
         words.join(" ")
     }
 
-    /// Why a command with the inputs of `other` cannot go on with this run; `None` if it can.
+    /// Why a command that would begin the run `other` cannot go on with this run; `None` if it can.
     #[must_use]
     pub fn differs_from(&self, other: &New) -> Option<String> {
         if self.inputs != other.inputs {

@@ -158,7 +158,7 @@ pub(super) struct Kept {
     pub(super) longest: Option<LongestWait>,
 }
 
-/// What one run observed, from which its metrics are computed.
+/// What was observed in one run, from which its metrics are computed.
 pub(super) struct Seen {
     stats: Stats,
     kept: Kept,

@@ -105,7 +105,7 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
     WAKES => seen.reclaim().kswapd_wakes as f64,
 });
 
-/// What one run observed, from which its metrics are computed.
+/// What was observed in one run, from which its metrics are computed.
 struct Seen {
     stats: Stats,
     log: crate::run::testbed::Log,

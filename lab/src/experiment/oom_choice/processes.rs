@@ -40,7 +40,8 @@ pub(super) struct ProcessSet {
     seed: u64,
 }
 
-/// The result of a selection: the time that it took, its sums, and how good the choice was.
+/// The result of a selection: the time that it took, the number of sums, and how good the choice
+/// was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     /// The virtual time that the selection took, in nanoseconds.

@@ -55,7 +55,7 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
 /// wrong: 1 MiB. Smaller differences do not count, because processes grow during the selection.
 const AS_LARGE: u64 = 256;
 
-/// What one storm showed, from which its metrics are computed.
+/// What was observed in one storm, from which its metrics are computed.
 struct Seen {
     result: StormResult,
     allocators: u32,

@@ -194,8 +194,8 @@ impl Scene {
         race.run(profile, &emptier.design(), seed)
     }
 
-    /// Returns `metric` with the name that it has in this scene, which begins with the scene's own
-    /// name.
+    /// Returns `metric` with the name that it has in this scene: the scene's name comes first,
+    /// unless it is empty.
     pub(super) fn metric(&self, metric: Metric) -> Metric {
         if self.name.is_empty() {
             return metric;

@@ -85,11 +85,12 @@ pub(super) struct Cause {
     change: fn(&mut Scene),
 }
 
-/// The causes of long stretches that the experiment tries, one at a time. A stretch is the time
-/// that a CPU runs without a reschedule point.
+/// The largest number of pages that Linux frees between two reschedule points, out of a gather (the
+/// unmapped pages that wait to be freed).
 const CHUNK: usize = 512;
 
-/// The causes of long stretches that the experiment tries, one at a time.
+/// The causes of long stretches that the experiment tries, one at a time. A stretch is the time
+/// that a CPU runs without a reschedule point.
 pub(super) const CAUSES: &[Cause] = &[
     cause("none", 3000, |_| {}),
     cause(
@@ -165,7 +166,7 @@ fn slow(scene: &mut Scene, factor: u32) {
     }
 }
 
-/// What one run observed, from which its metrics are computed.
+/// What was observed in one run, from which its metrics are computed.
 pub(super) struct Seen {
     stats: Stats,
     pub(super) stalls: CpuStalls,

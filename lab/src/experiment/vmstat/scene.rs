@@ -89,7 +89,7 @@ fn per(count: u64, of: u64) -> f64 {
     }
 }
 
-/// What one run observed, from which its metrics are computed.
+/// What was observed in one run, from which its metrics are computed.
 pub(super) struct Seen {
     /// The statistics of the zone lock by call site: `bulk` counts only waits in
     /// `free_pcppages_bulk`, `decay` only waits in decays of page lists, and `zone` all waits.

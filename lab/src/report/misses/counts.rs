@@ -24,10 +24,10 @@ pub struct Counts {
     /// The number of matches in which only the ratio matches: at least one of our values does not
     /// match the published one.
     pub off: usize,
+    /// The number of figures that do not match.
+    pub misses: usize,
     /// The number of figures that are open: the published change is nearly none, and the interval
     /// of ours is too wide to say whether ours is none.
-    pub misses: usize,
-    /// The number of figures that are open.
     pub open: usize,
     /// The number of figures for which nothing is measured.
     pub not_measured: usize,

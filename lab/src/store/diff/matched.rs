@@ -64,8 +64,8 @@ pub(super) fn metrics(cases: &[&CaseLine]) -> Vec<Metric> {
 
 type Pair<'p, 'a> = (Option<&'p Grouped<'a>>, Option<&'p Grouped<'a>>);
 
-/// Pairs each comparison of `a` with the comparison of `b` that it matches. Comparisons without a
-/// match come last.
+/// Pairs each comparison of `a` with the comparison of `b` that it matches. Pairs with equal keys
+/// come first. A comparison without a match is alone in its pair.
 pub(super) fn pairs<'p, 'a>(a: &'p [Grouped<'a>], b: &'p [Grouped<'a>]) -> Vec<Pair<'p, 'a>> {
     let mut pairs = Vec::new();
     let find = |key: &ComparisonKey| b.iter().find(|it| it.key == key);

@@ -32,7 +32,7 @@ pub struct Diff {
     pub b: Head,
     /// Whether every case of one run is in the other, with the same hash and the same values.
     pub identical: bool,
-    /// The comparisons, designs and metrics that only one run has.
+    /// The comparisons that both runs have.
     pub comparisons: Vec<Compared>,
     /// What only one run has.
     pub only: Vec<Only>,
