@@ -20,7 +20,7 @@ use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// Receives events and builds a [`PhaseTree`].
+/// Receives the events that begin and end phases, and builds a [`PhaseTree`] from them.
 #[derive(Clone, Debug, Default)]
 pub struct PhaseRecorder {
     tree: PhaseTree,

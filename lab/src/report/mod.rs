@@ -144,7 +144,7 @@ pub struct DecidedHeadline {
     pub within_noise: usize,
 }
 
-/// A price that decides a headline.
+/// A price that decides a headline comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidingPrice {
     /// The key of the price, such as `work.fault`.

@@ -24,7 +24,8 @@ const SPACES_MAX: u32 = 1 << 14;
 /// The part of a simulated machine's memory manager that reclaims.
 pub(super) type SimReclaim = Rc<Reclaim<Sim, Threads>>;
 
-/// The address spaces of a machine that is short of memory.
+/// The address spaces of a machine on which memory is short, with the manager and the reclaim that
+/// work on them.
 pub struct Pressure {
     mm: Weak<Manager<Sim>>,
     spaces: Spaces<Sim>,

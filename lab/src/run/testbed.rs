@@ -68,7 +68,7 @@ pub struct Log {
     pub allocated: u64,
     /// The number of allocations that no zone could serve.
     pub out_of_memory: u64,
-    /// The pages moved by holds of zone locks.
+    /// For each call site, how many pages the holds of zone locks moved.
     pub holds: HoldLog,
     /// Counts of what reclaim did.
     pub reclaim: ReclaimLog,

@@ -60,7 +60,7 @@ pub struct Headline {
     pub prices: Vec<Price>,
 }
 
-/// The effect of one price on a headline.
+/// How a headline comparison changes if one price is halved or doubled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     /// The key of the price.
@@ -80,7 +80,7 @@ pub struct Compared {
     pub low: Option<f64>,
     /// The high end of the 95 % interval of `ratio`.
     pub high: Option<f64>,
-    /// The words of the verdict.
+    /// The verdict, in words.
     pub verdict: String,
 }
 

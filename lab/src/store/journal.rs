@@ -95,7 +95,7 @@ impl Measured {
     }
 }
 
-/// What a journal writes to.
+/// What a journal writes to: a file, or a stand-in for one in a test.
 pub(super) trait Out: Debug + Send {
     /// Adds `line` at the end.
     fn append(&mut self, line: &[u8]) -> io::Result<()>;
@@ -129,7 +129,7 @@ pub(super) struct FileJournal<O: Out = File> {
 #[derive(Debug)]
 struct State<O> {
     out: O,
-    /// The length of the whole lines, in bytes.
+    /// The length of all completely written lines, in bytes.
     length: u64,
     failed: Option<String>,
 }

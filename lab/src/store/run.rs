@@ -273,7 +273,7 @@ impl Kept {
         &self.folder
     }
 
-    /// Whether the run has ended.
+    /// Returns whether the run has finished, still runs, or was broken off.
     #[must_use]
     pub fn state(&self) -> State {
         if self.end.is_some() {

@@ -297,7 +297,7 @@ fn another_order_of_ranges_is_a_difference() {
         text.replace(",sh,", ",")
     });
     differs(&Reaping::default(), &private);
-    // Makes the reaper give up one attempt earlier.
+    // Removes the last event, so that the kernel's reaper seems to give up one attempt earlier.
     let mut sooner = fixture!("given-up");
     sooner.events.pop();
     differs(&Reaping::default(), &sooner);

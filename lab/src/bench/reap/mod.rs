@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::measure::stats;
 use crate::run::progress::Progress;
 
-/// A way to empty the victim.
+/// A way to empty the victim's address space, which the bench measures.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,

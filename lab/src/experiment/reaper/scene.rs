@@ -36,7 +36,7 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
 /// first scene has all of [`METRICS`], and also [`BY_PARTY`].
 const IN_EVERY_SCENE: usize = 6;
 
-/// A victim, and the CPUs on which it is emptied.
+/// A race: a victim, the CPUs on which exit and the reaper empty it, and the memory that is left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
     /// The prefix of the names of this scene's metrics; empty for the first scene.

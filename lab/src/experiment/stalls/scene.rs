@@ -77,7 +77,7 @@ pub(super) struct Scene {
 /// The virtual length of a full run in which no cause is applied.
 const FULL: Nanos = Nanos::from_ms(400);
 
-/// A cause that may lengthen stretches.
+/// A change of a scene that may lengthen the stretches in which a CPU does not reschedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,

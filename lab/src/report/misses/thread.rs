@@ -20,7 +20,7 @@ pub enum Thread {
 }
 
 impl Thread {
-    /// The threads in the order of the page.
+    /// The threads, in the order in which `docs/misses.md` shows them.
     pub const ALL: [Self; 4] = [Self::Stagger, Self::Batching, Self::Reaper, Self::Counters];
 
     /// The thread's subject.

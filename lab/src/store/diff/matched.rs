@@ -7,7 +7,7 @@ use crate::measure::metric::Metric;
 use crate::run::journal::ComparisonKey;
 use crate::store::journal::CaseLine;
 
-/// The cases of one comparison.
+/// The cases of one comparison, by design.
 #[derive(Debug)]
 pub(super) struct Grouped<'a> {
     pub(super) key: &'a ComparisonKey,

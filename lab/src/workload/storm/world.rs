@@ -47,11 +47,11 @@ pub(super) struct StormWorld {
     pub(super) seen: Rc<Seen>,
 }
 
-/// A process, with the state that its owner keeps about it.
+/// A process of a storm: its address space, and what the storm keeps about it.
 pub(super) struct Proc {
     pub(super) spec: ProcSpec,
     pub(super) space: Arc<AddressSpace<Sim>>,
-    /// The number of pages that it has touched so far.
+    /// The number of pages that the process has touched so far.
     pub(super) held: Cell<u64>,
     /// The number of threads that have not ended.
     pub(super) threads: Cell<usize>,
