@@ -104,7 +104,7 @@ pub struct PublishedOf {
 pub struct Sweep {
     /// The axes, in the order of the columns that show their values.
     pub axes: Vec<Axis>,
-    /// If given, only so many points of the grid run, drawn at random.
+    /// How many points of the grid run, drawn at random; `None` runs all points.
     pub random: Option<Draw>,
 }
 

@@ -85,7 +85,7 @@ pub struct Compared {
 }
 
 impl Kept {
-    /// Reads the committed file.
+    /// Reads the sensitivity table of the repository, as it was when Plimsoll was built.
     ///
     /// # Errors
     /// If the file cannot be read, which a test rules out.

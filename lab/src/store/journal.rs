@@ -203,7 +203,8 @@ impl<O: Out> Journal for FileJournal<O> {
             Ok(()) => state.length += line.len() as u64,
             Err(error) => {
                 let length = state.length;
-                // If this fails too, the torn line stays the last one, which readers leave out.
+                // If the file cannot be cut either, the torn line stays the last one, which readers
+                // leave out.
                 let _ = state.out.cut(length);
                 let failed = format!("cannot write to {}: {error}", self.name.display());
                 eprintln!("warning: {failed}; the cases that finish from now on are not kept");

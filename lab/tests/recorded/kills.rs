@@ -172,7 +172,8 @@ fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
     assert_eq!(all_same(&KILLS, &cpuset), 5);
 }
 
-/// Changes a column of every row in the table of processes; columns are counted from 0.
+/// Returns the recording with one column changed in every row of the table of processes; columns
+/// are counted from 0.
 fn with_column(recording: Recording, column: usize, change: impl Fn(i64) -> i64) -> Recording {
     with_text(recording, "kernel log", |log| {
         let row = |line: &str| {

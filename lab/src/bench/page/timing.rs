@@ -268,23 +268,23 @@ impl Ring {
 
     fn send(&self, blocks: &[usize; CHUNK]) {
         let sent = self.sent.0.load(Relaxed);
-        // Acquire pairs with the Release in `receive`: that thread has read the old chunk.
+        // Acquire pairs with the Release in `receive`: the receiver has read the old chunk.
         spin_until(|| sent - self.received.0.load(Acquire) < CHUNKS_WAITING);
         for (entry, &block) in self.chunks[sent % CHUNKS_WAITING].iter().zip(blocks) {
             entry.store(block, Relaxed);
         }
-        // Release pairs with the Acquire in `receive`: that thread sees the chunk.
+        // Release pairs with the Acquire in `receive`: the receiver sees the chunk.
         self.sent.0.store(sent + 1, Release);
     }
 
     fn receive(&self, blocks: &mut [usize; CHUNK]) {
         let received = self.received.0.load(Relaxed);
-        // Acquire pairs with the Release in `send`: this thread sees the chunk.
+        // Acquire pairs with the Release in `send`: the receiver sees the chunk.
         spin_until(|| self.sent.0.load(Acquire) > received);
         for (entry, block) in self.chunks[received % CHUNKS_WAITING].iter().zip(blocks) {
             *block = entry.load(Relaxed);
         }
-        // Release pairs with the Acquire in `send`: that thread may overwrite the chunk.
+        // Release pairs with the Acquire in `send`: the sender may overwrite the chunk.
         self.received.0.store(received + 1, Release);
     }
 }

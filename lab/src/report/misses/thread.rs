@@ -13,7 +13,8 @@ pub enum Thread {
     /// The thread about an OOM reaper that starts at the highest mapping, while the exit starts at
     /// the lowest.
     Reaper,
-    /// The threads about trees of counters, and about two passes that choose a victim by them.
+    /// The threads about trees of counters, and about an OOM killer that chooses a victim by these
+    /// counters in two passes.
     Counters,
     /// The self-test of the lab. Its figures are made up.
     Selftest,

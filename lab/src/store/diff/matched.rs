@@ -50,8 +50,7 @@ pub(super) fn grouped(cases: &[CaseLine]) -> Vec<Grouped<'_>> {
         .collect()
 }
 
-/// The metrics that every one of `cases` has or some of them have, in the order of the first case
-/// that has them.
+/// The metrics that at least one of `cases` has, in the order of the first case that has them.
 pub(super) fn metrics(cases: &[&CaseLine]) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for measured in cases.iter().flat_map(|case| &case.metrics) {

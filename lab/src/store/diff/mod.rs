@@ -30,7 +30,7 @@ pub struct Diff {
     pub a: Head,
     /// The run B.
     pub b: Head,
-    /// Whether every case of one run is in the other, with the same hash and the same values.
+    /// Whether both runs have the same cases, with the same hashes and values.
     pub identical: bool,
     /// The comparisons that both runs have.
     pub comparisons: Vec<Compared>,

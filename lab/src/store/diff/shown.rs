@@ -7,7 +7,8 @@ use crate::report::{Table, VerdictRow, tabulate, words};
 use crate::store::head::{Head, Inputs};
 
 impl Diff {
-    /// The runs, each comparison in which they differ, and what only one run has.
+    /// Makes tables of the two runs, of each comparison in which they differ, and of what only one
+    /// run has.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.runs()];

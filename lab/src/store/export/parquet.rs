@@ -80,7 +80,7 @@ fn schema(columns: &[Column<'_>]) -> Vec<Struct> {
         .collect()
 }
 
-/// Writes the rows from `start` to `end`, and returns their description.
+/// Writes the rows from `start` to `end` as one group, and returns the description of the group.
 fn group(out: &mut Vec<u8>, columns: &[Column<'_>], start: usize, end: usize) -> Struct {
     let before = out.len();
     let chunks = columns.iter().map(|column| {
@@ -137,7 +137,8 @@ impl Values<'_> {
         }
     }
 
-    /// Writes the pages. Returns where the page of values begins, and the encodings of the pages.
+    /// Writes the pages of this column. Returns where the page of values begins, and the encodings
+    /// of the pages.
     fn write(self, out: &mut Vec<u8>) -> (usize, Vec<i32>) {
         let encoded: Vec<u8> = match self {
             Self::Text(of) => return write_texts(out, of),
