@@ -330,8 +330,8 @@ fn check_timeline(problems: &mut Problems, plan: &Plan) {
     }
 }
 
-/// Checks that the machine has enough memory. If it does not, this is an error now, and not a panic
-/// in a run.
+/// Checks that the workload does not need too much swap, and that the machine has enough memory to
+/// begin a run as the plan says. So a lack of memory is an error now, and not a panic in a run.
 fn check_scene(
     problems: &mut Problems,
     plan: &Plan,

@@ -51,8 +51,8 @@ pub(crate) struct Storm {
 pub(crate) enum Ending {
     /// The hog's threads notice that they must die, and the last of them empties the hog's memory.
     AtOnce,
-    /// As [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of every kill and
-    /// calls `process_mrelease`.
+    /// The hog dies as with [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of
+    /// every kill and calls `process_mrelease`.
     Helped,
     /// One thread of each hog waits for a device, which responds at this time after the start of
     /// the storm.
