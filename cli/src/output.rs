@@ -212,7 +212,7 @@ impl Sink {
         self.extent.verbose || self.format == Format::Markdown
     }
 
-    /// Colours if the results go to a terminal that shows them, unless `NO_COLOR` is set.
+    /// Chooses colours if the results go to a terminal that shows them, unless `NO_COLOR` is set.
     fn paint(&self) -> Paint {
         let choice = AutoStream::choice(&io::stdout());
         match self.target {
@@ -290,7 +290,7 @@ pub(crate) fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     replace_bytes(file, text.as_bytes())
 }
 
-/// As [`replace`], for a file that is no text.
+/// Replaces `file` by `bytes` as a whole, as [`replace`] does with a text.
 pub(crate) fn replace_bytes(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut draft = NamedTempFile::new_in(folder(file))?;

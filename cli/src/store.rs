@@ -33,7 +33,8 @@ pub(crate) struct StoreArgs {
     pub(crate) resume: Option<Option<String>>,
 }
 
-/// The folder of the store: `named`, if the user has named it.
+/// The folder of the store: `named`, if the user has named it, or else the folder that the
+/// environment variable names, or else `FOLDER`.
 pub(crate) fn folder(named: Option<PathBuf>) -> PathBuf {
     let variable = || env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let named = named.or_else(|| variable().map(PathBuf::from));
@@ -42,7 +43,7 @@ pub(crate) fn folder(named: Option<PathBuf>) -> PathBuf {
 
 /// The place where the results of this command are kept.
 pub(crate) struct Keeping {
-    /// `None` if nothing is kept.
+    /// The folder of the run in the store; `None` if no results are kept.
     run: Option<RunFolder>,
     /// Whether the user has asked for the results to be kept. If so, it is an error if they cannot
     /// be kept; otherwise the user is only warned.
@@ -90,8 +91,8 @@ impl Keeping {
         Ok(keeping)
     }
 
-    /// `progress` with a journal, if results are kept. `experiment` is the experiment or the
-    /// command that runs.
+    /// Returns `progress`, with a journal if results are kept. `experiment` is the name of the
+    /// experiment or the command that runs.
     pub(crate) fn journal(&self, progress: Progress, experiment: &str) -> Progress {
         match &self.run {
             Some(run) => progress.kept_in(run.journal(), experiment),
@@ -141,7 +142,8 @@ impl Keeping {
         self.tolerate(finished).map(drop)
     }
 
-    /// An error if the user has asked for the results to be kept; otherwise a warning, and `None`.
+    /// Returns the value of `result`, or its error if the user has asked for the results to be
+    /// kept. Otherwise prints the error as a warning, and returns `None`.
     fn tolerate<T>(&self, result: Result<T, Error>) -> anyhow::Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -159,8 +161,7 @@ pub(crate) fn warn(text: &dyn Display) {
     anstream::eprintln!("warning: {text}");
 }
 
-/// This program. It is the same program only if its file is the same, because two builds of one
-/// commit may differ.
+/// Describes this program, with a hash of its file, because two builds of one commit may differ.
 fn program() -> Program {
     let file = env::current_exe().ok();
     let build = file.and_then(|file| hash_of(&file).ok());

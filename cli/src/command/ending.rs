@@ -24,8 +24,8 @@ pub(crate) fn write(
     }
 }
 
-/// The published figures with ours from the reports, and the published figures that no experiment
-/// measures.
+/// The published figures of the reports, each beside ours, and the published figures that no
+/// experiment measures.
 pub(crate) fn figures_of(reports: &[Report]) -> Vec<Beside> {
     let of_reports = reports.iter().flat_map(|report| report.figures.clone());
     of_reports.chain(experiment::unmeasured()).collect()

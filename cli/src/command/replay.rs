@@ -14,7 +14,7 @@ use crate::output::{BadInput, Sink};
 use crate::recordings::Shelf;
 use crate::store::Keeping;
 
-/// The default number of seeds, which equals that of an experiment.
+/// The number of seeds unless the user chooses another; experiments have the same default.
 const SEEDS: u64 = 6;
 /// The name that stands for standard input.
 const STDIN: &str = "-";
@@ -58,7 +58,7 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     sink.check_metrics(&[report])
 }
 
-/// What determines the results.
+/// What determines the results of a replay: a run can be resumed only with the same inputs.
 fn inputs_of(options: &ReplayOptions) -> Inputs {
     let hash = hash_of(Path::new(&options.file)).unwrap_or_else(|_| "unknown".to_owned());
     let default = |of: &Option<String>| of.clone().unwrap_or_else(|| "default".to_owned());

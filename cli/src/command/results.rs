@@ -182,7 +182,7 @@ fn export(
     }
 }
 
-/// The format that the ending of `file` means.
+/// The format that the ending of the file's name stands for, such as `.csv`.
 fn format_of(file: Option<&Path>) -> anyhow::Result<TableFormat> {
     let ending = file.and_then(Path::extension).unwrap_or_default();
     match ending.to_str() {

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Sensitivity) -> anyhow::Result<()> {
     }
 }
 
-/// Reads the contents that the file has before the run. So a file that cannot be read or written is
+/// Reads the results that `file` has before this run. So a file that cannot be read or written is
 /// reported before anything runs.
 fn before(file: &Path) -> anyhow::Result<Kept> {
     output::writable(file, "--save")?;

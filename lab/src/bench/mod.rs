@@ -98,7 +98,7 @@ pub struct Row {
     pub machine: String,
     /// The load during the measurement, such as the shape of the address space.
     pub load: String,
-    /// The variant that was measured.
+    /// The variant that was measured, such as a way to empty an address space.
     pub case: String,
     /// The name of the metric, such as `wall_ns`. Its last part is the unit.
     pub metric: &'static str,

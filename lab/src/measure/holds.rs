@@ -31,7 +31,7 @@ pub struct HoldLog {
     pub over_batch: u64,
 }
 
-/// The holds at one call site, counted by the number of pages that they moved.
+/// The holds of zone locks at one call site, counted by the number of pages that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteHolds {
     /// The number of holds at this call site.
@@ -56,8 +56,8 @@ impl Default for HoldLog {
 }
 
 impl HoldLog {
-    /// Counts one hold that moved `pages` pages in `blocks` blocks while the zone's batch was
-    /// `batch`.
+    /// Counts one hold of a zone lock at `site`, which moved `pages` pages in `blocks` blocks while
+    /// the zone's batch was `batch`.
     pub fn note(&mut self, site: Site, pages: u32, blocks: u32, batch: u32) {
         let holds = &mut self.sites[site as usize];
         holds.holds += 1;

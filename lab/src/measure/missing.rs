@@ -71,7 +71,7 @@ fn known<D: Display>(
     cases.iter().map(find).collect()
 }
 
-/// Returns the value of `T` if `T` is `()`.
+/// Returns `()` as a value of `T` if `T` is the type `()`; otherwise returns `None`.
 fn unit<T: 'static>() -> Option<T> {
     let unit: Box<dyn Any> = Box::new(());
     unit.downcast().ok().map(|unit| *unit)

@@ -20,7 +20,7 @@ use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// Receives events and builds a [`PhaseTree`].
+/// Receives the events that begin and end phases, and builds a [`PhaseTree`] from them.
 #[derive(Clone, Debug, Default)]
 pub struct PhaseRecorder {
     tree: PhaseTree,
@@ -229,7 +229,7 @@ mod tests {
     const BEGIN_UNMAP: Event = Event::Begin(Phase::Unmap);
     const END_UNMAP: Event = Event::End(Phase::Unmap);
 
-    /// Two CPUs at the same time: one exits, the other reaps.
+    /// The phases of two CPUs that work at the same time: one exits, the other reaps.
     fn race() -> PhaseTree {
         record(&[
             (0, 10, BEGIN_EXIT),

@@ -61,7 +61,8 @@ pub fn set(plan: &mut Plan, settings: &[&str]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first of `problems`: a command line has no lines and columns to show.
+/// Turns the first of `problems` into an error for a command line, which has no lines and columns
+/// that a message could show.
 #[must_use]
 pub fn first(problems: Vec<Problem>) -> Error {
     let first = problems.into_iter().next();

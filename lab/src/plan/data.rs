@@ -47,8 +47,9 @@ pub struct Plan {
     /// The state of memory when a run begins. All memory but what the workload needs is then in use
     /// until the end. `None` leaves all memory free, in the largest blocks.
     pub memory: Option<Memory>,
-    /// The virtual duration of each run, in milliseconds. `None` chooses one that can show in what
-    /// the designs differ.
+    /// The virtual duration of each run, in milliseconds. `None` stands for 1500 ms after the last
+    /// moment of `timeline`, or for longer if the designs differ in when vmstat work runs: at least
+    /// five intervals of that work.
     pub length_ms: Option<u64>,
     /// The number of seeds. Every design runs with seeds 1 to this number.
     pub seeds: u64,
@@ -103,7 +104,7 @@ pub struct PublishedOf {
 pub struct Sweep {
     /// The axes, in the order of the columns that show their values.
     pub axes: Vec<Axis>,
-    /// If given, only so many points of the grid run, drawn at random.
+    /// How many points of the grid run, drawn at random; `None` runs all points.
     pub random: Option<Draw>,
 }
 

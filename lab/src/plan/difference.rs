@@ -1,4 +1,4 @@
-//! In what two designs differ, and whether a workload shows it.
+//! Finds the mechanisms in which two designs differ, and whether the runs of a workload show it.
 
 use plimsoll_mm::tunables::Knob;
 
@@ -41,8 +41,8 @@ fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
     (0..a.len()).filter(|&nth| a[nth] != b[nth]).collect()
 }
 
-/// The virtual length of a run that can show in what `designs` differ from the first one, in
-/// milliseconds.
+/// The virtual length of a run, in milliseconds, for a plan that states none: [`LENGTH_MS`], or at
+/// least [`INTERVALS`] intervals of the vmstat work if `designs` differ in when it runs.
 pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     let differs = |other: &Tuned| {
         let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);
@@ -56,7 +56,8 @@ pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     LENGTH_MS.max(INTERVALS * intervals.max().unwrap_or(0))
 }
 
-/// The error for two designs whose runs were identical.
+/// Makes the error for two designs whose runs were identical. It names the mechanisms in which they
+/// differ, and commands whose runs depend on these mechanisms.
 pub(super) fn identical(a: &Tuned, b: &Tuned, workload: &Workload) -> Error {
     let differing = mechanisms(a, b);
     let known = differing.iter().filter_map(|&nth| MECHANISMS.get(nth));

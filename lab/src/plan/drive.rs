@@ -31,7 +31,8 @@ pub struct How {
     pub record: Option<usize>,
 }
 
-/// Runs `prepared` on the machine of `scene` and reports locks and page lists.
+/// Runs the designs of `prepared` on the machine of `scene`. Returns a report on the waits for
+/// locks and on the page lists.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the runs of two designs are identical, because the workload does not use
@@ -104,7 +105,7 @@ pub(super) fn compare(
     })
 }
 
-/// The question, and what ran, in sentences.
+/// The introduction of a report, in sentences: the question of the plan, and what ran.
 fn about(prepared: &Prepared<'_>, scene: &Scene) -> String {
     let Prepared {
         plan,
@@ -137,7 +138,8 @@ pub(super) struct Kept {
     recording: Option<Recording>,
 }
 
-/// The machine of `scene` with the memory and the CPUs that a run begins with.
+/// Creates the machine of `scene` for one run, with the state of memory and the online CPUs with
+/// which the run begins.
 pub(super) fn testbed(
     prepared: &Prepared<'_>,
     scene: &Scene,
@@ -150,7 +152,8 @@ pub(super) fn testbed(
     let begun = scene.start.begin(&testbed);
     begun.expect("the same machine has begun so before");
     timeline::begin(&testbed, timeline::of_design(prepared.plan, &named.name));
-    // Only from now on, because memory that is in use from the start is not the workload's work.
+    // Counts allocated pages only from now on: pages that are in use from the start are not the
+    // workload's work.
     testbed.count_pages();
     testbed
 }

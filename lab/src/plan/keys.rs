@@ -6,7 +6,7 @@
 pub struct Key {
     /// The key.
     pub name: &'static str,
-    /// The kind of value that it takes.
+    /// The kind of value that the key takes.
     pub kind: Kind,
     /// True if a file or table without the key is an error.
     pub required: bool,
@@ -39,13 +39,13 @@ pub enum Kind {
     Prices,
     /// The table of the workload: its name and its parameters.
     Workload,
-    /// The table of the sweep: these keys, and axes.
+    /// The table of the sweep. It takes these keys, and the axes of the sweep as further keys.
     Sweep(&'static [Key]),
     /// A list of tables with these keys.
     Tables(&'static [Key]),
 }
 
-/// The version of the format.
+/// The version of the format of experiment files.
 pub const SCHEMA: u64 = 1;
 
 const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
@@ -69,7 +69,7 @@ const MEMORY: Kind = Kind::Choice(&["fresh", "aged", "fragmented"]);
 /// The cost cards.
 const CARD: Kind = Kind::Choice(&["low", "mid", "high"]);
 
-/// The keys of a file, in the order in which the template lists them.
+/// The keys at the top of an experiment file, in the order in which the template lists them.
 pub const FILE: &[Key] = &[
     required(
         "schema",
@@ -157,7 +157,7 @@ pub const FILE: &[Key] = &[
     ),
 ];
 
-/// The keys of a `[[design]]`.
+/// The keys of a table `[[design]]`, which describes one design of an experiment file.
 pub const DESIGN: &[Key] = &[
     key(
         "name",
@@ -176,7 +176,7 @@ pub const DESIGN: &[Key] = &[
     ),
 ];
 
-/// The keys of a `[[published]]`.
+/// The keys of a table `[[published]]`, which has one published figure.
 pub const PUBLISHED: &[Key] = &[
     required("metric", Kind::Text, "the name of the metric"),
     required("design", Kind::Text, "the label of the design"),
@@ -193,7 +193,7 @@ pub const PUBLISHED: &[Key] = &[
     ),
 ];
 
-/// The keys of `[sweep]` that are not axes.
+/// The keys of the table `[sweep]`, apart from those that name an axis.
 pub const SWEEP: &[Key] = &[
     key(
         "random",
@@ -207,7 +207,7 @@ pub const SWEEP: &[Key] = &[
     ),
 ];
 
-/// The keys of a `[[timeline]]`.
+/// The keys of a table `[[timeline]]`, which says what happens at one time of each run.
 pub const MOMENT: &[Key] = &[
     required(
         "at",

@@ -18,7 +18,7 @@ use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Report, Table};
 use crate::run::testbed::{Log, Testbed};
 
-/// The pages that the workload allocated a second: the work done.
+/// The number of pages that the workload allocated per second: how much work it did.
 const ALLOCATED: Metric = Metric::higher("pages_allocated_per_s", Unit::PagesPerSecond);
 
 /// The metrics that a sweep shows if the plan names none.
@@ -96,7 +96,8 @@ pub(super) fn check(
     }
 }
 
-/// Returns whether `plan` shows `metric`.
+/// Returns whether the reports of `plan` show `metric`. If the plan names no metrics, they show
+/// all.
 pub(super) fn shows(plan: &Plan, metric: &Metric) -> bool {
     plan.metrics.is_empty() || plan.metrics.iter().any(|name| *name == metric.name)
 }
@@ -110,7 +111,8 @@ pub(super) fn published(plan: &Plan, machine: &str, design: &str, metric: &Metri
     of.and_then(|of| of.value.parse().ok())
 }
 
-/// The rows and verdicts of `runs` that `plan` shows, and its published figures on `machine`.
+/// Fills `report` with the rows and verdicts of `runs` for the metrics that `plan` shows, and with
+/// the plan's published figures on `machine`.
 pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Comparison) {
     let known = |design: &str, metric: &Metric| published(plan, machine, design, metric);
     report.rows = runs.rows(known);
@@ -124,7 +126,8 @@ pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Compa
 /// locks, and the work done.
 const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "pages_allocated_per_s"];
 
-/// The answer of `report`, which has its rows and verdicts. `designs` are the names of the designs.
+/// Makes the answer with which `report` begins, from the report's rows and verdicts. `designs` are
+/// the names of the designs.
 pub(super) fn answer(report: &Report, plan: &Plan, designs: &[String]) -> Answer {
     let question = if plan.question.is_empty() {
         format!(

@@ -1,4 +1,4 @@
-//! What a plan would run, without running it; and the list of experiments.
+//! Describes what a plan would run, without running it, and lists all experiments.
 
 use std::fs;
 use std::path::Path;

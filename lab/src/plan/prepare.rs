@@ -53,7 +53,7 @@ pub struct Scene {
     pub(super) start: Start,
 }
 
-/// The memory of a run when it begins.
+/// The state of the machine's memory when a run begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     memory: Option<Memory>,
@@ -97,7 +97,7 @@ impl Start {
     }
 }
 
-/// The problems found so far.
+/// The mistakes that the check of a plan has found so far.
 #[derive(Default)]
 struct Problems(Vec<Problem>);
 
@@ -114,8 +114,8 @@ impl Problems {
         self.0.push(Problem { key, on_key, why });
     }
 
-    /// The value of `result`. An error becomes a problem of `key`; if the error is an unknown name
-    /// and `key` ends in that name, the key itself is wrong.
+    /// Returns the value of `result`. An error becomes a problem of `key`; if the error is an
+    /// unknown name and `key` ends in that name, the key itself is wrong.
     fn take<T>(&mut self, key: &str, result: Result<T, Error>) -> Option<T> {
         let is_name = |why: &Error| match why {
             Error::Unknown { name, .. } => key.ends_with(name.as_str()) || key.ends_with('"'),
@@ -127,10 +127,11 @@ impl Problems {
     }
 }
 
-/// Checks `plan`, apart from its sweep.
+/// Checks `plan`, apart from its sweep, and finds everything that the plan names.
 ///
 /// # Errors
-/// Everything that is wrong with the plan, in the order: workload, machines, designs, the rest.
+/// Everything that is wrong with the plan, in the order: workload, machines, designs, all other
+/// settings.
 pub fn prepare(plan: &Plan) -> Result<Prepared<'_>, Vec<Problem>> {
     let mut problems = Problems::default();
     let workload = check_workload(&mut problems, plan);
@@ -193,7 +194,8 @@ fn check_workload(problems: &mut Problems, plan: &Plan) -> Option<&'static Workl
     Some(workload)
 }
 
-/// The machines of the plan, with its prices.
+/// Loads the machines of the plan, and scales their prices as the plan says. Adds what is wrong to
+/// `problems`.
 fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)> {
     let mut scaled = Vec::new();
     for (name, &percent) in &plan.prices {
@@ -234,7 +236,8 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
     profiles
 }
 
-/// The machine as a name, or as a path that begins at the current folder.
+/// Returns a name unchanged, and turns a path that begins at `folder`, or the name of a file there,
+/// into a path that begins at the current folder.
 #[must_use]
 pub fn machine_at(folder: &Path, machine: &str) -> String {
     let is_path = machine.contains('/') || machine.contains(".toml");
@@ -327,8 +330,8 @@ fn check_timeline(problems: &mut Problems, plan: &Plan) {
     }
 }
 
-/// Checks that the machine has enough memory. If it does not, this is an error now, and not a panic
-/// in a run.
+/// Checks that the workload does not need too much swap, and that the machine has enough memory to
+/// begin a run as the plan says. So a lack of memory is an error now, and not a panic in a run.
 fn check_scene(
     problems: &mut Problems,
     plan: &Plan,

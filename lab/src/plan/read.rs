@@ -133,7 +133,7 @@ fn plan(root: &Section<'_>) -> Plan {
             .and_then(|item| item.text().map(str::to_owned))
     };
     let usual = Plan::default();
-    // The reader refuses other versions, so the number itself is not kept.
+    // The reader refuses any version but its own, so the number itself is not kept.
     let _ = whole("schema");
     let (workload, parameters) = root
         .get("workload")
@@ -199,7 +199,8 @@ fn whole(item: &Item<'_>, declared: &[Key], key: &str) -> Option<u64> {
     }
 }
 
-/// The elements of the list of tables `key`.
+/// Reads the list of tables at `key`, such as `[[design]]`. Checks the keys of each table against
+/// `declared`, and returns what `read` makes of the tables.
 fn tables<T>(
     root: &Section<'_>,
     key: &str,
@@ -334,7 +335,7 @@ fn sweep(item: &Item<'_>) -> Option<Sweep> {
     Some(Sweep { axes, random })
 }
 
-/// The keys of axes, for the error about an unknown one.
+/// The keys that an axis of a sweep can have, for the error about an unknown axis.
 const AXES: [&str; 8] = [
     "machine",
     "memory",

@@ -135,7 +135,7 @@ fn sweep(keys: &[Key]) -> Value {
     schema
 }
 
-/// A property with the schema `schema` for each of `names`.
+/// Properties of a JSON object: one for each of `names`, each with the schema that `schema` makes.
 fn named(
     names: impl IntoIterator<Item = String>,
     schema: impl Fn() -> Value,

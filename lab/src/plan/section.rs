@@ -12,7 +12,7 @@ use super::keys::Key;
 use super::source::Mistake;
 use crate::catalog::names::nearest;
 
-/// The mistakes found so far, and the places of keys and values.
+/// What the reader has found in a file so far: the mistakes, and the places of keys and values.
 #[derive(Default)]
 pub(super) struct Found {
     mistakes: RefCell<Vec<Mistake>>,
@@ -60,7 +60,8 @@ impl Found {
     }
 }
 
-/// The path of `key` in the table `path`. A key that is not a bare key of TOML is quoted.
+/// The full path of `key` in the table with the path `path`, such as `workload.name`. A key that is
+/// not a bare key of TOML is quoted.
 pub(super) fn join(path: &str, key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let key = if !key.is_empty() && key.chars().all(is_bare) {
@@ -109,7 +110,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Adds the mistake that `key` is unknown.
+    /// Adds the mistake that `key` is unknown. The message offers those of `names` that are similar
+    /// or, if there are none, all of them.
     pub(super) fn unknown(&self, key: &Spanned<impl AsRef<str>>, names: &[&str]) {
         let near = nearest(key.get_ref().as_ref(), names);
         let offers = if near.is_empty() { names } else { &near };
@@ -178,7 +180,7 @@ impl<'a> Item<'a> {
         None
     }
 
-    /// The value as a whole number from `min` to `max`.
+    /// The value as a whole number from `min` to `max`; `None` if it is not such a number.
     pub(super) fn whole(&self, min: u64, max: u64) -> Option<u64> {
         let whole = self.value.get_ref().as_integer();
         let number = whole.and_then(|n| u64::from_str_radix(n.as_str(), n.radix()).ok());

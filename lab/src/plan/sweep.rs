@@ -28,7 +28,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// The point in words: each axis with its value.
+    /// The point in words: each axis with the value that it has at this point.
     #[must_use]
     pub fn title(&self, sweep: &Sweep) -> String {
         let pairs = sweep.axes.iter().zip(&self.values);
@@ -97,7 +97,8 @@ fn problem(key: impl Into<String>, why: Error) -> Problem {
     }
 }
 
-/// The problems of the axes, each of which is tried alone.
+/// Checks the axes of `sweep`, and tries each of their values alone in the plan `base`. Returns
+/// what is wrong.
 fn check(base: &Plan, sweep: &Sweep) -> Vec<Problem> {
     let mut problems = Vec::new();
     if !base.published.is_empty() {
@@ -149,7 +150,8 @@ fn is_same(one: &Target, other: &Target) -> bool {
     }
 }
 
-/// The label of a design that sets the knob `target` itself.
+/// The label of a design that sets the knob `target` itself, so that a sweep over this knob would
+/// not change it.
 fn fixed_by<'p>(plan: &'p Plan, target: &Target) -> Option<&'p str> {
     let Target::Knob(name) = target else {
         return None;
@@ -208,7 +210,7 @@ fn chosen(sweep: &Sweep) -> Vec<u64> {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut drawn = BTreeSet::new();
             if points > grid / 2 {
-                // Few points are left out, so those are drawn instead.
+                // Fewer points are left out than run, so the points to leave out are drawn.
                 while (drawn.len() as u64) < grid - points {
                     drawn.insert(rng.random_range(0..grid));
                 }

@@ -81,7 +81,7 @@ fn shows_machine(plan: &Plan, sweep: &Sweep) -> bool {
     plan.machines.len() > 1 && sweep::machine_axis(sweep).is_none()
 }
 
-/// A table without rows for each metric.
+/// For each metric that the report shows, a table with its columns and no rows yet.
 fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
     let base = &plan.designs[0].label;
     let machine = shows_machine(plan, sweep).then(|| "machine".to_owned());

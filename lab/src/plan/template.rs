@@ -144,7 +144,8 @@ mod tests {
         }
     }
 
-    /// With the marks of its comments removed, every example of the template is a plan too.
+    /// The template stays a valid experiment file if the comment marks before its examples are
+    /// removed.
     #[test]
     fn the_comments_of_the_template_are_right() {
         let is_example = |line: &str| line.contains(" = ") || line.contains('[');

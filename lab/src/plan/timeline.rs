@@ -101,7 +101,7 @@ pub(super) fn check(plan: &Plan, machine: &str, cpus: u32, length: Nanos) -> Vec
     problems
 }
 
-/// Updates `online` as `moment` says, and returns the mistakes in that.
+/// Updates the set `online` of CPUs as `moment` says. Returns the mistakes in `moment`.
 fn changes(moment: &Moment, online: &mut BTreeSet<u32>) -> Vec<(&'static str, String)> {
     let mut mistakes = Vec::new();
     for cpu in moment.offline.cpus() {
@@ -116,7 +116,7 @@ fn changes(moment: &Moment, online: &mut BTreeSet<u32>) -> Vec<(&'static str, St
             mistakes.push((".online", format!("CPU {cpu} is online already")));
         }
     }
-    // The first mistake of a list says enough.
+    // Keeps one mistake for each key: the first CPU that is wrong in a list says enough.
     mistakes.dedup_by_key(|(key, _)| *key);
     mistakes
 }
@@ -146,7 +146,8 @@ fn happen(sim: &Sim, mm: &Manager<Sim>, moment: &Moment) {
     if !going.is_empty() {
         let stays = |cpu: &CpuId| sim.is_online(*cpu) && !going.contains(cpu);
         let other = sim.topology().ids().find(stays);
-        // A CPU cannot take itself offline. Before a run, when no task runs, this has no effect.
+        // A CPU cannot take itself offline, so the task first moves to another CPU. Before a run,
+        // when no task runs, this has no effect.
         sim.migrate(other.expect("CPU 0 stays online"));
         for &cpu in &going {
             mm.cpu_going(sim, cpu);

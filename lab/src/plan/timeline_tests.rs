@@ -31,7 +31,7 @@ fn plan(workload: &str, timeline: Vec<Moment>) -> Plan {
     }
 }
 
-/// The testbed of a run of `plan` at the time `ms`.
+/// Runs `plan` until `ms` milliseconds of virtual time, and returns the testbed in that state.
 fn run(plan: &Plan, ms: u64) -> Testbed {
     let prepared = prepare(plan).unwrap();
     let scene = &prepared.scenes[0];
@@ -97,7 +97,8 @@ fn a_timeline_that_cannot_happen_is_refused() {
     );
     assert_eq!(keys(vec![moment("1ms", "", "2")]), ["[0].online"]);
     assert_eq!(keys(vec![moment("1ms", "", "")]), ["[0]"]);
-    // The order is that of time, and not of the file.
+    // Moments are checked in the order of time, not in that of the file: here the first entry
+    // brings back the CPU that the second entry takes away earlier.
     let (back, away) = (moment("2ms", "", "1"), moment("1ms", "1", ""));
     prepare(&plan("stress-vm", vec![back.clone(), away.clone()])).unwrap();
     assert_eq!(keys(vec![away.clone(), away]), ["[1].offline"]);

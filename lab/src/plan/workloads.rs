@@ -129,7 +129,7 @@ pub static WORKLOADS: [Workload; 5] = [
             },
         ],
         swap: None,
-        // A process maps up to half as much again.
+        // A process maps up to one and a half times `pages` pages.
         needs: |values| (values.get("pages") * 3 / 2) << 12,
         start: |testbed, values, until| {
             let make = MakeLike {
@@ -255,7 +255,7 @@ fn overcommitted(values: &Values) -> Overcommit {
 
 fn stress_needs(values: &Values) -> u64 {
     let bytes = values.get("mib_per_worker") << 20;
-    // With pauses, a round maps up to half as much again.
+    // With pauses, a round maps up to one and a half times `bytes`.
     if values.get("pause_ms") == 0 {
         bytes
     } else {

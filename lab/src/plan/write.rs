@@ -124,7 +124,7 @@ fn texts(list: &[String]) -> String {
     format!("[{}]", list.join(", "))
 }
 
-/// An inline table, or `None` if it is empty.
+/// The text of `of` as an inline table of TOML, or `None` if `of` is empty.
 fn table<V>(of: &BTreeMap<String, V>, text: impl Fn(&V) -> String) -> Option<String> {
     let entries = of.iter();
     let entries: Vec<String> = entries
@@ -133,7 +133,7 @@ fn table<V>(of: &BTreeMap<String, V>, text: impl Fn(&V) -> String) -> Option<Str
     (!entries.is_empty()).then(|| format!("{{ {} }}", entries.join(", ")))
 }
 
-/// The lines of the file so far.
+/// The lines of the experiment file that have been written so far.
 #[derive(Default)]
 struct Lines(String);
 

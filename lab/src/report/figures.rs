@@ -63,7 +63,7 @@ pub struct Line {
 }
 
 impl Measure {
-    /// A measure with this head and name.
+    /// Makes a column of numbers from its head, its name for programs, and the unit of its numbers.
     #[must_use]
     pub const fn new(head: &'static str, name: &'static str, unit: Unit) -> Self {
         Self { head, name, unit }

@@ -8,7 +8,7 @@ use super::layout::{Column, GAP, Grid};
 pub(super) enum Fitted {
     /// Grids that fit side by side or one below the other.
     Grids(Vec<Grid>),
-    /// For each row, each head with its cell.
+    /// The caption of the grid, and for each row a list of every head with its cell.
     Lists(String, Vec<Vec<(String, String)>>),
 }
 

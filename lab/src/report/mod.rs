@@ -59,8 +59,8 @@ pub struct Report {
     pub finding: String,
     /// The published figures of the experiment on this machine, beside ours.
     pub figures: Vec<misses::Beside>,
-    /// The prices that decide the headlines of the experiment; `None` if the sensitivity table does
-    /// not include the experiment.
+    /// The prices that decide the headline comparisons of the experiment; `None` if the sensitivity
+    /// table does not include the experiment.
     pub decided: Option<Decided>,
     /// Warnings about the input. The caller prints them to standard error; renderers omit them.
     pub warnings: Vec<String>,
@@ -116,7 +116,7 @@ pub struct VerdictRow {
     pub comparison: stats::Comparison,
 }
 
-/// The prices that decide the headlines of an experiment, from the sensitivity table.
+/// The prices that decide the headline comparisons of an experiment, from the sensitivity table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
     /// If the sensitivity table does not fit this report, because it was made on another machine or
@@ -128,7 +128,7 @@ pub struct Decided {
     pub headlines: Vec<DecidedHeadline>,
 }
 
-/// The prices that decide one headline.
+/// One headline comparison, and the prices that decide it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidedHeadline {
     /// The name of design A.
@@ -144,7 +144,7 @@ pub struct DecidedHeadline {
     pub within_noise: usize,
 }
 
-/// A price that decides a headline.
+/// A price that decides a headline comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidingPrice {
     /// The key of the price, such as `work.fault`.
@@ -220,7 +220,7 @@ impl Table {
         self
     }
 
-    /// A table of facts. Each has a subject and a statement.
+    /// A table of facts. A row has the subject of one fact, and a statement about it.
     #[must_use]
     pub fn facts(
         title: impl Into<String>,

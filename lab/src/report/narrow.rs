@@ -17,7 +17,7 @@ const VERDICTS: [Verdict; 5] = [
 ];
 
 prop_compose! {
-    /// A table with words of every length up to that of a long function name.
+    /// Generates tables with words of every length up to that of a long function name.
     fn any_table()(
         columns in 1..9_usize,
         rows in 0..6_usize,
@@ -35,7 +35,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// The sample with other designs, metrics, verdicts and tables.
+    /// Generates reports: the sample with other designs, metrics, verdicts and tables.
     fn any_report()(
         designs in prop::array::uniform2("[a-z]{1,12}(\\+[a-z-]{1,18}){0,2}"),
         metrics in prop::array::uniform3("[a-z]{1,10}(_[a-z0-9]{1,8}){0,3}"),

@@ -18,7 +18,7 @@ impl Paint {
         self.styled(Style::new().bold(), text)
     }
 
-    /// A word of a verdict. Only `better` and `worse` have a colour.
+    /// Colours a word of a verdict, if it is `better` or `worse`.
     pub(crate) fn word(self, word: &str) -> String {
         let colour = match word {
             "better" => AnsiColor::Green,
@@ -28,7 +28,8 @@ impl Paint {
         self.styled(Style::new().fg_color(Some(colour.into())), word)
     }
 
-    /// A line of a table whose last column may end with a verdict in brackets.
+    /// Colours the verdict in brackets at the end of a line of a table, if it is `better` or
+    /// `worse`.
     pub(crate) fn line(self, line: &str) -> String {
         for word in ["better", "worse"] {
             if let Some(rest) = line.strip_suffix(&format!("({word})")) {

@@ -36,7 +36,7 @@ pub fn table(reports: &[Report]) -> Table {
     }
 }
 
-/// The sides of the experiments of the catalog.
+/// The heads of the columns in the answers of the catalog's experiments.
 pub(crate) const SIDES: [&str; 3] = ["Linux", "patch", "ours"];
 
 fn cells(answer: &Answer, row: &AnswerRow) -> Vec<String> {

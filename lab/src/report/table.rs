@@ -85,7 +85,7 @@ fn draw_block(block: Block, width: usize, paint: Paint) -> String {
     }
 }
 
-/// Each row as a list: a line for each head with its cell. A blank line separates the rows.
+/// Renders each row as a list: a line for each head with its cell. A blank line separates the rows.
 fn lists(caption: &str, rows: &[Vec<(String, String)>], width: usize, paint: Paint) -> String {
     let list = |row: &Vec<(String, String)>| {
         let lines = row.iter().filter(|(_, cell)| !cell.is_empty());

@@ -24,7 +24,8 @@ const SPACES_MAX: u32 = 1 << 14;
 /// The part of a simulated machine's memory manager that reclaims.
 pub(super) type SimReclaim = Rc<Reclaim<Sim, Threads>>;
 
-/// The address spaces of a machine that is short of memory.
+/// The address spaces of a machine on which memory is short, with the manager and the reclaim that
+/// work on them.
 pub struct Pressure {
     mm: Weak<Manager<Sim>>,
     spaces: Spaces<Sim>,
@@ -64,14 +65,14 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes the part that reclaims, for the configuration of a manager whose memory has the layout
-    /// `layout`. It has no address spaces to reclaim from yet.
+    /// Makes the component of a memory manager that reclaims. `layout` is the layout of the
+    /// manager's memory. The component has no address spaces to reclaim from yet.
     pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
         Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }
 
-    /// Makes the parts that all address spaces of the machine share, with `swap` slots of swap
-    /// space. `reclaim` then works on these address spaces.
+    /// Makes the state that all address spaces of the machine share, with `swap` slots of swap
+    /// space. From then on, `reclaim` reclaims pages of these address spaces.
     pub(super) fn new(
         sim: &Sim,
         mm: &Rc<Manager<Sim>>,

@@ -68,7 +68,7 @@ pub struct Log {
     pub allocated: u64,
     /// The number of allocations that no zone could serve.
     pub out_of_memory: u64,
-    /// The pages moved by holds of zone locks.
+    /// For each call site, how many pages the holds of zone locks moved.
     pub holds: HoldLog,
     /// Counts of what reclaim did.
     pub reclaim: ReclaimLog,
@@ -105,7 +105,8 @@ impl Testbed {
         Self::with_faults(profile, design, seed, Faults::default())
     }
 
-    /// Like [`Testbed::new`], but the simulator injects the faults that `faults` describes.
+    /// Creates a testbed as [`Testbed::new`] does, whose simulator injects the faults that `faults`
+    /// describes.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -118,7 +119,7 @@ impl Testbed {
         Self::with_options(profile, design, options)
     }
 
-    /// Like [`Testbed::new`], with the simulator options `options`.
+    /// Creates a testbed as [`Testbed::new`] does, but with the simulator options `options`.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -127,8 +128,8 @@ impl Testbed {
         Self::with_last_resort(profile, design, options, None)
     }
 
-    /// Like [`Testbed::with_options`], with a last resort that an allocation calls when nothing
-    /// more can be reclaimed.
+    /// Creates a testbed as [`Testbed::with_options`] does, with a last resort that an allocation
+    /// calls when nothing more can be reclaimed.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -166,8 +167,8 @@ impl Testbed {
         Self::with_sim(Sim::new(profile, options), design, config)
     }
 
-    /// Like [`Testbed::new`], with address spaces whose pages are reclaimed when memory is short,
-    /// and with `swap` slots of swap space.
+    /// Creates a testbed as [`Testbed::new`] does, with address spaces whose pages are reclaimed
+    /// when memory is short, and with `swap` slots of swap space.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -176,8 +177,8 @@ impl Testbed {
         Self::tuned(profile, design, seed, Some(swap), Tunables::default())
     }
 
-    /// Like [`Testbed::new`] if `swap` is `None`, otherwise like [`Testbed::with_pressure`]. The
-    /// knobs have the values of `tunables` from the start.
+    /// Creates a testbed as [`Testbed::new`] does if `swap` is `None`, and otherwise as
+    /// [`Testbed::with_pressure`] does. The knobs have the values of `tunables` from the start.
     ///
     /// # Panics
     /// As [`Testbed::new`].

@@ -1,4 +1,5 @@
-//! The committed sensitivity table, `lab/data/sensitivity.json`.
+//! The sensitivity table that is part of the repository, `lab/data/sensitivity.json`: how each
+//! price of a machine affects the headline results of experiments.
 
 use plimsoll_sim::profile::{Card, CostKey, Profile, Provenance};
 use serde::{Deserialize, Serialize};
@@ -35,13 +36,15 @@ pub struct Varied {
     pub hash: String,
     /// The number of seeds.
     pub seeds: usize,
-    /// The prices that no run of the headlines charges.
+    /// The prices that no run of the headline comparisons charges, so that they cannot change a
+    /// result.
     pub uncharged: Vec<String>,
     /// The headlines.
     pub headlines: Vec<Headline>,
 }
 
-/// One headline comparison, and the prices that were varied.
+/// One headline comparison (one that people quote from an experiment), and the effect of each price
+/// on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Headline {
     /// The name of design A.
@@ -57,7 +60,7 @@ pub struct Headline {
     pub prices: Vec<Price>,
 }
 
-/// The effect of one price on a headline.
+/// How a headline comparison changes if one price is halved or doubled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     /// The key of the price.
@@ -68,7 +71,7 @@ pub struct Price {
     pub twice: Compared,
 }
 
-/// A ratio with its interval, and the verdict. A ratio that is not finite is `None`.
+/// A ratio with its 95 % interval, and the verdict. A ratio that is not finite is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// The median of the ratios.
@@ -77,12 +80,12 @@ pub struct Compared {
     pub low: Option<f64>,
     /// The high end of the 95 % interval of `ratio`.
     pub high: Option<f64>,
-    /// The words of the verdict.
+    /// The verdict, in words.
     pub verdict: String,
 }
 
 impl Kept {
-    /// Reads the committed file.
+    /// Reads the sensitivity table of the repository, as it was when Plimsoll was built.
     ///
     /// # Errors
     /// If the file cannot be read, which a test rules out.

@@ -62,8 +62,8 @@ pub struct Move {
     pub path: Path,
     /// The number of pages in all of the blocks.
     pub pages: u64,
-    /// The number of pages that each hold moved; empty if the recording does not show where holds
-    /// end.
+    /// The number of pages moved by each hold (critical section) of the zone lock; empty if the
+    /// recording does not show where holds end.
     pub holds: Vec<u64>,
 }
 
@@ -118,7 +118,7 @@ struct Open {
     order: u8,
     last_pfn: u64,
     blocks: u32,
-    /// The number of pages moved since the last hold ended.
+    /// The number of pages moved since the last hold of the zone lock ended.
     since_hold: u64,
 }
 

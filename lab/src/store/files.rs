@@ -27,7 +27,8 @@ pub(super) fn unreadable(path: &Path, why: &dyn Display) -> Error {
 /// Replaces `file` by the JSON text of `value`. A reader sees either the old or the new text.
 pub(super) fn replace(file: &Path, value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value)? + "\n";
-    // The name has the process, because another process may make the same store at the same time.
+    // The name of the draft contains the process's id, because another process may make the same
+    // store at the same time.
     let draft = file.with_extension(format!("draft-{}", std::process::id()));
     fs::write(&draft, text).and_then(|()| fs::rename(&draft, file))
 }
@@ -82,7 +83,7 @@ pub fn hash_of(file: &Path) -> Result<String, Error> {
         if part.is_empty() {
             break;
         }
-        // Eight bytes at a time, because a program has tens of megabytes.
+        // Hashes eight bytes at a time to be fast, because a program has tens of megabytes.
         for word in part.chunks(8) {
             let mut bytes = [0; 8];
             bytes[..word.len()].copy_from_slice(word);

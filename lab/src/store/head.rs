@@ -33,7 +33,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine that the name or file `machine` means.
+    /// Loads the machine that `machine` means: a name, or the path of a profile file.
     ///
     /// # Errors
     /// If the machine is unknown or its profile is bad.
@@ -47,7 +47,7 @@ impl Machine {
         })
     }
 
-    /// A name that stands for no simulated machine.
+    /// A machine that is not simulated: only its name is known.
     #[must_use]
     pub fn unpriced(name: &str) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Head {
         words.join(" ")
     }
 
-    /// Why a run of `other` cannot go on with this run; `None` if it can.
+    /// Why a command that would begin the run `other` cannot go on with this run; `None` if it can.
     #[must_use]
     pub fn differs_from(&self, other: &New) -> Option<String> {
         if self.inputs != other.inputs {
@@ -157,7 +157,7 @@ pub struct End {
     pub verdict: String,
 }
 
-/// The word as a shell would need it.
+/// Quotes the word if a shell would otherwise read it as something else.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_+=@.,:/%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -75,7 +75,7 @@ pub fn seeds(seeds: &[u64]) -> String {
     }
 }
 
-/// The name of a choice, in lower case.
+/// The name of an enum's variant in lower case, as the value of an input.
 #[must_use]
 pub fn word(choice: &impl Debug) -> String {
     format!("{choice:?}").to_lowercase()

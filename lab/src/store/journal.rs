@@ -71,7 +71,7 @@ impl CaseLine {
         found.map(|it| it.value)
     }
 
-    /// The sample of the case; `None` if the hash is none.
+    /// The sample that this line holds; `None` if its hash is not a hexadecimal number.
     fn sample(self) -> Option<Sample> {
         let metric = |of: Measured| {
             let value = of.value;
@@ -95,7 +95,7 @@ impl Measured {
     }
 }
 
-/// What a journal writes to.
+/// What a journal writes to: a file, or a stand-in for one in a test.
 pub(super) trait Out: Debug + Send {
     /// Adds `line` at the end.
     fn append(&mut self, line: &[u8]) -> io::Result<()>;
@@ -129,7 +129,7 @@ pub(super) struct FileJournal<O: Out = File> {
 #[derive(Debug)]
 struct State<O> {
     out: O,
-    /// The length of the whole lines, in bytes.
+    /// The length of all completely written lines, in bytes.
     length: u64,
     failed: Option<String>,
 }
@@ -158,7 +158,7 @@ impl<O: Out> FileJournal<O> {
         self.known.len()
     }
 
-    /// The number of these cases that belong to `experiment`.
+    /// The number of cases of `experiment` that finished before the run was resumed.
     pub(super) fn known_of(&self, experiment: &str) -> usize {
         let of = |key: &&Key| key.0.experiment == experiment;
         self.known.keys().filter(of).count()
@@ -203,7 +203,8 @@ impl<O: Out> Journal for FileJournal<O> {
             Ok(()) => state.length += line.len() as u64,
             Err(error) => {
                 let length = state.length;
-                // If this fails too, the torn line stays the last one, which readers leave out.
+                // If the file cannot be cut either, the torn line stays the last one, which readers
+                // leave out.
                 let _ = state.out.cut(length);
                 let failed = format!("cannot write to {}: {error}", self.name.display());
                 eprintln!("warning: {failed}; the cases that finish from now on are not kept");

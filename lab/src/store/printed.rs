@@ -21,7 +21,7 @@ pub enum Printed {
 pub(super) struct Tally {
     better: usize,
     worse: usize,
-    /// Of metrics that are neither good nor bad.
+    /// The number of changes in metrics of which neither a lower nor a higher value is better.
     changed: usize,
     none: usize,
     equal: usize,

@@ -54,7 +54,8 @@ impl RunFolder {
             inputs: new.inputs,
         };
         let run = Self::open(head, &folder, false)?;
-        // Only now, when the run is locked, other processes see the run.
+        // Other processes see the run once this file exists, so it is written only now, when the
+        // run is locked.
         let head = files::replace(&folder.join(HEAD), &run.head);
         head.map_err(|error| files::unwritable(&folder, &error))?;
         Ok(run)
@@ -236,20 +237,20 @@ fn newest_broken_off(store: &Store, new: &New) -> Result<Kept, Error> {
 /// Whether a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has ended with a whole report.
+    /// The run has ended with a whole report.
     Finished,
-    /// A process is at work on it.
+    /// A process still works on the run.
     Running,
-    /// It has ended without a whole report.
+    /// The run has ended without a whole report.
     BrokenOff,
 }
 
 /// A run of the store.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// What was known when it began.
+    /// What was known of the run when it began.
     pub head: Head,
-    /// What was added when it ended; `None` if it has not finished.
+    /// What was added when the run ended; `None` if it has not finished.
     pub end: Option<End>,
     folder: PathBuf,
 }
@@ -272,7 +273,7 @@ impl Kept {
         &self.folder
     }
 
-    /// Whether the run has ended.
+    /// Returns whether the run has finished, still runs, or was broken off.
     #[must_use]
     pub fn state(&self) -> State {
         if self.end.is_some() {

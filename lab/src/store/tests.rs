@@ -131,7 +131,7 @@ fn only_the_same_run_is_resumed_and_the_refusal_says_why() {
     let mut other = new(6);
     other.machines[0].profile = "3".to_owned();
     assert!(refused(None, &other).contains("the profile of no machine has changed"));
-    // A newer run that was broken off does not hide the one that fits.
+    // A newer run that was broken off, but has other inputs, does not hide the one that fits.
     drop(RunFolder::begin(&store, new(12)).unwrap());
     let run = RunFolder::resume(&store, None, &new(6)).unwrap();
     assert_eq!(run.id(), id);
@@ -209,12 +209,14 @@ fn the_files_have_the_keys_of_this_schema() {
     version} schema started}
     cases.jsonl: {about design experiment hash machine metrics[{better metric unit value}] nth
     seed what}
-    report.jsonl: {report{card decided experiment figures[{basis ours{ratio values[]}
-    place{designs[] experiment machine metric} published{levels[]} source thread unit
-    what why}] finding hash machine rows[{design estimate{high low median}
-    metric{better name unit} published}] seeds[] tables[{columns[] note rows[[]]
-    title}] verdicts[{a b comparison{ratio{high low median} verdict} metric{better
-    name unit}}] warnings[]}}
+    report.jsonl: {report{answer{question rows[{cells[{compared design estimate{high low median}}]
+    metric{better name unit} published_ratio what}] sentence sides[]} card decided
+    experiment figures[{basis ours{ratio values[]} place{designs[] experiment machine
+    metric} published{levels[]} source thread unit what why}] finding hash
+    is_simulated machine rows[{design estimate{high low median} metric{better name
+    unit} published}] seeds[] tables[{columns[] note rows[[]] title}] verdicts[{a b
+    comparison{ratio{high low median} verdict} metric{better name unit}}]
+    warnings[]}}
     end.json: {duration_ms resumed schema verdict}
     ");
 }
@@ -249,7 +251,8 @@ fn shape(value: &serde_json::Value) -> String {
     }
 }
 
-/// The variable that makes the test below a process of its own that runs in the named store.
+/// The environment variable that turns the test below into a process of its own, which runs in the
+/// store that the variable names.
 const IN_STORE: &str = "PLIMSOLL_TEST_STORE";
 
 #[test]

@@ -29,7 +29,8 @@ impl Moment {
         [seconds / 3600, seconds / 60 % 60, seconds % 60]
     }
 
-    /// As `2026-11-23T23:15:00.123Z`. Such texts sort as the times do.
+    /// The moment as text, such as `2026-11-23T23:15:00.123Z`. Such texts sort in the order of
+    /// time.
     pub(super) fn text(self) -> String {
         let Self {
             year, month, day, ..

@@ -13,7 +13,7 @@ use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// The counts of one recording.
+/// Counts of the events of one recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The number of lines in the file, including comments.
@@ -64,7 +64,7 @@ pub struct CpuCount {
     pub frees: u64,
 }
 
-/// The last observed state of a page.
+/// Whether a page was last seen allocated (`Live`) or freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Page {
     Live,

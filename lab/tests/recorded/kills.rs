@@ -80,7 +80,8 @@ fn judged(judge: &dyn Judge, recording: &Recording) -> Judgement {
         .expect("the recording has something of it")
 }
 
-/// Checks that all comparisons are identical. Returns the number of comparisons.
+/// Checks that Plimsoll decides as the recorded kernel did in all comparisons. Returns the number
+/// of comparisons.
 fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     let judgement = judged(judge, recording);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");
@@ -88,7 +89,7 @@ fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     judgement.compared
 }
 
-/// Checks that the judge finds a difference.
+/// Checks that the judge finds a decision in which Plimsoll and the recorded kernel differ.
 fn differs(judge: &dyn Judge, recording: &Recording) {
     let judgement = judged(judge, recording);
     assert!(judgement.identical < judgement.compared, "{judgement:?}");
@@ -171,7 +172,8 @@ fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
     assert_eq!(all_same(&KILLS, &cpuset), 5);
 }
 
-/// Changes a column of every row in the table of processes; columns are counted from 0.
+/// Returns the recording with one column changed in every row of the table of processes; columns
+/// are counted from 0.
 fn with_column(recording: Recording, column: usize, change: impl Fn(i64) -> i64) -> Recording {
     with_text(recording, "kernel log", |log| {
         let row = |line: &str| {
@@ -296,7 +298,7 @@ fn another_order_of_ranges_is_a_difference() {
         text.replace(",sh,", ",")
     });
     differs(&Reaping::default(), &private);
-    // Makes the reaper give up one attempt earlier.
+    // Removes the last event, so that the kernel's reaper seems to give up one attempt earlier.
     let mut sooner = fixture!("given-up");
     sooner.events.pop();
     differs(&Reaping::default(), &sooner);

@@ -232,9 +232,10 @@ pub(super) struct Floor {
     common: Mutex<Vec<u32>>,
 }
 
-/// The number of frames that move between a stack of the floor and the common stack at once.
+/// The number of frames that move at once between one CPU's stack of the floor (the minimal
+/// allocator) and the common stack.
 const FLOOR_BATCH: usize = 63;
-/// The largest number of frames on a stack of the floor.
+/// The largest number of frames on one CPU's stack of the floor.
 const FLOOR_MAX: usize = 1024;
 
 impl Floor {

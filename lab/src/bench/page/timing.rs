@@ -16,12 +16,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::subject::{NO_BLOCK, Size, Subject};
 use crate::run::progress::Progress;
 
-/// The number of samples of each load and subject.
+/// The number of samples of each load with each subject (an allocator that the bench measures).
 pub(super) const ROUNDS: usize = 41;
 /// The number of pairs in a sample of the load `hot pair`. A pair allocates a block and frees it at
 /// once.
 const PAIRS: usize = 20_000;
-/// The number of frames in a bulk load.
+/// The number of frames that each step of a bulk load allocates or frees.
 const BULK: usize = 1 << 16;
 /// The number of huge blocks that are allocated before the first of them is freed.
 const HUGE_BLOCKS: usize = 128;
@@ -33,7 +33,7 @@ const CHUNKS_WAITING: usize = 8;
 /// allocates frames and another frees them.
 const CHUNKS: usize = 256;
 
-/// The loads with one thread, in the order of the columns.
+/// The names of the loads with one thread, in the order of the columns of the report.
 pub(super) const ALONE: [&str; 10] = [
     "hot pair",
     "64 out, back",
@@ -47,7 +47,7 @@ pub(super) const ALONE: [&str; 10] = [
     "128 huge free",
 ];
 
-/// The loads with two threads, in the order of the columns.
+/// The names of the loads with two threads, in the order of the columns of the report.
 pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
 
 /// One sample: nanoseconds per operation; `None` if it is disturbed or the subject has no blocks of
@@ -268,23 +268,23 @@ impl Ring {
 
     fn send(&self, blocks: &[usize; CHUNK]) {
         let sent = self.sent.0.load(Relaxed);
-        // Acquire pairs with the Release in `receive`: that thread has read the old chunk.
+        // Acquire pairs with the Release in `receive`: the receiver has read the old chunk.
         spin_until(|| sent - self.received.0.load(Acquire) < CHUNKS_WAITING);
         for (entry, &block) in self.chunks[sent % CHUNKS_WAITING].iter().zip(blocks) {
             entry.store(block, Relaxed);
         }
-        // Release pairs with the Acquire in `receive`: that thread sees the chunk.
+        // Release pairs with the Acquire in `receive`: the receiver sees the chunk.
         self.sent.0.store(sent + 1, Release);
     }
 
     fn receive(&self, blocks: &mut [usize; CHUNK]) {
         let received = self.received.0.load(Relaxed);
-        // Acquire pairs with the Release in `send`: this thread sees the chunk.
+        // Acquire pairs with the Release in `send`: the receiver sees the chunk.
         spin_until(|| self.sent.0.load(Acquire) > received);
         for (entry, block) in self.chunks[received % CHUNKS_WAITING].iter().zip(blocks) {
             *block = entry.load(Relaxed);
         }
-        // Release pairs with the Acquire in `send`: that thread may overwrite the chunk.
+        // Release pairs with the Acquire in `send`: the sender may overwrite the chunk.
         self.received.0.store(received + 1, Release);
     }
 }

@@ -76,8 +76,8 @@ impl Stage {
         Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
     }
 
-    /// As [`Stage::new`], but also times each acquisition of a page-table lock. The timing slows
-    /// the races down.
+    /// Makes a stage as [`Stage::new`] does, which also times each acquisition of a page-table
+    /// lock. The timing slows the races down.
     pub(super) fn watched(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let locks: Arc<[Locks]> = cpus.iter().map(|_cpu| Locks::default()).collect();
         let noted = Arc::clone(&locks);

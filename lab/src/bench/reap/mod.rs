@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::measure::stats;
 use crate::run::progress::Progress;
 
-/// A way to empty the victim.
+/// A way to empty the victim's address space, which the bench measures.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
@@ -103,7 +103,8 @@ struct Took {
     freed: Option<Pages>,
 }
 
-/// All rounds of one case, on victims of one shape. `case` is an index in [`CASES`].
+/// All rounds of one case, on victims of one shape (one way to map their pages). `case` is an index
+/// in [`CASES`].
 #[derive(Debug)]
 struct Raced {
     on: On,

@@ -21,7 +21,8 @@ use super::log::{Pages, Run, Step, TABLE_PAGES};
 /// each of 19 pages (Linux: `MAX_GATHER_BATCH_COUNT`).
 const GATHER_PAGES: u64 = 7 + 19 * 509;
 
-/// The result of replaying one run on one counter.
+/// What the replay of one run on one counter found: how many of the counter's readings agree with
+/// the recorded ones, and how large the errors are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) readings: u64,
@@ -32,7 +33,8 @@ pub(super) struct Replayed {
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
-    /// The largest error of the recorded readings, in pages.
+    /// The largest error of the recorded readings, in pages: their difference from the exact
+    /// number.
     pub(super) worst_recorded: u64,
     /// The largest error of the counter's approximate sum, in pages. Unlike a reading, the sum may
     /// be negative.
@@ -90,7 +92,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         replay
     }
 
-    /// Performs all steps of the run, and compares every reading.
+    /// Performs all steps of the run on the counter, and compares every reading of the counter with
+    /// the recorded one.
     pub(super) fn perform(mut self, run: &Run) -> Replayed {
         for (nth, step) in run.steps.iter().enumerate() {
             match step {

@@ -94,7 +94,8 @@ fn message(line: &str) -> &str {
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "));
     match stamped {
-        // A row of the table also begins with a bracket, but a process id has no decimal point.
+        // A timestamp and a row of the table both begin with a bracket, but the number in a row is
+        // a process id, which has no decimal point.
         Some((time, message)) if time.contains('.') && time.trim().parse::<f64>().is_ok() => {
             message
         }

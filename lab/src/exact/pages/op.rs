@@ -104,7 +104,7 @@ impl Move {
         }
     }
 
-    /// Counts one more block of `list`.
+    /// Adds one block of `list` to this move.
     pub(crate) fn add(&mut self, list: ListId) {
         match self.lists.iter_mut().find(|(known, _)| *known == list) {
             Some((_, blocks)) => *blocks += 1,

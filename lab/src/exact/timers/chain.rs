@@ -14,7 +14,8 @@ use plimsoll_recording::{Header, Recording};
 /// The timer follows the work item, which takes 32 bytes in a kernel without lock debugging.
 const TIMER_WITHIN_BYTES: u64 = 256;
 
-/// The two kinds of work whose timers are judged.
+/// The two kinds of kernel work whose timers the replay judges: a CPU's vmstat work, and the
+/// shepherd, which restarts vmstat work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Update,

@@ -97,11 +97,11 @@ pub(super) struct Shape {
     pub(super) name: &'static str,
     workers: u32,
     bytes: u64,
-    /// The simulated time that a run covers, unless the effort is quick.
+    /// The simulated time that a run covers, unless the user asks for a quick run.
     length: Nanos,
 }
 
-/// `stress-ng --vm 50 --vm-bytes 5G`.
+/// The workers of `stress-ng --vm 50 --vm-bytes 5G`, with their memory divided by [`SCALE`].
 pub(super) const FIFTY: Shape = Shape {
     name: "50 x 5 GB",
     workers: 50,
@@ -109,7 +109,7 @@ pub(super) const FIFTY: Shape = Shape {
     // A run is longer than a second, so that it includes vmstat work.
     length: Nanos::from_ms(1050),
 };
-/// `stress-ng --vm 10 --vm-bytes 30G`.
+/// The workers of `stress-ng --vm 10 --vm-bytes 30G`, with their memory divided by [`SCALE`].
 pub(super) const TEN: Shape = Shape {
     name: "10 x 30 GB",
     workers: 10,
@@ -119,7 +119,7 @@ pub(super) const TEN: Shape = Shape {
 /// The factor by which the workers of the mailing-list thread are scaled down.
 pub(super) const SCALE: u64 = 20;
 
-/// A worker on each of `cpus` CPUs.
+/// The shape of a workload with one worker on each of `cpus` CPUs.
 const fn one_per_cpu(cpus: u32) -> Shape {
     Shape {
         name: "1 per CPU",
@@ -140,7 +140,7 @@ pub(super) const MEASURED_USE_NS: u32 = 2500;
 /// 20 GB/s.
 pub(super) const QUICK_USE_NS: u32 = 400;
 
-/// A machine, workers on it, and the state of its memory.
+/// One workload on one machine, and the state of the machine's memory when the workload starts.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) profile: Profile,
@@ -158,7 +158,7 @@ pub(super) struct Kept {
     pub(super) longest: Option<LongestWait>,
 }
 
-/// The observations of one run.
+/// What was observed in one run, from which its metrics are computed.
 pub(super) struct Seen {
     stats: Stats,
     kept: Kept,

@@ -31,7 +31,7 @@ use crate::run::testbed::Testbed;
 use crate::workload::stress_swap::StressSwap;
 use crate::workload::stress_vm::Pause;
 
-/// The experiment's entry in the catalog.
+/// This experiment as an entry of the catalog, the list of all published experiments.
 pub(in crate::experiment) static SWAPPING: &dyn Experiment = &DECLARED;
 
 static DECLARED: Declaration<Scene> = Declaration {
@@ -105,7 +105,7 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
     WAKES => seen.reclaim().kswapd_wakes as f64,
 });
 
-/// The observations of one run.
+/// What was observed in one run, from which its metrics are computed.
 struct Seen {
     stats: Stats,
     log: crate::run::testbed::Log,
@@ -133,7 +133,8 @@ impl Seen {
     }
 }
 
-/// The machine with scaled memory, and the length of a run.
+/// The setting of all runs: the machine, whose memory is divided by [`SCALE`], and the length of a
+/// run.
 #[derive(Clone, Debug)]
 struct Scene {
     profile: Profile,
@@ -217,7 +218,7 @@ fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
     ))
 }
 
-/// The table of the merged patch's throughput beside the published changes.
+/// The table of how much the merged patch changes the throughput: in our runs, and as published.
 fn beside(results: &Results) -> Table {
     let rows = published::SWAPPING.iter().flat_map(|of| of.figures);
     let change = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));

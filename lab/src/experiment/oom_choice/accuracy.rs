@@ -24,7 +24,7 @@ use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 use crate::run::options::Effort;
 
-/// The experiment's entry in the catalog.
+/// This experiment as an entry of the catalog, the list of all published experiments.
 pub(in super::super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 
 static DECLARATION: Declaration<Scene> = Declaration {
@@ -65,8 +65,8 @@ struct PopulationSpec {
     trials: u64,
 }
 
-/// The smallest number of processes that counts as many. The 16 precise sums of the patch cover
-/// only a small part of so many processes.
+/// A population of at least this number of processes counts as one of many processes. The 16
+/// precise sums of the patch cover only a small part of it.
 const MANY: u32 = 200;
 /// The number of processes in the populations that have rows in the report.
 const HEADLINE: u32 = 1000;

@@ -26,7 +26,7 @@ use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 use crate::run::options::{Effort, Options};
 
-/// The experiment's entry in the catalog.
+/// This experiment as an entry of the catalog, the list of all published experiments.
 pub(in super::super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 
 static DECLARATION: Declaration<Scene, Kept> = Declaration {
@@ -351,8 +351,8 @@ const HOG_RATIO_MAX: f64 = 1.3;
 /// at least this many times as fast as a selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The table of the targets. A quick run measures only the target for processes whose counters are
-/// all trees.
+/// The table of the targets for the time of our selection, and whether it meets them. A quick run
+/// measures only the target for processes whose counters are all trees.
 fn goals(results: &Results, matrix: &Matrix) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);

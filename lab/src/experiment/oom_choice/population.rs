@@ -17,8 +17,8 @@ pub(super) const MB: i64 = 256;
 const RUN_MAX: i64 = 2048;
 /// The number of pages of a hog: 64 GiB.
 const HOG: i64 = 64 << 18;
-/// A number of pages of which nothing remains in the lower levels of a tree: every tree in this
-/// experiment passes all of them up to its root.
+/// A number of pages of which a tree counter keeps nothing in its lower levels: every tree counter
+/// in this experiment passes all of them up to its root.
 pub(super) const WHOLE: i64 = 1 << 15;
 
 /// The kind of a population: what its processes have in common.
@@ -99,8 +99,8 @@ impl Population {
             hog: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
-        // Ranks are shuffled, so that a process with a special rank, such as the hog, may be
-        // anywhere in the list of processes.
+        // The rank of a process decides its role, such as that of the hog. Ranks are shuffled, so
+        // that a process with a special role may be anywhere in the list of processes.
         let mut ranks: Vec<u32> = (0..count).collect();
         ranks.shuffle(&mut population.rng);
         for (process, rank) in (0..count).zip(ranks) {

@@ -40,7 +40,8 @@ pub(super) struct ProcessSet {
     seed: u64,
 }
 
-/// The result of a selection.
+/// The result of a selection: the time that it took, the number of sums, and how good the choice
+/// was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     /// The virtual time that the selection took, in nanoseconds.
@@ -218,8 +219,8 @@ impl ProcessSet {
         }
     }
 
-    /// The truth about each candidate. The machine is stopped, so reading the counters takes no
-    /// virtual time.
+    /// The exact points of each candidate, and the range in which a selector knows them to be. The
+    /// machine is stopped, so reading the counters takes no virtual time.
     fn truths(&self) -> Vec<Truth> {
         let truth = |nth: u32| {
             let process = self.people.member(nth);
@@ -393,7 +394,7 @@ pub(super) fn select(
     select_grown(profile, design, population, Growth::AsUsed, seed)
 }
 
-/// As [`select`], with trees for the processes that `growth` says.
+/// Makes one selection, as [`select`] does, but `growth` says which processes have a tree.
 pub(super) fn select_grown(
     profile: &Profile,
     design: &Design,

@@ -55,7 +55,7 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
 /// wrong: 1 MiB. Smaller differences do not count, because processes grow during the selection.
 const AS_LARGE: u64 = 256;
 
-/// The observations of one storm.
+/// What was observed in one storm, from which its metrics are computed.
 struct Seen {
     result: StormResult,
     allocators: u32,
@@ -225,7 +225,8 @@ impl Scene {
         ]
     }
 
-    /// `metric` under the name that it has in this scene.
+    /// Returns `metric` with the name that it has in this scene, which begins with the scene's own
+    /// name.
     pub(super) fn metric(&self, metric: &Metric) -> Metric {
         let name = format!("{}_{}", self.name, metric.name);
         metric.clone().named(name)

@@ -1,4 +1,5 @@
-//! The races of the reaper experiment and their metrics.
+//! The scenes of the reaper experiment and their metrics. In each scene, exit and the OOM reaper
+//! race to empty the address space of a killed process.
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
@@ -35,7 +36,7 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
 /// first scene has all of [`METRICS`], and also [`BY_PARTY`].
 const IN_EVERY_SCENE: usize = 6;
 
-/// A victim, and the CPUs on which it is emptied.
+/// A race: a victim, the CPUs on which exit and the reaper empty it, and the memory that is left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
     /// The prefix of the names of this scene's metrics; empty for the first scene.
@@ -48,7 +49,7 @@ pub(super) struct Scene {
     pub(super) left: MemoryLeft,
 }
 
-/// A machine and its scenes.
+/// A machine, and the scenes (races) that the experiment runs on it.
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
     profile: Profile,
@@ -58,7 +59,7 @@ pub(super) struct Scenes {
     equal: usize,
 }
 
-/// The number of small mappings of the app.
+/// The number of small mappings of the app, the victim in most scenes.
 const MAPPINGS: u32 = 3000;
 const MAPPINGS_QUICK: u32 = 600;
 /// All pages of the app, divided by the number of its small mappings (approximately). The victim in
@@ -164,7 +165,8 @@ impl Scenes {
         of_first.chain(of_others).collect()
     }
 
-    /// Runs every scene with one emptier on one seed. Also returns the race of the first scene.
+    /// Runs every scene once, with the seed and the way of emptying that `case` has. Returns the
+    /// metrics of all scenes, and the race of the first scene.
     pub(super) fn measure(&self, case: &Case<Emptier>) -> (Sample, Raced) {
         let races = self.all.iter();
         let races = races.map(|scene| scene.race(&self.profile, &case.design, case.seed));
@@ -192,7 +194,8 @@ impl Scene {
         race.run(profile, &emptier.design(), seed)
     }
 
-    /// `metric` under the name that it has in this scene.
+    /// Returns `metric` with the name that it has in this scene: the scene's name comes first,
+    /// unless it is empty.
     pub(super) fn metric(&self, metric: Metric) -> Metric {
         if self.name.is_empty() {
             return metric;

@@ -255,7 +255,7 @@ mod tests {
         let mut ends = Vec::new();
         for nth in 0..32 {
             parts[Hops::Edge.to_map(nth, 8, &mut rng).index()] += 1;
-            // The first round unmaps nothing.
+            // The first round, which is the first eight mappings, unmaps nothing.
             if nth >= 8 {
                 parts[Hops::Edge.to_unmap(nth, 8, &mut rng).index()] -= 1;
             }

@@ -16,9 +16,9 @@ use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::testbed::simulated;
 
-/// The largest error at any observation, in pages.
+/// The largest error of the counter at any observation, in pages.
 pub(super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
-/// The size of the error at the last sample, in pages.
+/// The size of the counter's error at the last sample, in pages.
 pub(super) const FINAL: Metric = Metric::lower("final_error_pages", Unit::Pages);
 /// The largest error that the counter allows in either direction, in pages.
 pub(super) const BOUND: Metric = Metric::lower("bound_pages", Unit::Pages);
@@ -39,7 +39,7 @@ pub(super) const SAMPLES: u64 = 40;
 /// The batch that counters of resident pages have in the mailing-list thread.
 pub(super) const BATCH: Batch = Batch::RSS;
 
-/// The observations of one run.
+/// What was observed in one run of the program: the errors of its counter, and how long it ran.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     /// The error of the counter at each of [`SAMPLES`] moments: its approximate sum minus the true

@@ -63,7 +63,7 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
         seen.done.pages as f64 * 1e9 / seen.length.0 as f64,
 });
 
-/// The machine, its workers, and the length of a run.
+/// The setting of a run: the machine, its workers, and the length of the run.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) profile: Profile,
@@ -77,7 +77,7 @@ pub(super) struct Scene {
 /// The virtual length of a full run in which no cause is applied.
 const FULL: Nanos = Nanos::from_ms(400);
 
-/// A cause that may lengthen stretches.
+/// A change of a scene that may lengthen the stretches in which a CPU does not reschedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,
@@ -85,10 +85,12 @@ pub(super) struct Cause {
     change: fn(&mut Scene),
 }
 
-/// The largest number of pages of a gather that Linux frees between two reschedule points.
+/// The largest number of pages that Linux frees between two reschedule points, out of a gather (the
+/// unmapped pages that wait to be freed).
 const CHUNK: usize = 512;
 
-/// The causes of long stretches that the experiment tries, one at a time.
+/// The causes of long stretches that the experiment tries, one at a time. A stretch is the time
+/// that a CPU runs without a reschedule point.
 pub(super) const CAUSES: &[Cause] = &[
     cause("none", 3000, |_| {}),
     cause(
@@ -164,7 +166,7 @@ fn slow(scene: &mut Scene, factor: u32) {
     }
 }
 
-/// The observations of one run.
+/// What was observed in one run, from which its metrics are computed.
 pub(super) struct Seen {
     stats: Stats,
     pub(super) stalls: CpuStalls,
@@ -232,7 +234,8 @@ impl Scene {
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, CpuStalls) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let workers = u64::from(self.profile.topology.cpus());
-        // As in the drain experiment, most memory is in use, and the workers share what is free.
+        // All other memory is in use, so that the workers share 59 % of the memory that they would
+        // map together.
         let leave = Pages::from_bytes(workers * self.bytes * 59 / 100);
         aging::begin(&testbed, Memory::Fresh, leave).expect("the machine has this much memory");
         let watch = Watch::attach(&testbed.sim);

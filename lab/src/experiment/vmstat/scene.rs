@@ -89,7 +89,7 @@ fn per(count: u64, of: u64) -> f64 {
     }
 }
 
-/// The observations of one run.
+/// What was observed in one run, from which its metrics are computed.
 pub(super) struct Seen {
     /// The statistics of the zone lock by call site: `bulk` counts only waits in
     /// `free_pcppages_bulk`, `decay` only waits in decays of page lists, and `zone` all waits.
@@ -149,7 +149,8 @@ impl Scene {
         Self::of(MAIN, machine, card, seconds)
     }
 
-    /// A scene of another workload of the family, in runs of `seconds` of virtual time.
+    /// A scene of the workload named `workload`, one of `FAMILY`, in runs of `seconds` of virtual
+    /// time.
     pub(super) fn of(
         workload: &str,
         machine: &str,

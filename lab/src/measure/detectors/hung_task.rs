@@ -15,7 +15,7 @@ pub const REPORTS_MAX: usize = 10;
 /// The detector's state for one task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HungTask {
-    /// The number of times that the task had run at the look before.
+    /// The number of times that the task had run when the detector last looked at it.
     runs: u64,
     /// The time of the first look that found the task to have run exactly `runs` times.
     since: Nanos,

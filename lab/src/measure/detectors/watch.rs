@@ -153,7 +153,8 @@ mod tests {
         Sim::new(&profile, SimOptions::default())
     }
 
-    /// CPU 0 holds a zone lock for `seconds`, and CPU 1 waits for it.
+    /// Runs a machine on which CPU 0 holds a zone lock for `seconds`, and CPU 1 waits for it.
+    /// Returns the stalls that the watch has seen.
     fn held_for(seconds: u32) -> CpuStalls {
         let sim = machine();
         let watch = Watch::attach(&sim);
@@ -208,7 +209,8 @@ mod tests {
         assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (1, 1));
     }
 
-    /// CPU 0 holds a sleeping lock for `seconds`, and CPU 1 waits for it from second 1 on.
+    /// Runs a machine on which CPU 0 holds a sleeping lock for `seconds`, and CPU 1 waits for it
+    /// from second 1 on. Returns the stalls that the watch has seen.
     fn asleep_for(seconds: u64) -> CpuStalls {
         use plimsoll_mm::machine::RwLock;
         let sim = machine();

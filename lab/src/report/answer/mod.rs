@@ -57,7 +57,8 @@ pub struct AnswerCell {
 }
 
 impl AnswerRow {
-    /// The base and each side that is compared with it, with the index of the side.
+    /// Each cell of this row that is compared with the base, with the index of its side and the
+    /// comparison.
     pub(crate) fn compared(&self) -> impl Iterator<Item = (usize, &AnswerCell, stats::Comparison)> {
         let cells = self.cells.iter().enumerate();
         cells.filter_map(|(nth, cell)| {

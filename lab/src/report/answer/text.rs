@@ -30,7 +30,7 @@ pub fn lines(report: &Report, width: usize, paint: Paint) -> Vec<String> {
     )
 }
 
-/// As [`lines`], without the title and without colours.
+/// The first lines of `report` as [`lines`] makes them, but without the title and without colours.
 pub(crate) fn untitled(report: &Report, width: usize) -> Vec<String> {
     below(Vec::new(), report, width, Paint::Plain)
 }
@@ -263,7 +263,7 @@ mod tests {
     ];
 
     prop_compose! {
-        /// A row with values of every size, in one of the units, with any verdict.
+        /// Generates rows with values of every size, in one of the units, with any verdict.
         fn any_row()(
             what in "[a-z]{1,12}( [a-z]{1,7}){0,1}",
             values in prop::collection::vec(0.0..1e13, 3),

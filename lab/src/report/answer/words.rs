@@ -108,7 +108,7 @@ fn too_few(seeds: usize) -> String {
     format!("{seeds} too few for a verdict; `--seeds {SEEDS_MIN}` gives one.")
 }
 
-/// The kinds of statement about a row, in the order of a sentence.
+/// The verdicts that a sentence about rows can state, in the order in which it states them.
 const STATEMENTS: [Verdict; 5] = [
     Verdict::Lower,
     Verdict::Higher,

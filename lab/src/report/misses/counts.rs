@@ -4,13 +4,13 @@ use std::borrow::Borrow;
 
 use super::{Agreement, Basis, Beside, Place};
 
-/// How many figures match, miss, are open, or are not measured.
+/// How many published figures match ours, miss, are open, or are not measured (see `Agreement`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of all figures.
     pub all: usize,
-    /// The number of measurements of ours with which the measured figures are compared. It is
-    /// smaller than their number if several postings have the same figure.
+    /// The number of our measurements with which published figures are compared. It is smaller than
+    /// the number of measured figures if several postings have the same figure.
     pub ours: usize,
     /// The number of figures that match.
     pub matches: usize,
@@ -26,7 +26,8 @@ pub struct Counts {
     pub off: usize,
     /// The number of figures that do not match.
     pub misses: usize,
-    /// The number of figures that are open.
+    /// The number of figures that are open: the published change is nearly none, and the interval
+    /// of ours is too wide to say whether ours is none.
     pub open: usize,
     /// The number of figures for which nothing is measured.
     pub not_measured: usize,

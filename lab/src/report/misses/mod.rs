@@ -92,7 +92,7 @@ pub struct Ours {
 /// A published figure beside ours.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beside {
-    /// The thread that published the figure.
+    /// The mailing-list thread in which the figure was published.
     pub thread: Thread,
     /// Where in the thread the figure was published, and on which machine it was measured.
     pub source: Cow<'static, str>,

@@ -55,8 +55,8 @@ pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, E
     of_stored(declared, &stored)
 }
 
-/// The page `committed`, with what `reports` measured in place of what the page kept of the same
-/// experiments and machines.
+/// Returns the page `committed` with new values: those that `reports` measured replace those that
+/// the page keeps of the same experiments and machines.
 ///
 /// # Errors
 /// If the page keeps nothing that can be read.

@@ -134,7 +134,7 @@ pub fn text(stored: &[Stored]) -> String {
     format!("{BEGIN}\n{}\n{END}\n", lines.join("\n"))
 }
 
-/// Tells the user how to make the page again.
+/// The part of error messages that says how to make the page `docs/misses.md` again.
 pub const AGAIN: &str = "write it again with `plimsoll reproduce --misses docs/misses.md`";
 
 /// Removes the stored values of figures that are no longer declared.

@@ -13,14 +13,15 @@ pub enum Thread {
     /// The thread about an OOM reaper that starts at the highest mapping, while the exit starts at
     /// the lowest.
     Reaper,
-    /// The threads about trees of counters, and about two passes that choose a victim by them.
+    /// The threads about trees of counters, and about an OOM killer that chooses a victim by these
+    /// counters in two passes.
     Counters,
     /// The self-test of the lab. Its figures are made up.
     Selftest,
 }
 
 impl Thread {
-    /// The threads in the order of the page.
+    /// The threads, in the order in which `docs/misses.md` shows them.
     pub const ALL: [Self; 4] = [Self::Stagger, Self::Batching, Self::Reaper, Self::Counters];
 
     /// The thread's subject.

@@ -1,4 +1,5 @@
-//! The cases of a run by comparison and design, and the comparisons of two runs in pairs.
+//! Groups the cases of a run (one design on one seed each) by comparison and design, and pairs the
+//! comparisons of two runs.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use crate::measure::metric::Metric;
 use crate::run::journal::ComparisonKey;
 use crate::store::journal::CaseLine;
 
-/// The cases of one comparison.
+/// The cases of one comparison, by design.
 #[derive(Debug)]
 pub(super) struct Grouped<'a> {
     pub(super) key: &'a ComparisonKey,
@@ -21,7 +22,7 @@ impl<'a> Grouped<'a> {
         found.map(|(_, cases)| cases.as_slice())
     }
 
-    /// Whether both have the same cases, with the same hashes and values.
+    /// Whether this comparison and `other` have the same cases, with the same hashes and values.
     pub(super) fn is_like(&self, other: &Grouped<'_>) -> bool {
         let cases = |of: &Grouped<'_>| -> Vec<CaseLine> {
             let cases = of.designs.iter().flat_map(|(_, cases)| cases);
@@ -49,8 +50,7 @@ pub(super) fn grouped(cases: &[CaseLine]) -> Vec<Grouped<'_>> {
         .collect()
 }
 
-/// The metrics that every one of `cases` has or some of them have, in the order of the first case
-/// that has them.
+/// The metrics that at least one of `cases` has, in the order of the first case that has them.
 pub(super) fn metrics(cases: &[&CaseLine]) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for measured in cases.iter().flat_map(|case| &case.metrics) {
@@ -63,7 +63,8 @@ pub(super) fn metrics(cases: &[&CaseLine]) -> Vec<Metric> {
 
 type Pair<'p, 'a> = (Option<&'p Grouped<'a>>, Option<&'p Grouped<'a>>);
 
-/// Each comparison of `a` with that of `b` which it matches; those that match none come last.
+/// Pairs each comparison of `a` with the comparison of `b` that it matches. Pairs with equal keys
+/// come first. A comparison without a match is alone in its pair.
 pub(super) fn pairs<'p, 'a>(a: &'p [Grouped<'a>], b: &'p [Grouped<'a>]) -> Vec<Pair<'p, 'a>> {
     let mut pairs = Vec::new();
     let find = |key: &ComparisonKey| b.iter().find(|it| it.key == key);
@@ -86,7 +87,7 @@ pub(super) fn pairs<'p, 'a>(a: &'p [Grouped<'a>], b: &'p [Grouped<'a>]) -> Vec<P
     pairs
 }
 
-/// The comparisons by all parts of their keys but the machine.
+/// Groups the comparisons by their keys without the machine.
 fn by_machineless<'p, 'a>(
     all: &[&'p Grouped<'a>],
 ) -> BTreeMap<ComparisonKey, Vec<&'p Grouped<'a>>> {

@@ -2,8 +2,8 @@
 //! the ratio of B to A by the same statistics as within a run.
 //!
 //! A comparison of run A is matched with that of run B which has the same experiment, name and
-//! machine. Of the others, two are matched if they differ only in the machine and no third one
-//! could be meant; so the runs of two machines can be compared.
+//! machine. Of the others, two are matched if they differ only in the machine and each run has only
+//! one such comparison; so the runs of two machines can be compared.
 
 mod matched;
 mod shown;
@@ -19,7 +19,7 @@ use crate::measure::metric::Metric;
 use crate::measure::stats::{self, Comparison, Estimate};
 use crate::run::journal::ComparisonKey;
 
-/// The version of the JSON object.
+/// The version of the JSON object that [`Diff::json`] makes.
 const SCHEMA: u32 = 1;
 
 /// What two runs have in common and in what they differ.
@@ -30,7 +30,7 @@ pub struct Diff {
     pub a: Head,
     /// The run B.
     pub b: Head,
-    /// Whether every case of one run is in the other, with the same hash and the same values.
+    /// Whether both runs have the same cases, with the same hashes and values.
     pub identical: bool,
     /// The comparisons that both runs have.
     pub comparisons: Vec<Compared>,
@@ -45,13 +45,13 @@ pub struct Compared {
     pub a: ComparisonKey,
     /// The comparison in run B.
     pub b: ComparisonKey,
-    /// Whether every case of one is in the other, with the same hash and the same values.
+    /// Whether both runs have the same cases of this comparison, with the same hashes and values.
     pub identical: bool,
-    /// The designs and metrics that both have.
+    /// The results of each design and metric that both runs have.
     pub rows: Vec<DiffRow>,
 }
 
-/// A design and a metric that both runs have.
+/// The results of two runs for one design and one metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct DiffRow {
     /// The design.
@@ -64,18 +64,19 @@ pub struct DiffRow {
     pub b: Estimate,
     /// The number of seeds that both runs have. Their values are compared in pairs.
     pub pairs: usize,
-    /// The ratio of B to A over these pairs; `None` if there is no pair.
+    /// The ratio of B to A over the seeds that both runs have; `None` if there is no such seed.
     pub compared: Option<Comparison>,
 }
 
-/// Something that only one run has.
+/// A comparison that only one run has, or a part of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Only {
     /// `A` or `B`.
     pub run: char,
     /// The comparison as text.
     pub comparison: String,
-    /// What of the comparison the other run lacks; empty if it lacks all of it.
+    /// The part of the comparison that the other run lacks, such as a design; empty if it lacks the
+    /// whole comparison.
     pub what: String,
 }
 
@@ -113,7 +114,7 @@ impl Diff {
         }
     }
 
-    /// The object of JSON, without a newline.
+    /// This difference as one JSON object, without a newline.
     ///
     /// # Panics
     /// Never: text and numbers have a form in JSON.
@@ -134,7 +135,8 @@ impl Only {
     }
 }
 
-/// Compares two comparisons, and adds to `only` what one of them lacks.
+/// Compares one comparison in run A with the matching one in run B. Adds to `only` each design and
+/// metric that only one of them has.
 fn compare(a: &Grouped<'_>, b: &Grouped<'_>, only: &mut Vec<Only>) -> Compared {
     let mut rows = Vec::new();
     let mut lacks = |run, what| only.push(Only::new(run, if run == 'A' { a } else { b }, what));

@@ -1,4 +1,4 @@
-//! Two runs side by side as tables.
+//! Shows two runs of a store side by side, as tables.
 
 use super::{Compared, Diff, DiffRow};
 use crate::measure::metric::Metric;
@@ -7,7 +7,8 @@ use crate::report::{Table, VerdictRow, tabulate, words};
 use crate::store::head::{Head, Inputs};
 
 impl Diff {
-    /// The runs, each comparison in which they differ, and what only one run has.
+    /// Makes tables of the two runs, of each comparison in which they differ, and of what only one
+    /// run has.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.runs()];
@@ -23,7 +24,7 @@ impl Diff {
         tables
     }
 
-    /// A sentence about the comparisons that are equal.
+    /// A sentence that says how many comparisons are equal in both runs.
     fn verdict(&self) -> String {
         let equal = self.comparisons.iter().filter(|it| it.identical).count();
         if self.identical {

@@ -1,4 +1,4 @@
-//! Tests of two runs side by side.
+//! Tests of the comparison of two runs of a store.
 
 use super::*;
 use crate::experiment;
@@ -125,11 +125,11 @@ fn runs_of_two_machines_are_compared_if_it_is_clear_what_is_meant() {
         found.comparisons[0].rows[0].compared.unwrap().verdict,
         Verdict::Equal
     );
-    // With a third machine, it is not clear which two are meant.
+    // With a third machine, it is not clear which two comparisons to match, so none is matched.
     let third = cases(&key("phone-8", ""), "linux", 1..7, 1.0);
     let found = diff(&a, &[b.clone(), third].concat());
     assert_eq!((found.comparisons.len(), found.only.len()), (0, 3));
-    // A comparison with the same machine takes precedence.
+    // If run B also has the comparison on the machine of run A, that one is matched.
     let found = diff(&a, &[b, a.clone()].concat());
     assert_eq!((found.comparisons.len(), found.only.len()), (1, 1));
     assert!(found.comparisons[0].identical && !found.identical);
@@ -156,7 +156,7 @@ fn identical_runs_say_so() {
     let tables = found.tables();
     assert_eq!(tables.len(), 1);
     assert!(tables[0].note.starts_with("The runs are identical"));
-    // Other hashes with the same values are a difference.
+    // A case with another hash is a difference, even if all its values are the same.
     let mut others = here.clone();
     others[0].hash = "0".to_owned();
     let found = diff(&here, &others);
@@ -218,8 +218,8 @@ fn a_comparison_through_the_store_has_the_verdict_of_one_run() {
     }
 }
 
-/// If this test fails, the object has changed: raise [`SCHEMA`], and describe the change in
-/// `docs/results.md`.
+/// If this test fails, the JSON object of a difference has changed: raise [`SCHEMA`], and describe
+/// the change in `docs/results.md`.
 #[test]
 fn the_object_has_the_keys_of_this_schema() {
     let here = key("grace-72", "");

@@ -35,7 +35,7 @@ const TEXTS: [&str; 15] = [
     "unit",
 ];
 
-/// The rows of one or more runs.
+/// The table of the samples of one or more runs, column by column.
 #[derive(Debug, Default)]
 pub struct Rows {
     texts: [Vec<String>; TEXTS.len()],

@@ -34,7 +34,8 @@ const RLE_DICTIONARY: i32 = 8;
 const DATA_PAGE: i32 = 0;
 const DICTIONARY_PAGE: i32 = 2;
 
-/// A file with these columns, which have equally many values, and these pairs of metadata.
+/// The bytes of a Parquet file with these columns, which have equally many values, and these pairs
+/// of metadata.
 pub(super) fn file(columns: &[Column<'_>], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     let rows = columns.first().map_or(0, |column| column.values.len());
@@ -57,7 +58,7 @@ pub(super) fn file(columns: &[Column<'_>], metadata: &[(&str, &str)]) -> Vec<u8>
     out
 }
 
-/// The root, and an element for each column.
+/// The schema of a file, as Parquet writes it: the root, and an element for each column.
 fn schema(columns: &[Column<'_>]) -> Vec<Struct> {
     const REQUIRED: i32 = 0;
     let root = Struct::default()
@@ -79,7 +80,7 @@ fn schema(columns: &[Column<'_>]) -> Vec<Struct> {
         .collect()
 }
 
-/// Writes the rows from `start` to `end`, and returns their description.
+/// Writes the rows from `start` to `end` as one group, and returns the description of the group.
 fn group(out: &mut Vec<u8>, columns: &[Column<'_>], start: usize, end: usize) -> Struct {
     let before = out.len();
     let chunks = columns.iter().map(|column| {
@@ -126,7 +127,8 @@ impl Values<'_> {
         }
     }
 
-    /// The number of the type: byte arrays, integers of 64 bits, or numbers of double precision.
+    /// Parquet's number for the type of the values: byte arrays, integers of 64 bits, or numbers of
+    /// double precision.
     const fn kind(self) -> i32 {
         match self {
             Self::Text(_) => 6,
@@ -135,7 +137,8 @@ impl Values<'_> {
         }
     }
 
-    /// Writes the pages. Returns where the page of values begins, and the encodings of the pages.
+    /// Writes the pages of this column. Returns where the page of values begins, and the encodings
+    /// of the pages.
     fn write(self, out: &mut Vec<u8>) -> (usize, Vec<i32>) {
         let encoded: Vec<u8> = match self {
             Self::Text(of) => return write_texts(out, of),
@@ -179,8 +182,8 @@ fn write_texts(out: &mut Vec<u8>, texts: &[String]) -> (usize, Vec<i32>) {
     (begin, vec![PLAIN, RLE, RLE_DICTIONARY])
 }
 
-/// The number of bits of an index, and then each run of equal indices: twice its length, and the
-/// index in as many bytes as the bits need.
+/// Encodes the indices as Parquet does: the number of bits of an index, and then each run of equal
+/// indices. A run is twice its length, and the index in as many bytes as the bits need.
 fn runs(indices: &[u64], count: usize) -> Vec<u8> {
     let bits = (usize::BITS - count.saturating_sub(1).leading_zeros()).max(1);
     let mut out = vec![u8::try_from(bits).expect("at most 64 bits")];
@@ -200,7 +203,8 @@ fn data_page(out: &mut Vec<u8>, count: usize, encoding: i32, data: &[u8]) {
     page(out, DATA_PAGE, 5, head, data);
 }
 
-/// Writes a page. `number` is the number of the field that has the part `of_kind` of its head.
+/// Writes a page with its head. `of_kind` is the part of the head that only pages of this kind
+/// have, and `number` is the number of its field.
 fn page(out: &mut Vec<u8>, kind: i32, number: u8, of_kind: Struct, data: &[u8]) {
     let size = i32::try_from(data.len()).expect("a page of less than 2 GiB");
     let head = Struct::default()

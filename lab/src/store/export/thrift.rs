@@ -86,7 +86,8 @@ impl Struct {
     }
 }
 
-/// Seven bits per byte, the lowest first; all bytes but the last have their highest bit set.
+/// Writes `value` with seven bits per byte, the lowest first; all bytes but the last have their
+/// highest bit set.
 pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -95,7 +96,7 @@ pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// A number whose sign is the lowest bit, so that small negative numbers are short, too.
+/// Writes `value` with its sign in the lowest bit, so that small negative numbers are short, too.
 fn zigzag(out: &mut Vec<u8>, value: i64) {
     varint(out, (value << 1 ^ value >> 63).cast_unsigned());
 }

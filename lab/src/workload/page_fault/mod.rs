@@ -39,7 +39,7 @@ use self::space::Space;
 use super::Mapping;
 use crate::run::testbed::Testbed;
 
-/// The tasks of a run and their memory.
+/// A run of will-it-scale's `page_fault1`: its tasks and their memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageFault {
     /// The number of tasks, each on its own CPU.
@@ -220,7 +220,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Notes the end of a round.
+    /// Records that a round has ended at the time `now`.
     fn note(&mut self, now: Nanos) {
         if self.ended == 0 {
             self.first = now;

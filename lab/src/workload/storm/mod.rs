@@ -51,8 +51,8 @@ pub(crate) struct Storm {
 pub(crate) enum Ending {
     /// The hog's threads notice that they must die, and the last of them empties the hog's memory.
     AtOnce,
-    /// As [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of every kill and
-    /// calls `process_mrelease`.
+    /// The hog dies as with [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of
+    /// every kill and calls `process_mrelease`.
     Helped,
     /// One thread of each hog waits for a device, which responds at this time after the start of
     /// the storm.
@@ -335,7 +335,8 @@ mod tests {
     fn parts_of_every_stall_add_up_to_it_in_every_storm() {
         for ending in [Ending::AtOnce, Ending::Helped, STUCK] {
             for design in [Design::UNPATCHED, Design::PATCHED, Design::OURS] {
-                // It depends on the seed whether allocators have to wait in a storm this small.
+                // Runs several seeds, because in a storm this small the seed decides whether any
+                // allocator has to wait.
                 let storms = (1..=6).map(|seed| small(ending).run(&phone(), &design, seed));
                 let stalls: Vec<Stall> = storms.flat_map(|storm| storm.stalls).collect();
                 assert!(!stalls.is_empty(), "{ending:?}");
@@ -374,8 +375,8 @@ mod tests {
         };
         let waited = death.emptying.expect("it is emptied") - death.told;
         assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
-        // Whether an allocator waits until the device responds or the reaper acts depends on the
-        // seed, because this storm is small.
+        // Runs several seeds, because in a storm this small the seed decides whether an allocator
+        // waits until the device responds or the reaper acts.
         let storms = (1..=8).map(|seed| small(STUCK).run(&phone(), &Design::UNPATCHED, seed));
         let longest: Vec<Option<u64>> = storms
             .map(|storm| storm.stalls.iter().map(Stall::ns).max())

@@ -325,7 +325,8 @@ mod tests {
         TimedEvent { at, cpu, what }
     }
 
-    /// CPU 0 selects a victim and kills it, CPU 1 finds the OOM lock taken, and both sleep.
+    /// The events of two stalls. CPU 0 selects a victim and kills it, CPU 1 finds the OOM lock
+    /// taken, and both sleep until pages of the victim are free.
     fn two() -> Vec<TimedEvent> {
         use Edge::{Begin, End};
         vec![
@@ -360,7 +361,7 @@ mod tests {
         let [first, second] = &of(&two())[..] else {
             panic!("two stalls");
         };
-        // The parts are attempts, looks, select, busy, to exit, emptying, retry.
+        // In the order of [`Part::ALL`]: attempts, looks, select, busy, to exit, emptying, retry.
         assert_eq!(first.parts, [10 + 9, 4 + 7 + 1, 30, 0, 9, 5, 5]);
         assert_eq!(second.parts, [10 + 14, 1 + 1, 28, 6, 10, 5, 5]);
         for stall in [first, second] {

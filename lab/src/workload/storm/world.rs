@@ -27,8 +27,8 @@ use crate::run::testbed::Testbed;
 use crate::run::testbed::simulated;
 
 /// The time that the OOM killer takes to look at a process again, in nanoseconds, when all cache
-/// lines of the process are near. It was measured with 1000 processes; a first look at each of them
-/// takes 180 to 190 ns.
+/// lines of the process are in its CPU's caches. It was measured with 1000 processes; a first look
+/// at each of them takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// The machine of a storm, with its processes and the OOM killer.
@@ -47,11 +47,11 @@ pub(super) struct StormWorld {
     pub(super) seen: Rc<Seen>,
 }
 
-/// A process, with the state that its owner keeps about it.
+/// A process of a storm: its address space, and what the storm keeps about it.
 pub(super) struct Proc {
     pub(super) spec: ProcSpec,
     pub(super) space: Arc<AddressSpace<Sim>>,
-    /// The number of pages that it has touched so far.
+    /// The number of pages that the process has touched so far.
     pub(super) held: Cell<u64>,
     /// The number of threads that have not ended.
     pub(super) threads: Cell<usize>,
@@ -149,7 +149,7 @@ impl StormWorld {
         })
     }
 
-    /// Records events from now on.
+    /// Records the events of the storm from now on.
     pub(super) fn watch(&self) {
         let seen = Rc::clone(&self.seen);
         self.testbed

@@ -6,7 +6,7 @@ use plimsoll_mm::units::Vpn;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The process that is killed.
+/// The process that is killed: what kind of process it is, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     /// A process similar to an Android app: one large heap, then `mappings` small mappings of all
@@ -186,7 +186,7 @@ fn app(mappings: u32, mut at: u64, rng: &mut Xoshiro256PlusPlus) -> Vec<Part> {
     parts
 }
 
-/// One of an app's small mappings.
+/// Draws one of an app's small mappings.
 fn small(at: u64, rng: &mut Xoshiro256PlusPlus) -> Part {
     let log2: f64 = rng.random_range(0.0..SMALL_LOG2);
     #[expect(

@@ -328,7 +328,8 @@ fn worked(before: &Stats, after: &Stats) -> Nanos {
     Nanos(sum(after) - sum(before))
 }
 
-/// The waits and holds between two moments, by lock class.
+/// How the locks of each class were used between the two moments at which the statistics `before`
+/// and `after` were taken.
 fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     let used = |class: &LockClass| {
         let (before, after) = (before.class(*class), after.class(*class));

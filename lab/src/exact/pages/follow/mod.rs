@@ -13,8 +13,9 @@ use super::pair::Pair;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,
-    /// The indices of bulk allocations that are treated as earlier (hastened) than they were
-    /// recorded. They are not performed a second time at their recorded place.
+    /// The indices of bulk allocations that the replay has already counted at an earlier place than
+    /// the recorded one (hastened), because they explain missing pages. The replay does not perform
+    /// them again at their recorded place.
     hastened: HashSet<usize>,
 }
 

@@ -159,8 +159,8 @@ fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
     assert_eq!(follow.lens(0, 0)[..3], [16, 50, 30]);
 }
 
-/// If no bulk allocation took the missing pages, the replay removes them from the list that is
-/// assumed to hold the pages that no event shows.
+/// If the kernel's lists are shorter than assumed and no bulk allocation took the missing pages,
+/// the replay removes them from the list that is assumed to hold the pages that no event shows.
 #[test]
 fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages() {
     let (follow, hastened) = hastened(free(false));
@@ -184,8 +184,8 @@ fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     assert!(!follow.is_hastened(2));
 }
 
-/// If more pages are missing than are on the list of pages that no event shows, other lists get
-/// shorter, too.
+/// If the kernel's lists are shorter than assumed by more pages than the list of pages that no
+/// event shows has, other lists get shorter, too.
 #[test]
 fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     let mut follow = with([20, 50, 3]);
@@ -252,8 +252,9 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(learnt.alloc_factor, Some(1));
 }
 
-/// If the list of pages that no event shows has blocks of several pages, pages that do not fill a
-/// block are added to, or removed from, a list of single pages.
+/// The list that is assumed to hold the pages that no event shows may have blocks of several pages.
+/// If a correction is not a multiple of that block size, its remainder goes to, or comes from, a
+/// list of single pages.
 #[test]
 fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();

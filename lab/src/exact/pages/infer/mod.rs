@@ -95,7 +95,7 @@ struct Doubts {
 /// is never ruled out, because the lists of that type are used least.
 const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
 
-/// The state of one pass over the recording's events.
+/// The state of one pass over the recording's events, which derives the operations from them.
 struct Walk<'a> {
     events: &'a [Event],
     symbols: &'a [String],
@@ -113,7 +113,7 @@ struct Walk<'a> {
     came: HashMap<u64, usize>,
     /// The orders of the blocks that are being freed in a batch, keyed by a block's first frame.
     batched: HashMap<u64, u8>,
-    /// The batch that each CPU is freeing.
+    /// For each CPU, the batch of blocks that it is freeing.
     batches: HashMap<u32, Batch>,
     /// For each CPU, the last operation that freed a block to a list (its index in `ops`), and the
     /// thread that freed the block.
@@ -349,5 +349,5 @@ fn boost_factor(recording: &Recording) -> u64 {
     factor.unwrap_or(boost::FACTOR)
 }
 
-/// Work functions that lower `high` and return the pages above it to the zone.
+/// The kernel's work functions that lower `high` and return the pages above it to the zone.
 const REFRESHES: [&str; 2] = ["vmstat_update", "refresh_vm_stats"];

@@ -78,7 +78,7 @@ pub(super) struct Knobs {
 pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
-    /// The kind and the node of each zone.
+    /// The kind and the node of each zone, by the index of the zone.
     kinds: Vec<(ZoneKind, NodeId)>,
     /// For each zone, its watermarks without a boost and the sizes of its lists.
     sizes: Vec<(Watermarks, Sizes)>,
@@ -416,8 +416,9 @@ impl Stage {
         state.unwrap_or_default()
     }
 
-    /// Makes up for a difference: takes single pages directly from a zone that the kernel took and
-    /// Plimsoll did not, bypassing the lists. If `pages` is negative, returns pages to the zone.
+    /// Corrects a zone after a difference: takes `pages` single pages directly from the zone,
+    /// because the kernel took them and Plimsoll did not. If `pages` is negative, returns pages to
+    /// the zone. The page lists do not change.
     pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
         self.machine.go_to(cpu);
         let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);
