@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const KILLS: u32 = 20;
 
 /// A run of a few tenths of a second with 24 cases.
-const RUN: [&str; 13] = [
+const COMPARE: &[&str] = &[
     "compare",
     "stress-vm",
     "--machine",
@@ -27,6 +27,17 @@ const RUN: [&str; 13] = [
     "--store",
 ];
 
+/// A sweep of a few tenths of a second with 36 cases at 6 points.
+const SWEEP: &[&str] = &[
+    "run",
+    "tests/experiments/sweep.toml",
+    "--jobs",
+    "2",
+    "--format",
+    "json",
+    "--store",
+];
+
 /// Returns a new store for a test.
 fn store(name: &str) -> PathBuf {
     let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("resume-{name}"));
@@ -35,9 +46,9 @@ fn store(name: &str) -> PathBuf {
     store
 }
 
-fn plimsoll(store: &Path) -> Command {
+fn plimsoll(run: &[&str], store: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(RUN).arg(store);
+    command.args(run).arg(store);
     command
 }
 
@@ -73,29 +84,30 @@ fn state(store: &Path) -> Option<String> {
 
 /// Resumes the run if it was broken off. If the run was killed before its folder was complete, runs
 /// the command from the start.
-fn go_on(store: &Path) -> Command {
-    let mut command = plimsoll(store);
+fn go_on(run: &[&str], store: &Path) -> Command {
+    let mut command = plimsoll(run, store);
     if state(store).as_deref() == Some("broken-off") {
         command.arg("--resume");
     }
     command
 }
 
-#[test]
-fn a_run_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_run() {
+/// Kills `run` at [`KILLS`] moments of its duration. Each time, resumes the run and checks that its
+/// report is that of a whole run.
+fn survives(name: &str, run: &[&str]) {
     let began = Instant::now();
-    let whole = finished(&mut plimsoll(&store("whole"))).stdout;
+    let whole = finished(&mut plimsoll(run, &store(name))).stdout;
     let took = began.elapsed();
     let mut resumed = 0;
     for nth in 0..KILLS {
-        let store = store(&nth.to_string());
-        killed(&mut plimsoll(&store), took * nth / KILLS);
+        let store = store(&format!("{name}-{nth}"));
+        killed(&mut plimsoll(run, &store), took * nth / KILLS);
         match state(&store).as_deref() {
             Some("finished") => continue,
             Some("broken-off") => resumed += 1,
             other => assert_eq!(other, None),
         }
-        let out = finished(&mut go_on(&store));
+        let out = finished(&mut go_on(run, &store));
         assert_eq!(
             String::from_utf8_lossy(&out.stdout),
             String::from_utf8_lossy(&whole)
@@ -109,19 +121,29 @@ fn a_run_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_run() {
 }
 
 #[test]
+fn a_run_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_run() {
+    survives("compare", COMPARE);
+}
+
+#[test]
+fn a_sweep_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_sweep() {
+    survives("sweep", SWEEP);
+}
+
+#[test]
 fn a_run_that_is_killed_again_and_again_gets_on_each_time() {
     let began = Instant::now();
-    let whole = finished(&mut plimsoll(&store("steady"))).stdout;
+    let whole = finished(&mut plimsoll(COMPARE, &store("steady"))).stdout;
     let took = began.elapsed();
     let store = store("again");
     for _ in 0..KILLS {
         if state(&store).as_deref() == Some("finished") {
             break;
         }
-        killed(&mut go_on(&store), took / 3);
+        killed(&mut go_on(COMPARE, &store), took / 3);
     }
     if state(&store).as_deref() != Some("finished") {
-        finished(&mut go_on(&store));
+        finished(&mut go_on(COMPARE, &store));
     }
     let mut show = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     let show = show.args(["results", "show", "last", "--format", "json", "--store"]);
