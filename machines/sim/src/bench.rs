@@ -21,6 +21,7 @@ use rand::Rng;
 use crate::engine::state::Sim;
 use crate::options::SimOptions;
 use crate::profile::{Card, Costs, Load, Profile, Slopes};
+use crate::tasks::stacks;
 
 /// The measured cost of one kind of step.
 #[derive(Clone, Copy, Debug)]
@@ -169,6 +170,8 @@ fn hot_word(cpus: u32, steps: u64) -> Cost {
 /// `None` if the host does not report resident memory.
 #[must_use]
 pub fn resident_bytes(cpus: u32) -> Option<u64> {
+    // Without spare stacks, all stacks of the machine are new memory.
+    stacks::unmap_spare();
     let before = resident()?;
     let sim = Sim::new(&machine(cpus), SimOptions::default());
     let word = Rc::new(sim.word(0));

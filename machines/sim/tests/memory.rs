@@ -7,6 +7,10 @@ use plimsoll_sim::bench;
 fn a_virtual_cpu_takes_at_most_16_kib() {
     for cpus in [1024, 72] {
         if let Some(bytes) = bench::resident_bytes(cpus) {
+            assert!(
+                bytes >= 4 << 10,
+                "a task touches a page of its stack: {bytes}"
+            );
             assert!(bytes <= 16 << 10, "{bytes} bytes for each of {cpus} CPUs");
         }
     }

@@ -115,6 +115,11 @@ impl Lease {
     }
 }
 
+/// Unmaps the spare stacks of the current thread.
+pub(crate) fn unmap_spare() {
+    SPARE.with_borrow_mut(Vec::clear);
+}
+
 #[cfg(windows)]
 impl Lease {
     pub(crate) fn teb_fields(&self) -> corosensei::stack::StackTebFields {
