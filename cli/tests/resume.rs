@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How many times the command is killed.
-const KILLS: u32 = 20;
+const KILLS: u64 = 20;
 
 /// A run of a few tenths of a second with 24 cases.
 const COMPARE: &[&str] = &[
@@ -60,14 +60,25 @@ fn finished(command: &mut Command) -> Output {
     out
 }
 
-/// Starts the command, and kills it after a while.
-fn killed(command: &mut Command, after: Duration) {
+/// Starts the command, and kills it when `is_time` returns true.
+fn killed(command: &mut Command, mut is_time: impl FnMut() -> bool) {
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child: Child = quiet.spawn().expect("the command starts");
-    thread::sleep(after);
+    while !is_time() && child.try_wait().expect("the child is ours").is_none() {
+        thread::sleep(Duration::from_micros(500));
+    }
     // It is no error if the command has ended already.
     let _ = child.kill();
     child.wait().expect("the command was started");
+}
+
+/// The number of bytes that the run in the store has written about its finished cases.
+fn written(store: &Path) -> u64 {
+    let runs = fs::read_dir(store.join("runs")).into_iter().flatten();
+    let files = runs.flatten().map(|run| run.path().join("cases.jsonl"));
+    files
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum()
 }
 
 /// The state of the run in the store, which has one run at most; `None` if it has none.
@@ -92,16 +103,18 @@ fn go_on(run: &[&str], store: &Path) -> Command {
     command
 }
 
-/// Kills `run` at [`KILLS`] moments of its duration. Each time, resumes the run and checks that its
-/// report is that of a whole run.
+/// Kills `run` at [`KILLS`] moments. Each time, resumes the run and checks that its report is that
+/// of a whole run. A moment is a number of bytes that the run has written, not a time, because a
+/// busy computer may run the command at any speed.
 fn survives(name: &str, run: &[&str]) {
-    let began = Instant::now();
-    let whole = finished(&mut plimsoll(run, &store(name))).stdout;
-    let took = began.elapsed();
+    let undisturbed = store(name);
+    let whole = finished(&mut plimsoll(run, &undisturbed)).stdout;
+    let bytes = written(&undisturbed);
     let mut resumed = 0;
     for nth in 0..KILLS {
         let store = store(&format!("{name}-{nth}"));
-        killed(&mut plimsoll(run, &store), took * nth / KILLS);
+        let moment = bytes * nth / KILLS;
+        killed(&mut plimsoll(run, &store), || written(&store) >= moment);
         match state(&store).as_deref() {
             Some("finished") => continue,
             Some("broken-off") => resumed += 1,
@@ -140,7 +153,8 @@ fn a_run_that_is_killed_again_and_again_gets_on_each_time() {
         if state(&store).as_deref() == Some("finished") {
             break;
         }
-        killed(&mut go_on(COMPARE, &store), took / 3);
+        let began = Instant::now();
+        killed(&mut go_on(COMPARE, &store), || began.elapsed() >= took / 3);
     }
     if state(&store).as_deref() != Some("finished") {
         finished(&mut go_on(COMPARE, &store));
