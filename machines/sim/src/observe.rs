@@ -68,6 +68,8 @@ impl Inner {
                 task: self.cpu().current.get(),
                 from: wait.at,
                 until: wait.at + wait.wait,
+                blocker: wait.blocker,
+                blocker_site: wait.blocker_site,
                 traced,
             });
         }
