@@ -35,6 +35,7 @@ pub use crate::options::{Faults, LockModel, SimOptions};
 pub use crate::pressure::{KswapdThread, pressure};
 pub use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 pub use crate::tasks::stacks::NoStack;
+pub use crate::tasks::step::{Hold, Runs, Step};
 pub use crate::tasks::stretch::Stretch;
 pub use crate::tasks::task::TaskId;
-pub use crate::tasks::wait::{Access, Wait};
+pub use crate::tasks::wait::{Access, LockId, Wait};

@@ -10,7 +10,7 @@ use crate::engine::cpu::{Cpu, cpu_id};
 use crate::engine::record::EMIT;
 use crate::engine::state::{Inner, Sim};
 use crate::stats::{CpuWaits, LongestWait, Stats};
-use crate::tasks::wait::{Access, Wait};
+use crate::tasks::wait::{Access, LockId, Wait};
 
 impl Inner {
     pub(crate) fn stats(&self) -> Stats {
@@ -51,6 +51,7 @@ impl Inner {
     /// Counts a finished wait of the running task, and passes it to the observers of waits.
     pub(crate) fn waited(
         &self,
+        lock: LockId,
         class: LockClass,
         site: Site,
         access: Access,
@@ -61,6 +62,7 @@ impl Inner {
         self.cpu().record_wait(class, wait.wait.0);
         for observer in &mut *self.hooks.wait_observers.borrow_mut() {
             observer(&Wait {
+                lock,
                 class,
                 site,
                 access,

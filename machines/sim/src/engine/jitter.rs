@@ -25,10 +25,12 @@
 //! [`LockModel`](crate::LockModel) give the same disturbances.
 
 use plimsoll_mm::site::LockClass;
+use plimsoll_mm::units::Nanos;
 
 use crate::engine::disturbances::{Disturbances, MASKED};
 use crate::engine::record::{DISTURBANCE, bump};
 use crate::engine::state::Inner;
+use crate::tasks::step::Step;
 
 impl Inner {
     /// The time at which the next disturbance of the running CPU comes due, in nanoseconds;
@@ -81,6 +83,12 @@ impl Inner {
             self.record.fold(before, cpu, DISTURBANCE | kind as u64);
             self.clock.set(end(of.length(cpu, kind), due));
             bump(&self.record.disturbances[kind as usize]);
+            self.stepped(|sim| Step::Disturbed {
+                cpu: sim.this_cpu(),
+                kind,
+                from: Nanos(before),
+                until: Nanos(sim.clock.get()),
+            });
             let total = &self.record.disturbed_ns[kind as usize];
             total.set(total.get() + self.clock.get() - before);
             of.rearm(cpu, kind, self.clock.get());

@@ -7,12 +7,14 @@
 //! for the end of its work, so that events from other CPUs can arrive meanwhile.
 
 use plimsoll_mm::site::Work;
+use plimsoll_mm::units::Nanos;
 
 use crate::engine::cpu::Cpu;
 use crate::engine::record::bump;
 use crate::engine::state::{Inner, Kind};
 use crate::engine::tree::{TIME_MAX_NS, key};
 use crate::profile::{is_hold_work, is_mover};
+use crate::tasks::step::Step;
 
 impl Inner {
     /// Lets the time pass that `n` units of `work` take on the running CPU, and handles the events
@@ -178,6 +180,11 @@ impl Inner {
             return;
         }
         bump(&self.record.preemptions);
+        self.stepped(|sim| Step::Preempted {
+            cpu: sim.this_cpu(),
+            at: Nanos(sim.clock.get()),
+            task: id,
+        });
         self.yield_to_next(task);
     }
 }

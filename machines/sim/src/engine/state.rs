@@ -23,6 +23,7 @@ use crate::engine::tree::Tree;
 use crate::memory::arena::Arena;
 use crate::options::SimOptions;
 use crate::tasks::coroutine::Fiber;
+use crate::tasks::step::StepObserver;
 use crate::tasks::stretch::Stretches;
 use crate::tasks::wait::WaitObserver;
 
@@ -111,6 +112,9 @@ pub(crate) struct Hooks {
     pub(crate) on_idle: RefCell<Option<IdleHandler>>,
     pub(crate) observers: RefCell<Vec<Observer>>,
     pub(crate) wait_observers: RefCell<Vec<WaitObserver>>,
+    pub(crate) step_observers: RefCell<Vec<StepObserver>>,
+    /// True if there is an observer of steps.
+    pub(crate) stepped: Cell<bool>,
     /// True if there is an observer of events.
     pub(crate) observed: Cell<bool>,
     /// True if the observers also receive events of single pages.

@@ -33,7 +33,7 @@ use crate::engine::state::Inner;
 use crate::engine::tree::{NEVER, key, time_of};
 use crate::options::LockModel;
 use crate::stats::LongestWait;
-use crate::tasks::wait::Access;
+use crate::tasks::wait::{Access, LockId};
 
 /// The value of `Waiter::start` while the waiter is parked, because its start is not known yet.
 const UNKNOWN: u64 = u64::MAX;
@@ -286,12 +286,14 @@ impl Queue {
         // Linux traces every waiter of a mutex. Of the waiters of a queued spinlock, it traces
         // those that wait behind another waiter.
         let traced = behind || self.class.sleeps();
-        let access = if self.class.sleeps() {
-            Access::Sleep
-        } else {
-            Access::Spin
-        };
-        sim.waited(self.class, site, access, wait, traced);
+        sim.waited(
+            LockId::of(self),
+            self.class,
+            site,
+            self.access(),
+            wait,
+            traced,
+        );
         let section = self.begin(sim);
         // Other CPUs may have parked before this section began. So the release at the end of the
         // section must look for parked CPUs; `SEEN` makes it do so.
@@ -299,6 +301,16 @@ impl Queue {
         Section {
             epoch: if seen { SEEN } else { section.epoch },
             ..section
+        }
+    }
+
+    /// The way in which tasks request this lock.
+    #[inline]
+    fn access(&self) -> Access {
+        if self.class.sleeps() {
+            Access::Sleep
+        } else {
+            Access::Spin
         }
     }
 
@@ -335,6 +347,8 @@ impl Queue {
         } else {
             let hold_ns = sim.clock.get() - section.start;
             sim.record.held(self.class, site, hold_ns);
+            let from = section.start;
+            sim.held(LockId::of(self), self.class, site, self.access(), from);
             self.hand_over(sim);
         }
         if self.class.sleeps() {
@@ -370,6 +384,10 @@ impl Queue {
     fn end(&self, sim: &Inner, site: Site, section: &Section) {
         let (this, now) = (sim.cur.get(), sim.clock.get());
         sim.record.held(self.class, site, now - section.start);
+        if now > section.start {
+            let from = section.start;
+            sim.held(LockId::of(self), self.class, site, self.access(), from);
+        }
         self.free_key.set(key(now, this));
         self.free_at.set(cpu_id(this));
     }

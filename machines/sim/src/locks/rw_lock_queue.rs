@@ -25,7 +25,7 @@ use crate::engine::record::LOCK;
 use crate::engine::state::Inner;
 use crate::engine::tree::time_of;
 use crate::stats::LongestWait;
-use crate::tasks::wait::Access;
+use crate::tasks::wait::{Access, LockId};
 
 /// The value of `Waiter::start` until the waiter is admitted.
 const UNKNOWN: u64 = u64::MAX;
@@ -38,6 +38,15 @@ const SHARED: u64 = 0x80;
 pub(crate) enum Role {
     Reader,
     Writer,
+}
+
+impl Role {
+    const fn access(self) -> Access {
+        match self {
+            Self::Reader => Access::Read,
+            Self::Writer => Access::Write,
+        }
+    }
 }
 
 /// The test by which a waiter learns whether it has been killed. `None` if the waiter cannot be
@@ -145,7 +154,16 @@ impl RwQueue {
     pub(crate) fn release(&self, sim: &Inner, role: Role, stay: &Stay) {
         let hold_ns = sim.clock.get() - stay.start;
         sim.record.held(self.class, stay.site, hold_ns);
+        let until = sim.clock.get();
         self.get_out(sim, role);
+        // The hold is reported only now, so that it is the last one before the waits that it ended.
+        sim.held_until(
+            LockId::of(self),
+            self.class,
+            stay.site,
+            role.access(),
+            [stay.start, until],
+        );
         let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
         stays.set(stays.get() - 1);
     }
@@ -267,11 +285,14 @@ impl RwQueue {
             blocker: blocker.0,
             blocker_site: blocker.1,
         };
-        let access = match role {
-            Role::Reader => Access::Read,
-            Role::Writer => Access::Write,
-        };
-        sim.waited(self.class, site, access, wait, true);
+        sim.waited(
+            LockId::of(self),
+            self.class,
+            site,
+            role.access(),
+            wait,
+            true,
+        );
         stay
     }
 

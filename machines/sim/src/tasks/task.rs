@@ -166,6 +166,8 @@ impl Inner {
         if self.under_load {
             self.load.note(index, next.is_some(), self.clock.get());
         }
+        let at = self.clock.get();
+        self.switched(next.unwrap_or(NOBODY), at);
         let Some(next) = next else {
             let wakes_at = cpu.wakes_at();
             let when = if wakes_at == u64::MAX {

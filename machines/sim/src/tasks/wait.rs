@@ -4,9 +4,29 @@
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
+/// Identifies a lock among the locks that exist at one time. It is only good for comparisons: it
+/// differs between two runs of the same machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockId(usize);
+
+impl LockId {
+    /// The id of the lock whose queue is `queue`.
+    pub(crate) fn of<T>(queue: &T) -> Self {
+        Self(std::ptr::from_ref(queue).addr())
+    }
+
+    /// An id for tests, which need no lock.
+    #[must_use]
+    pub const fn new(number: usize) -> Self {
+        Self(number)
+    }
+}
+
 /// A finished wait of a task for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
+    /// The lock.
+    pub lock: LockId,
     /// The class of the lock.
     pub class: LockClass,
     /// The call site that requested the lock.

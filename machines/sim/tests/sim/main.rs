@@ -51,6 +51,7 @@ mod space_parts;
 mod space_swarm;
 mod speeds;
 mod stacks;
+mod steps;
 mod support;
 mod swarm;
 mod tasks;
