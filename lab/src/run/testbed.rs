@@ -40,8 +40,8 @@ pub struct Testbed {
     pub pressure: Option<Rc<Pressure>>,
 }
 
-/// The options of the simulator for a run of an experiment with `seed`. The disturbances that the
-/// profile describes happen, and so do the effects of load.
+/// The options of the simulator for a run of an experiment with `seed`. The run includes the
+/// interrupts and other disturbances of the machine's profile, and the effects of load.
 pub(crate) fn simulated(seed: u64) -> SimOptions {
     SimOptions {
         seed,

@@ -5,8 +5,8 @@ use plimsoll_recording::event::{Event, What};
 use super::super::op::Action;
 use super::Walk;
 
-/// Stands for all zones, because it is above the index of every zone: a shortage concerns the zones
-/// with an index up to a given one.
+/// The highest zone index of a shortage that concerns all zones. An event names the highest index,
+/// and concerns the zones up to it; no zone has an index as high as this one.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {

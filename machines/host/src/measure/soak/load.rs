@@ -22,8 +22,8 @@ use crate::measure::{CannotMeasure, Pair};
 
 /// The number of operations in a chunk.
 const CHUNK: usize = 64;
-/// The number of gaps between two clock readings in an idle chunk, in which the thread only reads
-/// the clock. Such a chunk takes about as long as a chunk of operations.
+/// How often a thread reads the clock in an idle chunk, in which it does nothing else. An idle chunk
+/// takes about as long as a chunk of operations.
 const IDLE_GAPS: usize = 4 * CHUNK;
 /// The largest number of blocks that a thread holds.
 const HELD: usize = 6000;
