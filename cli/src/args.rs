@@ -200,6 +200,10 @@ pub(crate) struct Run {
     /// Sets a knob that `plimsoll knobs` lists in all designs; may be given several times
     #[arg(long, value_name = "KNOB=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Measures less, as the file's table [quick] says, and with 2 seeds unless --seeds says
+    /// otherwise; only for files with the workload of a built-in experiment
+    #[arg(long)]
+    pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) runs: Runs,
     #[command(flatten)]
@@ -377,7 +381,7 @@ impl Bench {
 pub(crate) struct WithJitter {
     /// Runs without random disturbances of CPUs: interrupts, softirqs and stolen time
     #[arg(long)]
-    no_jitter: bool,
+    pub(crate) no_jitter: bool,
 }
 
 impl From<WithJitter> for Jitter {

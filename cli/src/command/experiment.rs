@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use plimsoll_lab::Error;
+use plimsoll_lab::catalog::machines::machine_at;
+use plimsoll_lab::experiment;
 use plimsoll_lab::plan::data::Plan;
 use plimsoll_lab::plan::drive::{self, How};
 use plimsoll_lab::plan::sweep::Point;
@@ -19,10 +21,19 @@ use plimsoll_lab::store::head::Machine;
 use plimsoll_lab::store::{hash_of, inputs};
 
 use crate::args::{ListExperiments, NewExperiment, Run};
+use crate::command::reproduce;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
 
 pub(crate) fn run(args: Run) -> anyhow::Result<()> {
+    if let Some(experiment) = experiment::of_file(&args.file)? {
+        return reproduce::run_file(args, experiment);
+    }
+    if args.quick {
+        let refused = "--quick has no effect with the workload of this file: leave it out, and \
+                       shorten length_ms or use fewer --seeds";
+        return Err(BadInput(refused.to_owned()).into());
+    }
     let mut from_file = FromFile::load(&args.file)?;
     let settings: Vec<&str> = args.set.iter().map(String::as_str).collect();
     command::set(&mut from_file.plan, &settings)?;
@@ -90,7 +101,7 @@ fn machines(plan: &Plan, points: &[Point]) -> anyhow::Result<Vec<Machine>> {
         }
     }
     let load = |name: &String| {
-        let machine = prepare::machine_at(&plan.folder, name);
+        let machine = machine_at(&plan.folder, name);
         Ok(Machine::load(&machine, plan.card)?)
     };
     names.into_iter().map(load).collect()
@@ -134,6 +145,10 @@ pub(crate) fn list(args: &ListExperiments) -> anyhow::Result<()> {
 
 /// Checks an experiment file and says what it would run.
 pub(crate) fn check(file: &Path) -> anyhow::Result<()> {
+    if let Some(experiment) = experiment::of_file(file)? {
+        let would_run = experiment.outline();
+        return output::print(&table::render_tables(&[would_run], output::width()));
+    }
     let from_file = FromFile::load(file)?;
     let would_run = outline::outline(&from_file.plan);
     let would_run = would_run.map_err(|problems| from_file.locate(&problems))?;

@@ -17,9 +17,10 @@ use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::options::{Determinism, Effort, Options};
 use plimsoll_lab::run::overall::{Overall, Shown};
 use plimsoll_lab::run::progress::Progress;
-use plimsoll_lab::store::inputs;
+use plimsoll_lab::store::head::Inputs;
+use plimsoll_lab::store::{hash_of, inputs};
 
-use crate::args::{ProgressForm, Reproduce};
+use crate::args::{ProgressForm, Reproduce, Run, WithJitter};
 use crate::command::ending;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
@@ -30,10 +31,47 @@ const SEEDS: u64 = 6;
 const SEEDS_QUICK: u64 = 2;
 
 pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
-    let mut options = options(&args)?;
     let experiments = experiments(&args.experiment)?;
-    check_memory(&args, &experiments)?;
-    check_metrics(&args.extent.metric, &experiments, options.effort)?;
+    run_all(args, &experiments, inputs::inputs([]))
+}
+
+/// Runs the experiment of a file, which does not end before the program does.
+pub(crate) fn run_file(args: Run, experiment: Box<dyn Experiment + Send>) -> anyhow::Result<()> {
+    if !args.set.is_empty() {
+        let refused = "--set has no effect with the workload of this file: leave it out";
+        return Err(BadInput(refused.to_owned()).into());
+    }
+    let of_file = inputs::inputs([
+        ("experiment", args.file.display().to_string()),
+        ("hash of the file", hash_of(&args.file)?),
+    ]);
+    let args = Reproduce {
+        runs: args.runs,
+        quick: args.quick,
+        extent: args.extent,
+        store: args.store,
+        output: args.output,
+        experiment: Vec::new(),
+        card: None,
+        memory: None,
+        check_determinism: false,
+        misses: None,
+        jitter: WithJitter { no_jitter: false },
+        progress: None,
+        save_durations: None,
+    };
+    run_all(args, &[Box::leak(experiment)], of_file)
+}
+
+/// Runs `experiments`. The store also keeps `more` as inputs.
+fn run_all(
+    args: Reproduce,
+    experiments: &[&'static dyn Experiment],
+    more: Inputs,
+) -> anyhow::Result<()> {
+    let mut options = options(&args)?;
+    check_memory(&args, experiments)?;
+    check_metrics(&args.extent.metric, experiments, options.effort)?;
     options.jitter = args.jitter.into();
     let whole = CATALOG
         .iter()
@@ -47,11 +85,12 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         output::writable(page, "--misses")?;
     }
     let mut sink = Sink::open(args.output, args.extent)?;
-    let (machines, inputs) = inputs::of_experiments(&experiments, &options);
+    let (machines, mut inputs) = inputs::of_experiments(experiments, &options);
+    inputs.extend(more);
     let mut keeping = Keeping::begin(&args.store, machines, inputs)?;
-    let overall = overall(args.progress, &experiments, &options, &keeping);
+    let overall = overall(args.progress, experiments, &options, &keeping);
     let mut all = Vec::new();
-    for (nth, started) in start_all(&experiments, &options, &overall, &keeping)
+    for (nth, started) in start_all(experiments, &options, &overall, &keeping)
         .into_iter()
         .enumerate()
     {
@@ -69,7 +108,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     }
     overall.finish();
     if let Some(file) = &args.save_durations {
-        save_durations(file, &experiments, options.effort, &overall)?;
+        save_durations(file, experiments, options.effort, &overall)?;
     }
     let figures = whole.then(|| misses::table(&ending::figures_of(&all)));
     ending::write(&mut sink, &all, figures.as_ref())?;

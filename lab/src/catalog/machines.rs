@@ -67,6 +67,19 @@ pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
     Ok(Profile::load(machine, card)?)
 }
 
+/// Returns a name unchanged, and turns a path that begins at `folder`, or the name of a file there,
+/// into a path that begins at the current folder.
+#[must_use]
+pub fn machine_at(folder: &Path, machine: &str) -> String {
+    let is_path = machine.contains('/') || machine.contains(".toml");
+    let beside = folder.join(machine);
+    if (is_path || beside.is_file()) && Path::new(machine).is_relative() {
+        beside.display().to_string()
+    } else {
+        machine.to_owned()
+    }
+}
+
 /// Returns whether the user means a profile file by `machine`. The answer is yes for a text with a
 /// `/` or `.toml`, even if no such file exists. For any other text the answer is yes only if the
 /// file exists; so a misspelt name of a built-in machine is not reported as a missing file.

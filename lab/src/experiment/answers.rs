@@ -54,7 +54,7 @@ fn a_quick_report_begins_with_a_whole_answer() {
 #[test]
 #[ignore = "runs all experiments: minutes"]
 fn every_quick_report_begins_with_a_whole_answer() {
-    for experiment in CATALOG {
+    for experiment in CATALOG.iter() {
         quick(experiment.name()).iter().for_each(check);
     }
 }

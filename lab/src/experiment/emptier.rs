@@ -1,14 +1,11 @@
-//! The code that the experiments `reaper` and `mrelease` share: the ways to empty a dying address
-//! space, the metrics of a race, and the tables that are in the reports of both experiments.
-
-use std::fmt;
+//! The code that the workloads `killed-app` and `killed-server` share: the ways to empty a dying
+//! address space, the metrics of a race, and the tables that are in the reports of both experiments.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::LockClass;
-use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::Nanos;
 
-use super::declared::{self, Reading, Results, Target, readings};
+use super::driver::{self, Number, Reading, Results, Target, Tried, readings};
 use crate::measure::metric::{Metric, Unit};
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
@@ -42,80 +39,29 @@ pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
 /// as in Linux. The reports compare all other emptiers with this one.
 pub(super) const ALONE: &str = "exit alone";
 
-/// A way to empty an address space, together with the number of helpers.
-#[derive(Clone, Debug)]
-pub(super) struct Emptier {
-    pub(super) name: String,
-    pub(super) reaping: Reaping,
-    pub(super) helpers: usize,
-    /// True if a hold of a zone lock moves one batch of pages at most, as in the design `ours`.
-    pub(super) bounded: bool,
+/// The number of helpers that a design of an experiment file gives.
+pub(super) const HELPERS: Number = Number::one(
+    "helpers",
+    (0, 64),
+    "tasks that help the last user to empty the address space",
+);
+
+/// The number of helpers of a design.
+pub(super) fn helpers(tried: &Tried) -> usize {
+    tried.numbers.count(HELPERS.name)
 }
 
-impl fmt::Display for Emptier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.name)
-    }
-}
-
-impl Emptier {
-    /// The emptier without helpers, in which only the last user empties the address space, as in
-    /// Linux.
-    pub(super) fn alone() -> Self {
-        Self {
-            name: ALONE.to_owned(),
-            reaping: Reaping::Ascending,
-            helpers: 0,
-            bounded: false,
-        }
-    }
-
-    /// The emptier in which the last user and `helpers` helpers empty the address space together.
-    /// The variant `reaping` says in which order they do so.
-    pub(super) fn helped(reaping: Reaping, helpers: usize) -> Self {
-        let plural = if helpers == 1 { "" } else { "s" };
-        Self {
-            name: format!("{}, {helpers} helper{plural}", reaping.name()),
-            reaping,
-            helpers,
-            bounded: false,
-        }
-    }
-
-    /// This emptier with bounded holds of zone locks. Without a bound, the holds limit the speed of
-    /// many helpers.
-    pub(super) fn bounded(self) -> Self {
-        Self {
-            name: format!("bounded, {}", self.name),
-            bounded: true,
-            ..self
-        }
-    }
-
-    /// The name of the way to empty the address space, without the number of helpers.
-    pub(super) fn way(&self) -> String {
-        match (self.helpers, self.bounded) {
-            (0, _) => ALONE.to_owned(),
-            (_, false) => self.reaping.name().to_owned(),
-            (_, true) => format!("{}, bounded holds", self.reaping.name()),
-        }
-    }
-
-    /// The design of unpatched Linux with two changes: it empties address spaces as the variant
-    /// `reaping` does and, if `bounded` is true, its holds of zone locks are as short as those of
-    /// the design `ours`.
-    pub(super) fn design(&self) -> Design {
-        let linux = Design {
-            reaping: self.reaping,
-            ..Design::UNPATCHED
-        };
-        if !self.bounded {
-            return linux;
-        }
-        Design {
-            holds: Design::OURS.holds,
-            ..linux
-        }
+/// The way in which a design empties an address space, without the number of helpers. The design's
+/// holds of zone locks are named if they are bounded; without a bound, these holds limit the speed
+/// of many helpers.
+pub(super) fn way(tried: &Tried) -> String {
+    let reaping = tried.design.reaping.name();
+    if helpers(tried) == 0 {
+        ALONE.to_owned()
+    } else if tried.design.holds.name() == Design::OURS.holds.name() {
+        format!("{reaping}, bounded holds")
+    } else {
+        reaping.to_owned()
     }
 }
 
@@ -162,10 +108,10 @@ pub(super) fn limiter(raced: &Raced) -> String {
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
 /// A table of the waits for each lock, in the races on the first seed.
-pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Emptier, &'a Raced)>) -> Table {
-    let rows = races.flat_map(|(emptier, raced)| {
+pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Tried, &'a Raced)>) -> Table {
+    let rows = races.flat_map(|(tried, raced)| {
         let classes = waited_for(raced).into_iter();
-        classes.map(move |class| (&emptier.name, raced, class, raced.lock(class)))
+        classes.map(move |class| (&tried.name, raced, class, raced.lock(class)))
     });
     tabulate!(
         "Which locks are waited for, first seed",
@@ -217,7 +163,7 @@ pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Tar
 
 /// The table of the targets that `ours` must reach.
 pub(super) fn targets(targets: &[Target]) -> Table {
-    declared::targets(
+    driver::targets(
         "What meet-in-the-middle must reach",
         "Ratios are taken seed by seed; shown is their median. A case is one seed in one scene, or \
          with one number of helpers.",

@@ -1,13 +1,15 @@
 //! The catalog: every published experiment, by name.
 //!
-//! An experiment answers one question. It declares its machines, designs, metrics and published
-//! values. The module `declared` runs all declarations in the same way and returns one report per
-//! machine. Experiments do not depend on how reports are printed.
+//! An experiment answers one question. It is a file in `lab/experiments/`, which has its machines,
+//! designs, comparisons, published figures and the sentences of its answer, and which names a
+//! workload. The modules here are the workloads, with their metrics and with the tables that need
+//! code. The module `driver` reads the files and runs all experiments in the same way; it returns one
+//! report per machine. Experiments do not depend on how reports are printed.
 
 #[cfg(test)]
 mod answers;
-mod declared;
 mod drain;
+mod driver;
 mod emptier;
 mod mrelease;
 mod oom_choice;
@@ -24,11 +26,18 @@ mod stalls;
 mod unmeasured;
 mod vmstat;
 
-use self::declared::Unmeasured;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use self::driver::Runs;
+pub use self::driver::code::{PartInfo, Subject};
+pub use self::driver::numbers::Number;
+pub use self::driver::text::words;
 use crate::error::Error;
 use crate::measure::comparison::Comparison;
-use crate::report::Report;
+use crate::plan::source;
 use crate::report::misses::Beside;
+use crate::report::{Report, Table};
 use crate::run::options::{Effort, Options};
 use crate::run::progress::Progress;
 
@@ -36,28 +45,22 @@ use crate::run::progress::Progress;
 /// it.
 pub trait Experiment: Sync {
     /// The name that `plimsoll reproduce` accepts.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// The question in one line, for listings.
-    fn question(&self) -> &'static str;
+    fn question(&self) -> &str;
 
     /// Returns whether [`Options::memory`] changes the experiment's runs.
-    fn takes_memory(&self) -> bool {
-        false
-    }
+    fn takes_memory(&self) -> bool;
+
+    /// A table of what the experiment would run.
+    fn outline(&self) -> Table;
 
     /// Runs the experiment and returns one report for each machine.
     ///
     /// # Errors
-    /// If the options ask to run each case twice and the two runs differ, or if the declaration
-    /// uses an unknown name.
+    /// If the options ask to run each case twice and the two runs differ.
     fn run(&self, options: &Options, progress: &Progress) -> Result<Vec<Report>, Error>;
-
-    /// Checks, without a run, that every name in the declaration is known.
-    ///
-    /// # Errors
-    /// An error for the first unknown name. It offers the nearest known names.
-    fn check(&self) -> Result<(), Error>;
 
     /// The published figures that the experiment declares, without the values that our runs
     /// measured.
@@ -67,16 +70,13 @@ pub trait Experiment: Sync {
     fn figures(&self) -> Result<Vec<Beside>, Error>;
 
     /// The machines that a full run uses.
-    fn machines(&self) -> &'static [&'static str];
+    fn machines(&self) -> Vec<&str>;
 
     /// Returns whether the runs take place on simulated machines, so that prices matter.
     fn is_simulated(&self) -> bool;
 
     /// The names of the designs.
-    ///
-    /// # Errors
-    /// If the declaration uses an unknown name.
-    fn design_names(&self) -> Result<Vec<String>, Error>;
+    fn design_names(&self) -> Vec<String>;
 
     /// The names of the metrics that a quick run on `machine` measures.
     ///
@@ -105,29 +105,87 @@ pub trait Experiment: Sync {
     ) -> Result<Comparison, Error>;
 }
 
+/// The experiment whose file in `lab/experiments/` has this name. The program contains the file.
+macro_rules! builtin {
+    ($name:literal) => {
+        embedded(
+            concat!("lab/experiments/", $name, ".toml"),
+            include_str!(concat!("../../experiments/", $name, ".toml")),
+        )
+    };
+}
+
 /// The experiments that `plimsoll reproduce` runs, in this order, when the user names none. Those
 /// that take longest come last, so that a user soon sees a first answer.
-pub const CATALOG: &[&dyn Experiment] = &[
-    rss_accuracy::EXPERIMENT,
-    rss_cost::EXPERIMENT,
-    rss_memory::EXPERIMENT,
-    reaper::EXPERIMENT,
-    mrelease::EXPERIMENT,
-    oom_choice::LATENCY,
-    oom_choice::ACCURACY,
-    oom_storm::EXPERIMENT,
-    vmstat::EXPERIMENT,
-    drain::EXPERIMENT,
-    drain::SWAPPING,
-];
+pub static CATALOG: LazyLock<Vec<&'static dyn Experiment>> = LazyLock::new(|| {
+    vec![
+        builtin!("rss-accuracy"),
+        builtin!("rss-cost"),
+        builtin!("rss-memory"),
+        builtin!("reaper"),
+        builtin!("mrelease"),
+        builtin!("oom-latency"),
+        builtin!("oom-accuracy"),
+        builtin!("oom-storm"),
+        builtin!("vmstat"),
+        builtin!("drain"),
+        builtin!("drain-swap"),
+    ]
+});
 
 /// Experiments that run only when the user names them.
-const HIDDEN: &[&dyn Experiment] = &[
-    selftest::EXPERIMENT,
-    stalls::EXPERIMENT,
-    owning::PURGE,
-    owning::EXITS,
-];
+static HIDDEN: LazyLock<Vec<&'static dyn Experiment>> = LazyLock::new(|| {
+    vec![
+        builtin!("selftest"),
+        builtin!("stalls"),
+        builtin!("purge"),
+        builtin!("exits"),
+    ]
+});
+
+/// The workloads of experiment files that have code of their own.
+static SUBJECTS: LazyLock<Vec<&'static dyn Runs>> = LazyLock::new(|| {
+    vec![
+        selftest::SUBJECT,
+        rss_accuracy::SUBJECT,
+        rss_cost::SUBJECT,
+        rss_memory::SUBJECT,
+        reaper::SUBJECT,
+        mrelease::SUBJECT,
+        oom_choice::LATENCY,
+        oom_choice::ACCURACY,
+        oom_storm::SUBJECT,
+        vmstat::SUBJECT,
+        drain::SUBJECT,
+        drain::SWAPPING,
+        stalls::SUBJECT,
+        owning::PURGE,
+        owning::EXITS,
+    ]
+});
+
+/// The built-in experiment in the text of `file`. It lives as long as the program.
+fn embedded(file: &str, text: &str) -> &'static dyn Experiment {
+    let read = driver::read::experiment((file, text), Path::new(""), &SUBJECTS);
+    let found = read.unwrap_or_else(|error| panic!("{error}"));
+    Box::leak(found.expect("the file names a workload with code"))
+}
+
+/// The experiment in the file at `path`. Returns `None` if the workload of the file has no code of
+/// its own, so that [`crate::plan`] runs the file.
+///
+/// # Errors
+/// [`Error::Invalid`] if the file cannot be read, or with every mistake in it.
+pub fn of_file(path: &Path) -> Result<Option<Box<dyn Experiment + Send>>, Error> {
+    let (file, text) = source::load(path)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    driver::read::experiment((&file, &text), folder, &SUBJECTS)
+}
+
+/// The workloads of experiment files that have code of their own.
+pub fn subjects() -> impl Iterator<Item = &'static dyn Subject> {
+    SUBJECTS.iter().map(|of| *of as &dyn Subject)
+}
 
 /// The experiment called `name`.
 ///
@@ -135,7 +193,7 @@ const HIDDEN: &[&dyn Experiment] = &[
 /// [`Error::Unknown`] with the nearest names.
 pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
     let found = all().find(|experiment| experiment.name() == name);
-    let names: Vec<&str> = all().map(Experiment::name).collect();
+    let names: Vec<&str> = all().map(|experiment| experiment.name()).collect();
     found.ok_or_else(|| Error::unknown("experiment", name, &names))
 }
 
@@ -146,7 +204,7 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
 /// If a declaration uses an unknown name.
 pub fn figures() -> Result<Vec<Beside>, Error> {
     let mut figures = Vec::new();
-    for experiment in CATALOG {
+    for experiment in CATALOG.iter() {
         figures.extend(experiment.figures()?);
     }
     figures.extend(unmeasured());
@@ -157,11 +215,11 @@ pub fn figures() -> Result<Vec<Beside>, Error> {
 /// reason.
 #[must_use]
 pub fn unmeasured() -> Vec<Beside> {
-    unmeasured::FIGURES.iter().map(Unmeasured::beside).collect()
+    unmeasured::figures()
 }
 
 fn all() -> impl Iterator<Item = &'static dyn Experiment> {
-    CATALOG.iter().chain(HIDDEN).copied()
+    CATALOG.iter().chain(&*HIDDEN).copied()
 }
 
 #[cfg(test)]
@@ -182,19 +240,11 @@ mod tests {
 
     #[test]
     fn names_in_the_catalog_are_unique() {
-        let mut names: Vec<_> = all().map(Experiment::name).collect();
+        let mut names: Vec<_> = all().map(|experiment| experiment.name()).collect();
         names.sort_unstable();
         let count = names.len();
         names.dedup();
         assert_eq!(names.len(), count);
-    }
-
-    #[test]
-    fn every_declaration_is_whole() {
-        for experiment in all() {
-            let checked = experiment.check();
-            checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name()));
-        }
     }
 
     #[test]

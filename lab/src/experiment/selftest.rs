@@ -9,104 +9,58 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::Experiment;
-use super::declared::{
-    Clock, Declaration, Figure, Finding, Headline, Headlines, OTHERS, Published, Reported, Run,
-    effect,
-};
+use super::driver::{Clock, Code, Made, Number, Part, Run, Runs, Tried};
 use crate::error::Error;
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
-use crate::report::misses::{Basis, Thread};
-use crate::report::{Table, tabulate};
+use crate::report::tabulate;
 use crate::run::cases::Case;
 
-/// The self-test, which runs only when the user names it.
-pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The workload, which no machine runs.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<(), (), &str> = Declaration {
-    name: "selftest",
-    question: "does the lab see a difference that is there, and none where none is?",
-    answer: Headlines {
-        sides: &["baseline", "same", "shorter"],
-        rows: &[
-            Headline::new("waits", "waits", &["baseline", "same", "shorter"]),
-            Headline::new(
-                "total wait",
-                "total_wait_ns",
-                &["baseline", "same", "shorter"],
-            ),
-        ],
-    },
-    machines: &["no machine"],
+static CODE: Code<()> = Code {
+    workload: "made-up-waits",
+    about: "draws waits from a uniform distribution; a test of the lab",
+    numbers: &[],
+    of_designs: &[
+        Number::one("fewest", (0, 1_000_000), "the smallest number of waits"),
+        Number::one("most", (0, 1_000_000), "the largest number of waits"),
+    ],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs: || Ok(DESIGNS.to_vec()),
-    verdicts: &[("baseline", OTHERS)],
-    published: &[Published {
-        machine: "no machine",
-        thread: Thread::Selftest,
-        source: "the middle of the distribution of `baseline`",
-        figures: &[Figure {
-            what: "mean of the waits that `baseline` draws",
-            metric: "waits",
-            values: Reported::One("baseline", 1000.0),
-            basis: Basis::Construction,
-            why: "The mean of a few draws differs a little from the mean of the distribution.",
-        }],
-    }],
-    setup: |_, _, _| Ok(()),
+    setup: |_| Ok(()),
     metrics: |()| vec![WAITS, TOTAL_WAIT],
-    shown: None,
-    compared: None,
     measure: |(), case| (measure(case), ()),
-    cards: None,
-    conclude,
+    parts: &[Part::new("drawn", drawn)],
+    cells: &[],
 };
 
-const DESIGNS: [&str; 3] = ["baseline", "same", "shorter"];
 const WAITS: Metric = Metric::lower("waits", Unit::Count);
 const TOTAL_WAIT: Metric = Metric::lower("total_wait_ns", Unit::Nanos);
 
-fn conclude(run: &Run<'_, (), (), &str>) -> Result<(Vec<Table>, Finding), Error> {
-    let drawn = tabulate!(
+fn drawn(run: &Run<'_, ()>) -> Result<Made, Error> {
+    let table = tabulate!(
         "What was drawn",
         "Waits are uniform between these ends.",
-        &DESIGNS,
+        run.designs,
         |design| {
-            "design" => design,
-            "fewest" => range(design).0,
-            "most" => range(design).1,
+            "design" => design.name,
+            "fewest" => design.numbers.get("fewest"),
+            "most" => design.numbers.get("most"),
         }
     );
-    let effect = |design| effect(run.results.compare(("baseline", design), &WAITS).verdict);
-    let answer = format!(
-        "Compared with `baseline`, `same` {} the waits and `shorter` {} them.",
-        effect("same"),
-        effect("shorter"),
-    );
-    let finding = Finding::new(answer, []).further(
-        "The designs of this experiment are made up, so its verdicts are known: no difference \
-         between `baseline` and `same`, and `shorter` 20 % below. A report that says otherwise has \
-         found a fault in the lab, not in a memory manager.",
-    );
-    Ok((vec![drawn], finding))
+    Ok(table.into())
 }
 
-fn range(design: &str) -> (u64, u64) {
-    if design == "shorter" {
-        (720, 880)
-    } else {
-        (900, 1100)
-    }
-}
-
-fn measure(case: &Case<&str>) -> Sample {
-    let (fewest, most) = range(case.design);
+fn measure(case: &Case<Tried>) -> Sample {
+    let numbers = &case.design.numbers;
+    let (fewest, most) = (numbers.get("fewest"), numbers.get("most"));
     // The random stream depends on the design's name. Otherwise `same` would repeat every draw of
     // `baseline`.
-    let design = fold_hashes(case.design.bytes().map(u64::from));
+    let design = fold_hashes(case.design.name.bytes().map(u64::from));
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(case.seed ^ design);
-    let mut draw = || rng.next_u64() % (most - fewest + 1);
+    let mut draw = || rng.next_u64() % (most.saturating_sub(fewest) + 1);
     let waits = fewest + (0..16).map(|_| draw()).sum::<u64>() / 16;
     let total_ns = waits * 150_000;
     let metrics = vec![(WAITS, waits as f64), (TOTAL_WAIT, total_ns as f64)];
@@ -118,7 +72,7 @@ fn measure(case: &Case<&str>) -> Sample {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::experiment::find;
     use crate::measure::stats::Verdict;
     use crate::run::options::Options;
     use crate::run::progress::Progress;
@@ -126,7 +80,10 @@ mod tests {
     #[test]
     fn the_lab_sees_the_difference_that_is_there_and_no_other() {
         let options = Options::of_seeds(12);
-        let reports = EXPERIMENT.run(&options, &Progress::hidden()).unwrap();
+        let reports = find("selftest")
+            .unwrap()
+            .run(&options, &Progress::hidden())
+            .unwrap();
         let verdict = |b: &str| {
             let rows = &reports[0].verdicts;
             rows.iter()

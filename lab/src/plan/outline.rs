@@ -8,7 +8,7 @@ use super::prepare::{Prepared, prepare};
 use super::read::Problem;
 use super::{FromFile, command, metrics, sweep, timeline};
 use crate::error::Error;
-use crate::experiment::CATALOG;
+use crate::experiment::{self, CATALOG};
 use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
@@ -121,7 +121,7 @@ pub fn list(folder: Option<&Path>) -> Result<Vec<Table>, Error> {
     let mut tables = vec![tabulate!(
         "Built-in experiments",
         "`plimsoll reproduce NAME` runs one.",
-        &CATALOG,
+        &CATALOG[..],
         |experiment| {
             "name" => experiment.name(),
             "question" => experiment.question(),
@@ -146,10 +146,8 @@ fn files(folder: &Path) -> Result<Table, Error> {
     }
     paths.sort();
     let rows = paths.iter().map(|path| {
-        let question = match FromFile::load(path).and_then(check_form) {
-            Ok(plan) => plan.question,
-            Err(_) => "not an experiment: `plimsoll check` says why".to_owned(),
-        };
+        let question = question(path)
+            .unwrap_or_else(|_| "not an experiment: `plimsoll check` says why".to_owned());
         vec![path.display().to_string(), question]
     });
     Ok(Table {
@@ -158,6 +156,14 @@ fn files(folder: &Path) -> Result<Table, Error> {
         columns: ["file", "question"].map(str::to_owned).to_vec(),
         rows: rows.collect(),
     })
+}
+
+/// The question of the experiment file at `path`.
+fn question(path: &Path) -> Result<String, Error> {
+    if let Some(experiment) = experiment::of_file(path)? {
+        return Ok(experiment.question().to_owned());
+    }
+    Ok(check_form(FromFile::load(path)?)?.question)
 }
 
 fn check_form(from_file: FromFile) -> Result<Plan, Error> {

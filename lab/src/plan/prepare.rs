@@ -1,7 +1,5 @@
 //! Checks a plan, and finds everything that it names: machines, designs, knobs and the workload.
 
-use std::path::Path;
-
 use plimsoll_mm::tunables::{Knob, Tunables};
 use plimsoll_mm::units::{Nanos, Pages};
 use plimsoll_sim::profile::{CostKey, Profile};
@@ -219,7 +217,7 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
             problems.invalid(key, "the machine stands here twice");
             continue;
         }
-        let loaded = machines::load(&machine_at(&plan.folder, machine), plan.card);
+        let loaded = machines::load(&machines::machine_at(&plan.folder, machine), plan.card);
         let Some(mut profile) = problems.take(&key, loaded) else {
             continue;
         };
@@ -234,19 +232,6 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
         profiles.push((machine.clone(), profile));
     }
     profiles
-}
-
-/// Returns a name unchanged, and turns a path that begins at `folder`, or the name of a file there,
-/// into a path that begins at the current folder.
-#[must_use]
-pub fn machine_at(folder: &Path, machine: &str) -> String {
-    let is_path = machine.contains('/') || machine.contains(".toml");
-    let beside = folder.join(machine);
-    if (is_path || beside.is_file()) && Path::new(machine).is_relative() {
-        beside.display().to_string()
-    } else {
-        machine.to_owned()
-    }
 }
 
 fn check_designs(problems: &mut Problems, plan: &Plan) -> Vec<Tuned> {

@@ -1,26 +1,21 @@
 //! Reads a plan from the text of an experiment file.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use plimsoll_sim::profile::Card;
-use toml::de::DeTable;
 
 use super::data::{
     Axis, AxisValue, DesignOf, Draw, Knobs, Moment, Plan, PublishedOf, Sweep, Target,
 };
-use super::keys::{DESIGN, FILE, Key, Kind, MOMENT, PUBLISHED, SWEEP};
+use super::keys::{DESIGN, FILE, Key, Kind, MOMENT, PUBLISHED, SWEEP, builtin};
 use super::section::{Found, Item, Place, Section};
-use super::source::{Mistake, error_of};
+use super::source::{self, Mistake, error_of};
 use super::text::{CpuList, Time};
 use super::write::label_of;
 use crate::error::Error;
 use crate::run::aging::Memory;
 use crate::run::options::Jitter;
-
-/// The largest file that is read, in bytes. A plan is far smaller.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// A plan with its text, so that later errors can show the place of their cause.
 #[derive(Debug)]
@@ -50,13 +45,7 @@ impl FromFile {
     /// # Errors
     /// [`Error::Invalid`] if the file cannot be read, or with every mistake of form in it.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let file = path.display().to_string();
-        let unreadable = |why: String| Error::Invalid(format!("{file}: cannot be read: {why}"));
-        let size = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-        if size.len() > BYTES_MAX {
-            return Err(unreadable("it is larger than 1 MiB".to_owned()));
-        }
-        let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let (file, text) = source::load(path)?;
         let mut from_file = Self::parse(&file, &text)?;
         from_file.plan.folder = path.parent().unwrap_or(Path::new("")).to_owned();
         Ok(from_file)
@@ -67,15 +56,7 @@ impl FromFile {
     /// # Errors
     /// [`Error::Invalid`] with every mistake of form in the text.
     pub fn parse(file: &str, text: &str) -> Result<Self, Error> {
-        let (table, errors) = DeTable::parse_recoverable(text);
-        if !errors.is_empty() {
-            let mistake = |error: &toml::de::Error| Mistake {
-                span: error.span().unwrap_or(0..0),
-                key: String::new(),
-                why: format!("this is not TOML: {}", error.message()),
-            };
-            return Err(error_of(file, text, errors.iter().map(mistake).collect()));
-        }
+        let table = source::parse(file, text)?;
         let found = Found::default();
         let plan = plan(&Section::root(&found, &table));
         let (mistakes, places) = found.finish();
@@ -127,6 +108,10 @@ impl FromFile {
 
 fn plan(root: &Section<'_>) -> Plan {
     root.check(FILE);
+    root.refuse(
+        &builtin::TOP,
+        "this key has no effect with this workload; leave it out",
+    );
     let whole = |key: &str| root.get(key).and_then(|item| whole(&item, FILE, key));
     let text = |key: &str| {
         root.get(key)
@@ -273,6 +258,13 @@ fn design(section: &Section<'_>) -> Option<DesignOf> {
 }
 
 fn published(section: &Section<'_>) -> Option<PublishedOf> {
+    section.refuse(
+        &["thread", "designs", "figure"],
+        "this key has no effect with this workload; write metric, design and value",
+    );
+    for key in ["metric", "design", "value"] {
+        section.demand(key, PUBLISHED);
+    }
     let text = |key| Some(section.get(key)?.text()?.to_owned());
     Some(PublishedOf {
         metric: text("metric")?,

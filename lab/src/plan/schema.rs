@@ -1,13 +1,16 @@
 //! The JSON Schema of experiment files, with which editors complete and check them. It is made from
 //! the declarations that the reader uses.
 
+use std::ptr;
+
 use plimsoll_mm::tunables::Knob;
 use plimsoll_sim::profile::CostKey;
 use serde_json::{Map, Value, json};
 
-use super::keys::{FILE, Key, Kind};
+use super::keys::{DESIGN, FILE, Key, Kind};
 use super::parameter::Parameter;
 use super::workloads::{WORKLOADS, Workload};
+use crate::experiment::{Number, Subject, subjects};
 
 /// The largest whole number that a TOML file can hold.
 const WHOLE_MAX: i64 = i64::MAX;
@@ -25,10 +28,13 @@ pub fn text() -> String {
 }
 
 fn table(keys: &[Key]) -> Value {
-    let properties: Map<String, Value> = keys
+    let mut properties: Map<String, Value> = keys
         .iter()
         .map(|key| (key.name.to_owned(), described(kind(key.kind), key.about)))
         .collect();
+    if ptr::eq(keys, DESIGN) {
+        properties.extend(subjects().flat_map(|of| of.of_designs()).map(number));
+    }
     let required: Vec<&str> = keys
         .iter()
         .filter(|key| key.required)
@@ -70,10 +76,57 @@ fn kind(kind: Kind) -> Value {
             "properties": named(prices(), factor),
             "additionalProperties": false,
         }),
-        Kind::Workload => json!({ "oneOf": WORKLOADS.iter().map(workload).collect::<Vec<_>>() }),
+        Kind::Workload => {
+            let of_experiments = subjects().map(subject);
+            let all = WORKLOADS.iter().map(workload).chain(of_experiments);
+            json!({ "oneOf": all.collect::<Vec<_>>() })
+        }
         Kind::Sweep(keys) => sweep(keys),
         Kind::Tables(keys) => json!({ "type": "array", "items": table(keys), "minItems": 1 }),
+        Kind::Table(keys) => table(keys),
+        Kind::Pairs => {
+            let pair = json!({ "type": "array", "items": text(), "minItems": 2, "maxItems": 2 });
+            json!({ "type": "array", "items": pair, "minItems": 1 })
+        }
+        Kind::Numbers => {
+            let number = json!({ "type": "number" });
+            json!({ "oneOf": [number, { "type": "array", "items": number, "minItems": 1 }] })
+        }
+        Kind::Quick => numbers(),
+        Kind::On => json!({ "type": "object", "additionalProperties": numbers() }),
+        Kind::Named => json!({ "type": "object", "additionalProperties": text() }),
     }
+}
+
+/// The schema of a table of numbers of any workload of a built-in experiment.
+fn numbers() -> Value {
+    let numbers = subjects().flat_map(|of| of.numbers());
+    json!({ "type": "object", "properties": Map::from_iter(numbers.map(number)) })
+}
+
+/// The schema of a number that a file gives to the workload of a built-in experiment.
+fn number(of: &Number) -> (String, Value) {
+    let one = json!({ "type": "integer", "minimum": of.min, "maximum": of.max });
+    let schema = if of.is_list {
+        json!({ "type": "array", "items": one, "minItems": 1 })
+    } else {
+        one
+    };
+    (of.name.to_owned(), described(schema, of.about))
+}
+
+/// The schema of the workload of a built-in experiment.
+fn subject(of: &dyn Subject) -> Value {
+    let mut properties: Map<String, Value> = of.numbers().iter().map(number).collect();
+    let name = described(json!({ "const": of.workload() }), of.about());
+    properties.insert("name".to_owned(), name);
+    let required: Vec<&String> = properties.keys().collect();
+    json!({
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "additionalProperties": false,
+    })
 }
 
 fn workload(of: &Workload) -> Value {
@@ -186,7 +239,7 @@ mod tests {
         let workloads = schema["properties"]["workload"]["oneOf"]
             .as_array()
             .expect("a list");
-        assert_eq!(workloads.len(), WORKLOADS.len());
+        assert_eq!(workloads.len(), WORKLOADS.len() + subjects().count());
         assert_eq!(workloads[2]["properties"]["pages"]["maximum"], 1 << 20);
         let knobs = &schema["properties"]["knobs"]["properties"];
         assert_eq!(knobs["vm.stat_interval"]["maximum"], 3600);

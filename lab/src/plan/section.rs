@@ -14,21 +14,21 @@ use crate::catalog::names::nearest;
 
 /// What the reader has found in a file so far: the mistakes, and the places of keys and values.
 #[derive(Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     mistakes: RefCell<Vec<Mistake>>,
     places: RefCell<BTreeMap<String, Place>>,
 }
 
 /// Where a key and its value are in the text.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) key: Range<usize>,
-    pub(super) value: Range<usize>,
+pub(crate) struct Place {
+    pub(crate) key: Range<usize>,
+    pub(crate) value: Range<usize>,
 }
 
 /// A table of the file.
 #[derive(Clone)]
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     found: &'a Found,
     path: String,
     table: &'a DeTable<'a>,
@@ -37,16 +37,16 @@ pub(super) struct Section<'a> {
 
 /// A value of the file.
 #[derive(Clone)]
-pub(super) struct Item<'a> {
+pub(crate) struct Item<'a> {
     found: &'a Found,
     /// The full key.
-    pub(super) path: String,
+    pub(crate) path: String,
     value: &'a Spanned<DeValue<'a>>,
 }
 
 impl Found {
     /// Adds a mistake.
-    pub(super) fn add(&self, span: Range<usize>, key: &str, why: impl Into<String>) {
+    pub(crate) fn add(&self, span: Range<usize>, key: &str, why: impl Into<String>) {
         self.mistakes.borrow_mut().push(Mistake {
             span,
             key: key.to_owned(),
@@ -55,14 +55,14 @@ impl Found {
     }
 
     /// The mistakes, and the places of all keys.
-    pub(super) fn finish(self) -> (Vec<Mistake>, BTreeMap<String, Place>) {
+    pub(crate) fn finish(self) -> (Vec<Mistake>, BTreeMap<String, Place>) {
         (self.mistakes.into_inner(), self.places.into_inner())
     }
 }
 
 /// The full path of `key` in the table with the path `path`, such as `workload.name`. A key that is
 /// not a bare key of TOML is quoted.
-pub(super) fn join(path: &str, key: &str) -> String {
+pub(crate) fn join(path: &str, key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let key = if !key.is_empty() && key.chars().all(is_bare) {
         key.to_owned()
@@ -78,7 +78,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
 
 impl<'a> Section<'a> {
     /// The table that is the whole file.
-    pub(super) fn root(found: &'a Found, table: &'a Spanned<DeTable<'a>>) -> Self {
+    pub(crate) fn root(found: &'a Found, table: &'a Spanned<DeTable<'a>>) -> Self {
         Self {
             found,
             path: String::new(),
@@ -89,20 +89,41 @@ impl<'a> Section<'a> {
 
     /// Adds a mistake for each key that `declared` does not contain, and for each required key that
     /// is missing.
-    pub(super) fn check(&self, declared: &[Key]) {
+    pub(crate) fn check(&self, declared: &[Key]) {
         let names: Vec<&str> = declared.iter().map(|key| key.name).collect();
         self.check_names(&names);
         for key in declared.iter().filter(|key| key.required) {
-            if self.table.get(key.name).is_none() {
-                let why = format!("missing; {} is {}", key.name, key.about);
-                self.found
-                    .add(self.span.clone(), &join(&self.path, key.name), why);
+            self.demand(key.name, declared);
+        }
+    }
+
+    /// Adds a mistake if `key`, which is one of `declared`, is missing.
+    pub(crate) fn demand(&self, key: &str, declared: &[Key]) {
+        let about = declared.iter().find(|of| of.name == key);
+        self.demand_about(key, about.map_or("required", |of| of.about));
+    }
+
+    /// Adds a mistake if `key` is missing. `about` says what the key is.
+    pub(crate) fn demand_about(&self, key: &str, about: &str) {
+        if self.table.get(key).is_none() {
+            let why = format!("missing; {key} is {about}");
+            self.found
+                .add(self.span.clone(), &join(&self.path, key), why);
+        }
+    }
+
+    /// Adds a mistake for each key that is one of `names`.
+    pub(crate) fn refuse(&self, names: &[&str], why: &str) {
+        for (key, _) in self.entries() {
+            let name = key.get_ref().as_ref();
+            if names.contains(&name) {
+                self.found.add(key.span(), &join(&self.path, name), why);
             }
         }
     }
 
     /// Adds a mistake for each key that is not among `names`.
-    pub(super) fn check_names(&self, names: &[&str]) {
+    pub(crate) fn check_names(&self, names: &[&str]) {
         for (key, _) in self.entries() {
             if !names.contains(&key.get_ref().as_ref()) {
                 self.unknown(key, names);
@@ -112,7 +133,7 @@ impl<'a> Section<'a> {
 
     /// Adds the mistake that `key` is unknown. The message offers those of `names` that are similar
     /// or, if there are none, all of them.
-    pub(super) fn unknown(&self, key: &Spanned<impl AsRef<str>>, names: &[&str]) {
+    pub(crate) fn unknown(&self, key: &Spanned<impl AsRef<str>>, names: &[&str]) {
         let near = nearest(key.get_ref().as_ref(), names);
         let offers = if near.is_empty() { names } else { &near };
         let offers: Vec<String> = offers.iter().map(|name| format!("`{name}`")).collect();
@@ -127,7 +148,7 @@ impl<'a> Section<'a> {
     }
 
     /// The keys and values, in their order in the file.
-    pub(super) fn entries(&self) -> Vec<(&'a Spanned<toml::de::DeString<'a>>, Item<'a>)> {
+    pub(crate) fn entries(&self) -> Vec<(&'a Spanned<toml::de::DeString<'a>>, Item<'a>)> {
         let mut entries: Vec<_> = self
             .table
             .iter()
@@ -138,7 +159,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of `key`, or `None` if the file does not give it.
-    pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
+    pub(crate) fn get(&self, key: &str) -> Option<Item<'a>> {
         let (key, value) = self.table.get_key_value(key)?;
         Some(self.item(key, value))
     }
@@ -164,7 +185,7 @@ impl<'a> Section<'a> {
 
 impl<'a> Item<'a> {
     /// Adds the mistake that this value is wrong.
-    pub(super) fn wrong(&self, why: impl Into<String>) {
+    pub(crate) fn wrong(&self, why: impl Into<String>) {
         self.found.add(self.value.span(), &self.path, why);
     }
 
@@ -181,7 +202,7 @@ impl<'a> Item<'a> {
     }
 
     /// The value as a whole number from `min` to `max`; `None` if it is not such a number.
-    pub(super) fn whole(&self, min: u64, max: u64) -> Option<u64> {
+    pub(crate) fn whole(&self, min: u64, max: u64) -> Option<u64> {
         let whole = self.value.get_ref().as_integer();
         let number = whole.and_then(|n| u64::from_str_radix(n.as_str(), n.radix()).ok());
         match number {
@@ -192,7 +213,7 @@ impl<'a> Item<'a> {
     }
 
     /// The value in hundredths: `2` is read as 200, `2.5` as 250.
-    pub(super) fn hundredths(&self) -> Option<u32> {
+    pub(crate) fn hundredths(&self) -> Option<u32> {
         let written = self.number_text().unwrap_or_default();
         let (whole, part) = written.split_once('.').unwrap_or((written, ""));
         let plain = part.len() <= 2
@@ -209,13 +230,42 @@ impl<'a> Item<'a> {
     }
 
     /// The text of a number that is not negative.
-    pub(super) fn number(&self) -> Option<String> {
+    pub(crate) fn number(&self) -> Option<String> {
         let text = self.number_text();
         let value = text.and_then(|text| text.parse::<f64>().ok());
         match (text, value) {
             (Some(text), Some(value)) if value.is_finite() && value >= 0.0 => Some(text.to_owned()),
             _ => self.not("a number that is not negative"),
         }
+    }
+
+    /// The number, which may be negative.
+    pub(crate) fn real(&self) -> Option<f64> {
+        let text = match self.value.get_ref() {
+            DeValue::Integer(whole) if whole.radix() == 10 => Some(whole.as_str()),
+            DeValue::Float(float) => Some(float.as_str()),
+            _ => None,
+        };
+        let value = text.and_then(|text| text.parse::<f64>().ok());
+        let value = value.filter(|value| value.is_finite());
+        value.or_else(|| self.not("a number"))
+    }
+
+    /// The elements of a list, or the value itself if it is no list.
+    pub(crate) fn one_or_list(&self) -> Option<Vec<Self>> {
+        match self.value.get_ref() {
+            DeValue::Array(_) => self.list("values"),
+            _ => Some(vec![self.clone()]),
+        }
+    }
+
+    /// The value as a list of pairs of texts, each pair as two items.
+    pub(crate) fn pairs(&self) -> Option<Vec<[Self; 2]>> {
+        let pair = |item: Self| match <[Self; 2]>::try_from(item.list("two texts")?) {
+            Ok(pair) => Some(pair),
+            Err(_) => item.not("two texts in square brackets"),
+        };
+        Some(self.list("pairs")?.into_iter().filter_map(pair).collect())
     }
 
     fn number_text(&self) -> Option<&'a str> {
@@ -227,13 +277,13 @@ impl<'a> Item<'a> {
     }
 
     /// The value as `true` or `false`.
-    pub(super) fn switch(&self) -> Option<bool> {
+    pub(crate) fn switch(&self) -> Option<bool> {
         let switch = self.value.get_ref().as_bool();
         switch.or_else(|| self.not("true or false"))
     }
 
     /// The value as a text that is not empty.
-    pub(super) fn text(&self) -> Option<&'a str> {
+    pub(crate) fn text(&self) -> Option<&'a str> {
         let text = self.value.get_ref().as_str();
         match text {
             Some(text) if !text.trim().is_empty() => Some(text),
@@ -246,7 +296,7 @@ impl<'a> Item<'a> {
     }
 
     /// The value as a text that `T` can be parsed from.
-    pub(super) fn parsed<T: FromStr>(&self, write_this: &str) -> Option<T>
+    pub(crate) fn parsed<T: FromStr>(&self, write_this: &str) -> Option<T>
     where
         T::Err: std::fmt::Display,
     {
@@ -258,7 +308,7 @@ impl<'a> Item<'a> {
     }
 
     /// The elements of a list that is not empty.
-    pub(super) fn list(&self, of: &str) -> Option<Vec<Self>> {
+    pub(crate) fn list(&self, of: &str) -> Option<Vec<Self>> {
         let Some(list) = self.value.get_ref().as_array() else {
             return self.not(&format!("a list of {of} in square brackets"));
         };
@@ -283,14 +333,14 @@ impl<'a> Item<'a> {
     }
 
     /// The value as a list of texts.
-    pub(super) fn texts(&self) -> Option<Vec<String>> {
+    pub(crate) fn texts(&self) -> Option<Vec<String>> {
         let list = self.list("texts")?;
         let texts = list.iter().filter_map(Self::text);
         Some(texts.map(str::to_owned).collect())
     }
 
     /// The value as a table.
-    pub(super) fn section(&self) -> Option<Section<'a>> {
+    pub(crate) fn section(&self) -> Option<Section<'a>> {
         let Some(table) = self.value.get_ref().as_table() else {
             return self.not("a table");
         };

@@ -2,10 +2,17 @@
 //! column and its key, and with the line itself.
 
 use std::fmt::Write;
+use std::fs;
 use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::DeTable;
 
 use crate::error::Error;
 
+/// The largest file that is read, in bytes. An experiment file is far smaller.
+const BYTES_MAX: u64 = 1 << 20;
 /// The most mistakes that one error shows.
 const SHOWN_MAX: usize = 10;
 /// The most characters of a line that an error quotes.
@@ -13,17 +20,49 @@ const QUOTED_MAX: usize = 96;
 
 /// A mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(crate) struct Mistake {
     /// The bytes of the text that are wrong.
-    pub(super) span: Range<usize>,
+    pub(crate) span: Range<usize>,
     /// The full key, or an empty text if the mistake has none.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// What is wrong, and what to write instead.
-    pub(super) why: String,
+    pub(crate) why: String,
+}
+
+/// Reads the file at `path`. Returns its name for errors, and its text.
+///
+/// # Errors
+/// [`Error::Invalid`] if the file cannot be read.
+pub(crate) fn load(path: &Path) -> Result<(String, String), Error> {
+    let file = path.display().to_string();
+    let unreadable = |why: String| Error::Invalid(format!("{file}: cannot be read: {why}"));
+    let size = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    if size.len() > BYTES_MAX {
+        return Err(unreadable("it is larger than 1 MiB".to_owned()));
+    }
+    let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    Ok((file, text))
+}
+
+/// Parses the text of `file`.
+///
+/// # Errors
+/// [`Error::Invalid`] with every mistake if the text is not TOML.
+pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Spanned<DeTable<'a>>, Error> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        return Ok(table);
+    }
+    let mistake = |error: &toml::de::Error| Mistake {
+        span: error.span().unwrap_or(0..0),
+        key: String::new(),
+        why: format!("this is not TOML: {}", error.message()),
+    };
+    Err(error_of(file, text, errors.iter().map(mistake).collect()))
 }
 
 /// Makes one error of `mistakes` in the text of `file`, in the order of the file.
-pub(super) fn error_of(file: &str, text: &str, mut mistakes: Vec<Mistake>) -> Error {
+pub(crate) fn error_of(file: &str, text: &str, mut mistakes: Vec<Mistake>) -> Error {
     mistakes.sort_by_key(|mistake| mistake.span.start);
     mistakes.dedup();
     let shown = mistakes.iter().take(SHOWN_MAX);

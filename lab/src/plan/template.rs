@@ -1,6 +1,7 @@
 //! The file that `plimsoll new` writes: an experiment that runs as it is, with every other key as a
 //! comment.
 
+use super::keys::builtin::TOP;
 use super::keys::{FILE, Key, Kind};
 use super::workloads::{self, Workload};
 use super::write::quoted;
@@ -55,7 +56,8 @@ pub fn text(name: &str) -> String {
     );
     // Keys of the file itself must stand before the first table.
     let mut tables = String::new();
-    for key in FILE {
+    let of_plans = FILE.iter().filter(|key| !TOP.contains(&key.name));
+    for key in of_plans {
         match key.kind {
             Kind::Workload => tables.push_str(&of_workload(key, workload)),
             Kind::Tables(_) | Kind::Sweep(_) => tables.push_str(&of_table(key)),
@@ -139,7 +141,7 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 80),
             "{text}"
         );
-        for key in FILE {
+        for key in FILE.iter().filter(|key| !TOP.contains(&key.name)) {
             assert!(text.contains(key.name), "{}", key.name);
         }
     }

@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_committed_file_has_every_experiment_of_the_catalog() {
         let committed = Durations::committed();
-        for experiment in CATALOG {
+        for experiment in CATALOG.iter() {
             for effort in [Effort::Full, Effort::Quick] {
                 let stretches = committed.of(experiment.name(), effort);
                 assert!(!stretches.is_empty(), "{}", experiment.name());

@@ -250,7 +250,7 @@ mod tests {
             );
             assert!(experiment.is_simulated(), "{}", of.experiment);
             let metrics = experiment.quick_metrics(of.machine).unwrap();
-            let designs = experiment.design_names().unwrap();
+            let designs = experiment.design_names();
             for (a, b, metric) in of.of {
                 assert!(metrics.iter().any(|known| known == metric), "{metric}");
                 for design in [a, b] {

@@ -19,7 +19,7 @@ pub fn of_experiments(
     for experiment in experiments {
         let all = experiment.machines();
         let used = match options.effort {
-            Effort::Full => all,
+            Effort::Full => &all[..],
             Effort::Quick => &all[..1],
         };
         for name in used {

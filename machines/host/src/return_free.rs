@@ -83,8 +83,8 @@ pub struct Returned {
 }
 
 impl ReturnFree {
-    /// Starts the thread for the memory of `manager`. Page `n` of `manager` must be frame `n` of the
-    /// arena of `to_kernel`.
+    /// Starts the thread for the memory of `manager`, whose pages are the frames of the arena of
+    /// `to_kernel`.
     ///
     /// `manager` must belong to `host`. If the thread panics, it ends; [`ReturnFree::is_running`]
     /// says so.
@@ -94,9 +94,9 @@ impl ReturnFree {
     /// created.
     ///
     /// # Safety
-    /// The thread zeroes a frame while the page with the same number is free in `manager`. While the
-    /// page is free, no reference to the frame's memory may exist, and no thread may read or write
-    /// the frame. This holds for pages that were never allocated too. So no other manager may use
+    /// The thread zeroes frames whose pages are free in `manager`. While a page is free there, no
+    /// reference to the memory of the frame with its number may exist, and no thread may read or
+    /// write it. This holds for pages that were never allocated too. So no other manager may use
     /// the arena, and no thread may access a page after it was freed.
     #[expect(
         unsafe_code,

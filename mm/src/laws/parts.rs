@@ -76,8 +76,8 @@ pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     }
 }
 
-/// What the laws of swap slots run on: three slots, and the number of CPUs that hold each. One slot
-/// is taken from the start.
+/// The state of these laws: three swap slots, and the number of CPUs that hold each. One slot is
+/// taken from the start.
 pub struct FewSlots<M: Machine> {
     area: SwapArea<M>,
     holders: [M::Word; 3],

@@ -333,10 +333,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves the coldest pages to the zone while the caller holds the pcp lock (Linux:
-    /// `free_pcppages_bulk`). Returns the pages that still have to be moved: none if the lists
-    /// are now empty. Takes the zone lock once. There are two exceptions: a policy may keep the pcp
-    /// lock over several holds of the zone lock, and a hold may end at its time limit (see
-    /// `give_hold`).
+    /// `free_pcppages_bulk`). Returns the excess that remains, which is 0 pages if the lists are
+    /// now empty. Takes the zone lock once, unless the policy keeps the pcp lock over several
+    /// holds, or a hold ends at its time limit (see `give_hold`).
     pub(super) fn spill_hold(
         &self,
         machine: &M,

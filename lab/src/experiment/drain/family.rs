@@ -5,10 +5,10 @@
 //! blocks gains most if memory is fresh and short. So a report gives the range of each ratio over
 //! all of these workloads.
 
-use super::scene::{FIFTY, Kept, Pressure, QUICK_USE_NS, RATE, SCALE, Scene, TEN, WAIT_MAX};
+use super::scene::{FIFTY, Kept, Pressure, RATE, SCALE, Scene, TEN, WAIT_MAX};
 use super::{BOUNDED, BOUNDED_PAGES, MERGED, UNBATCHED};
 use crate::error::Error;
-use crate::experiment::declared::{Results, Run};
+use crate::experiment::driver::{Results, Run};
 use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
 use crate::report::misses::EQUAL_PERCENT;
@@ -17,8 +17,6 @@ use crate::run::aging::Memory;
 
 /// The designs that run on the side workloads.
 const DESIGNS: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
-/// The largest number of seeds of a side workload.
-const SEEDS: usize = 2;
 
 /// One workload of the drain experiment, and its results: the main workload or a side workload.
 pub(super) struct Member {
@@ -28,7 +26,7 @@ pub(super) struct Member {
 
 impl Member {
     fn use_of_pages(&self) -> &'static str {
-        if self.scene.use_ns == QUICK_USE_NS {
+        if self.scene.uses_quickly() {
             "quick"
         } else {
             "measured"
@@ -46,6 +44,7 @@ impl Member {
 /// which has run already.
 pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
     let designs = run.named(&DESIGNS);
+    let seeds = run.numbers().count("family_seeds");
     let member = |scene: Scene| {
         if scene.is_like(&run.scene) {
             let results = run.results.clone();
@@ -54,7 +53,7 @@ pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
         let about = format!("{} memory, {}", scene.memory.name(), scene.pressure.name());
         // The runs of all workloads are equally long. The first round of the workers only fills
         // memory; in a shorter run it would be a larger part.
-        let (results, _) = run.further_on_few(&about, &scene, &designs, SEEDS)?;
+        let (results, _) = run.further_on_few(&about, &scene, &designs, seeds)?;
         Ok(Member { scene, results })
     };
     scenes(run).into_iter().map(member).collect()
@@ -70,7 +69,7 @@ fn scenes(run: &Run<'_, Scene, Kept>) -> Vec<Scene> {
         }));
     }
     scenes.push(Scene {
-        use_ns: QUICK_USE_NS,
+        use_ns: run.scene.quick_use_ns,
         ..run.scene.clone()
     });
     scenes

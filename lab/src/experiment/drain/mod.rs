@@ -6,156 +6,81 @@
 //! wait for the lock, the lock's holder when that wait began, and the number of CPUs that waited
 //! long.
 //!
-//! The submodule `scene` has the workload and its metrics, `family` the side workloads, and
-//! `published` the published figures. `swapping` is an experiment of its own, `drain-swap`: the
+//! The submodule `scene` has the workload and its metrics, and `family` the side workloads.
+//! `swapping` is an experiment of its own, `drain-swap`: the
 //! workload that maps more memory than the machine has.
 
 mod family;
-mod published;
 mod scene;
 mod swapping;
 
-use plimsoll_sim::profile::Card;
-
-use self::family::Member;
 use self::scene::{
-    DRAIN_HOLDS, FAILED, HOLD_MAX, Kept, METRICS, PCP_WAIT, PCP_WAIT_MAX, Pressure, RATE, Scene,
+    DRAIN_HOLDS, FAILED, Kept, METRICS, NUMBERS, PCP_WAIT, PCP_WAIT_MAX, Pressure, RATE, Scene,
     WAIT_MAX, ZONE_WAIT,
 };
-use super::Experiment;
-use super::declared::{
-    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Results,
-    Run, cards, effect, metrics_of, variants_of,
-};
-use crate::error::Error;
-use crate::measure::comparison::Comparison;
+pub(super) use self::swapping::SUBJECT as SWAPPING;
+use super::driver::{Clock, Code, Made, Part, Results, Run, Runs, metrics_of};
 use crate::measure::holds::{self, BUCKETS};
-use crate::measure::metric::{Metric, Unit};
+use crate::measure::metric::Unit;
 use crate::measure::stats;
-use crate::report::misses::Beside;
 use crate::report::value::human;
-use crate::report::{Report, Table, tabulate};
-use crate::run::aging::Memory;
-use crate::run::options::{Effort, Options};
-use crate::run::progress::Progress;
+use crate::report::{Table, tabulate};
 
-/// The experiment's entry in the catalog.
-pub(super) static EXPERIMENT: &dyn Experiment = &Drain;
-pub(super) use self::swapping::SWAPPING;
+/// The workers as a workload of experiment files.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-/// The drain experiment, with a declaration for each state (such as fresh or aged) that memory may
-/// have when the main runs start.
-struct Drain;
-
-impl Experiment for Drain {
-    fn name(&self) -> &'static str {
-        AGED.name
-    }
-
-    fn question(&self) -> &'static str {
-        AGED.question
-    }
-
-    fn takes_memory(&self) -> bool {
-        true
-    }
-
-    fn run(&self, options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-        let declared = match options.memory.unwrap_or(Memory::Aged) {
-            Memory::Fresh => &FRESH,
-            Memory::Aged => &AGED,
-            Memory::Fragmented => &FRAGMENTED,
-        };
-        declared.run(options, progress)
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        AGED.check()
-    }
-
-    fn figures(&self) -> Result<Vec<Beside>, Error> {
-        AGED.figures()
-    }
-
-    fn machines(&self) -> &'static [&'static str] {
-        AGED.machines()
-    }
-
-    fn is_simulated(&self) -> bool {
-        AGED.is_simulated()
-    }
-
-    fn design_names(&self) -> Result<Vec<String>, Error> {
-        AGED.design_names()
-    }
-
-    fn quick_metrics(&self, machine: &str) -> Result<Vec<String>, Error> {
-        AGED.quick_metrics(machine)
-    }
-
-    fn reported_metrics(&self, effort: Effort) -> Result<Vec<String>, Error> {
-        AGED.reported_metrics(effort)
-    }
-
-    fn compare_some(
-        &self,
-        machine: &str,
-        designs: &[&str],
-        options: &Options,
-    ) -> Result<Comparison, Error> {
-        AGED.compare_some(machine, designs, options)
-    }
-}
-
-static FRESH: Declared =
-    declare(|machine, card, effort| Scene::new(machine, card, effort, Memory::Fresh));
-static AGED: Declared =
-    declare(|machine, card, effort| Scene::new(machine, card, effort, Memory::Aged));
-static FRAGMENTED: Declared =
-    declare(|machine, card, effort| Scene::new(machine, card, effort, Memory::Fragmented));
-
-type Declared = Declaration<Scene, Kept>;
-
-const fn declare(setup: fn(&str, Card, Effort) -> Result<Scene, Error>) -> Declared {
-    Declaration {
-        name: "drain",
-        question: "how long may one CPU hold the zone lock, and what do the others pay?",
-        answer: ANSWER,
-        machines: &["bergamo-176", "turin-316"],
-        clock: Clock::Virtual,
-        designs: || variants_of("unpatched", DESIGNS),
-        verdicts: &[(UNBATCHED, OTHERS), (MERGED, BOUNDED), (ONE_DRAIN, BOUNDED)],
-        published: published::PUBLISHED,
-        setup,
-        metrics: |_| metrics_of(METRICS),
-        shown: None,
-        compared: Some(|_| COMPARED.to_vec()),
-        measure: |scene, case| scene.measure(&case.design.design, case.seed),
-        cards: Some(&CARDS),
-        conclude,
-    }
-}
-
-/// The metrics with which a report begins.
-const ANSWER: Headlines = Headlines {
-    sides: LINUX_PATCH_OURS,
-    rows: &[
-        Headline::new("longest hold", "hold_max_ns", &[UNBATCHED, MERGED, BOUNDED]),
-        Headline::new("longest wait", "wait_max_ns", &[UNBATCHED, MERGED, BOUNDED]),
-        Headline::new("pages/s", "pages_per_s", &[UNBATCHED, MERGED, BOUNDED]),
+static CODE: Code<Scene, Kept> = Code {
+    workload: "busy-workers",
+    about: "workers that map, use and unmap memory without a pause, while memory is short",
+    numbers: NUMBERS,
+    of_designs: &[],
+    takes_memory: true,
+    clock: Clock::Virtual,
+    setup: Scene::new,
+    metrics: |_| metrics_of(METRICS),
+    measure: |scene, case| scene.measure(&case.design.design, case.seed),
+    parts: &[
+        Part::new("workload", |run| Ok(run.scene.table().into())),
+        Part::new("holds-and-drains", |run| {
+            Ok(holds_and_drains(&run.results).into())
+        })
+        .naming(&[UNBATCHED, ALL_DRAIN, ONE_DRAIN, BOUNDED]),
+        Part::new("family", |run| {
+            let family = family::run(run)?;
+            let tables = vec![
+                family::table(&family, &RATE, "Throughput over the family of workloads"),
+                family::table(
+                    &family,
+                    &WAIT_MAX,
+                    "Longest wait for the zone lock over the family of workloads",
+                ),
+            ];
+            Ok(Made::from(tables)
+                .fact(
+                    "worth_with_plenty",
+                    family::worth(&family, Pressure::Plenty),
+                )
+                .fact("worth_if_short", family::worth(&family, Pressure::Short)))
+        })
+        .naming(&SHOWN)
+        .giving(&["worth_with_plenty", "worth_if_short"]),
+        Part::new("claims", |run| {
+            let tables: Vec<Table> = family::claims(run)?.into_iter().collect();
+            Ok(tables.into())
+        })
+        .naming(&[UNBATCHED, MERGED]),
+        Part::new("histogram", |run| Ok(histogram(run).into())),
+        Part::new("sites", |run| Ok(by_site(run).into())),
+        Part::new("longest-waits", |run| Ok(longest_waits(run).into())),
+        Part::new("throughput", |run| Ok(throughput(run).into())).naming(&[UNBATCHED]),
     ],
+    cells: &[],
 };
 
 const UNBATCHED: &str = "unbatched";
 /// A design that holds the zone lock as unbatched Linux does, but with our rule for drains: an
 /// allocation drains all lists even while another CPU drains them.
 const ALL_DRAIN: &str = "unbatched-all-drain";
-/// A design with the predecessor of the merged patch, which releases only the zone lock between
-/// batches.
-const ZONE_LOCK: &str = "batched-zone-lock";
-/// A design with only the second patch of the series as it was first posted: it divides drains into
-/// batches, and nothing else.
-const DRAINS: &str = "batched-drains";
 /// The design of Linux with the merged patch that frees pages in batches.
 const MERGED: &str = "batched";
 const BOUNDED_PAGES: &str = "bounded-pages";
@@ -163,51 +88,8 @@ const BOUNDED_PAGES: &str = "bounded-pages";
 /// at a time drains all lists.
 const ONE_DRAIN: &str = "bounded-one-drain";
 const BOUNDED: &str = "bounded";
-const DESIGNS: [&str; 8] = [
-    UNBATCHED,
-    ALL_DRAIN,
-    ZONE_LOCK,
-    DRAINS,
-    MERGED,
-    BOUNDED_PAGES,
-    ONE_DRAIN,
-    BOUNDED,
-];
-/// The metrics in which the report compares designs, with a verdict for each difference.
-const COMPARED: [Metric; 7] = [
-    HOLD_MAX,
-    WAIT_MAX,
-    ZONE_WAIT,
-    PCP_WAIT_MAX,
-    PCP_WAIT,
-    FAILED,
-    RATE,
-];
 /// The designs that the tables about holds of the zone lock show.
 const SHOWN: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
-
-fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> {
-    let family = family::run(run)?;
-    let mut tables = vec![
-        run.scene.table(),
-        holds_and_drains(&run.results),
-        family::table(&family, &RATE, "Throughput over the family of workloads"),
-        family::table(
-            &family,
-            &WAIT_MAX,
-            "Longest wait for the zone lock over the family of workloads",
-        ),
-    ];
-    tables.extend(family::claims(run)?);
-    tables.extend([
-        histogram(run),
-        by_site(run),
-        longest_waits(run),
-        throughput(run),
-    ]);
-    tables.extend(run.cards()?);
-    Ok((tables, finding(&run.results, &family)))
-}
 
 /// For each design of [`SHOWN`]: its name, and what the experiment kept of its run with the first
 /// seed, beyond the metrics.
@@ -307,7 +189,7 @@ fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
     tabulate!(
         "Throughput",
         "Means over the seeds; the rows of the report are medians.",
-        &run.designs,
+        run.designs,
         |design| {
             "design" => design.name,
             "pages/s" => human(spread(&design.name).mean, Unit::PagesPerSecond),
@@ -321,58 +203,4 @@ fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
             },
         }
     )
-}
-
-/// The table of the most important metrics at the low and at the high card. At these cards all
-/// prices are at the low end, or at the high end, of their ranges.
-const CARDS: Cards<Scene, Kept> = Cards {
-    title: "Bounded (B) against unbatched, at each cost card",
-    note: "Shorter runs than above. A verdict that changes between cards is fragile.",
-    effort: Effort::Quick,
-    with_mid: false,
-    pairs: &[(UNBATCHED, BOUNDED, |_| vec![HOLD_MAX, WAIT_MAX, RATE])],
-    columns: &[
-        ("card", cards::card),
-        ("metric", cards::metric),
-        ("ratio", cards::ratio),
-        ("verdict", cards::verdict),
-    ],
-};
-
-/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
-/// medians and intervals of the runs.
-fn finding(results: &Results, family: &[Member]) -> Finding {
-    let ratio = |a, b| results.show_ratio((a, b), &RATE);
-    let show = |design, metric: &Metric| results.show(design, metric);
-    let wait = |design| effect(results.compare((UNBATCHED, design), &WAIT_MAX).verdict);
-    let answer = format!(
-        "With unbatched Linux one CPU holds the lock for up to {} and the others wait for up to \
-         {}; the merged patch {} the longest wait, and ours {} it.",
-        show(UNBATCHED, &HOLD_MAX),
-        show(UNBATCHED, &WAIT_MAX),
-        wait(MERGED),
-        wait(BOUNDED),
-    );
-    let worth = format!(
-        "{}; {}.",
-        family::worth(family, Pressure::Plenty),
-        family::worth(family, Pressure::Short),
-    );
-    Finding::new(
-        answer,
-        [
-            ("longest hold unbatched", show(UNBATCHED, &HOLD_MAX)),
-            ("bounded", show(BOUNDED, &HOLD_MAX)),
-            (
-                "throughput, merged against unbatched",
-                ratio(UNBATCHED, MERGED),
-            ),
-            ("bounded against unbatched", ratio(UNBATCHED, BOUNDED)),
-            (
-                "bounded holds with Linux's rule for drains, against unbatched",
-                ratio(UNBATCHED, ONE_DRAIN),
-            ),
-        ],
-    )
-    .further(worth)
 }

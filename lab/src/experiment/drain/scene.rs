@@ -14,11 +14,11 @@
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos, Pages};
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{LockStats, LongestWait, Stats};
 
 use crate::error::Error;
-use crate::experiment::declared::{Reading, read, readings};
+use crate::experiment::driver::{Number, Reading, Setting, read, readings};
 use crate::measure::comparison::Sample;
 use crate::measure::holds::HoldLog;
 use crate::measure::metric::{Metric, Unit};
@@ -97,8 +97,6 @@ pub(super) struct Shape {
     pub(super) name: &'static str,
     workers: u32,
     bytes: u64,
-    /// The simulated time that a run covers, unless the user asks for a quick run.
-    length: Nanos,
 }
 
 /// The workers of `stress-ng --vm 50 --vm-bytes 5G`, with their memory divided by [`SCALE`].
@@ -106,39 +104,43 @@ pub(super) const FIFTY: Shape = Shape {
     name: "50 x 5 GB",
     workers: 50,
     bytes: (5 << 30) / SCALE,
-    // A run is longer than a second, so that it includes vmstat work.
-    length: Nanos::from_ms(1050),
 };
 /// The workers of `stress-ng --vm 10 --vm-bytes 30G`, with their memory divided by [`SCALE`].
 pub(super) const TEN: Shape = Shape {
     name: "10 x 30 GB",
     workers: 10,
     bytes: (30 << 30) / SCALE,
-    length: Nanos::from_ms(2500),
 };
+/// The virtual length of a full run with the workers [`TEN`].
+const TEN_LENGTH: Nanos = Nanos::from_ms(2500);
 /// The factor by which the workers of the mailing-list thread are scaled down.
 pub(super) const SCALE: u64 = 20;
 
-/// The shape of a workload with one worker on each of `cpus` CPUs.
-const fn one_per_cpu(cpus: u32) -> Shape {
-    Shape {
-        name: "1 per CPU",
-        workers: cpus,
-        // On a saturated machine a round takes ten times as long as elsewhere, up to 0.17 s with
-        // this amount of memory. The part of a run that is measured has at least two rounds of the
-        // slowest design.
-        bytes: 16 << 20,
-        length: Nanos::from_ms(600),
-    }
-}
-
-/// The time in which a worker uses a page that it has mapped. Measured: 2.58 and 2.52 µs of user
-/// time for each minor fault, in two runs of `stress-ng --vm 1 --vm-bytes 256M -t 12` (stress-ng
-/// 0.15.06, as in the mailing-list thread, with its default methods) on a VM with two CPUs.
-pub(super) const MEASURED_USE_NS: u32 = 2500;
-/// A quick use of each page: one pass that writes and one that reads. Estimate: 4 KiB each way at
-/// 20 GB/s.
-pub(super) const QUICK_USE_NS: u32 = 400;
+/// The numbers that a file gives to the workload.
+pub(super) const NUMBERS: &[Number] = &[
+    Number::one("workers", (1, 4096), "processes, each on a CPU of its own"),
+    Number::one("worker_mib", (1, 1 << 20), "MiB that a worker maps"),
+    Number::one(
+        "length_ms",
+        (10, 3_600_000),
+        "virtual milliseconds of a run",
+    ),
+    Number::one(
+        "use_ns_per_page",
+        (0, 1_000_000_000),
+        "time in which a worker uses a page that it has mapped",
+    ),
+    Number::one(
+        "quick_use_ns_per_page",
+        (0, 1_000_000_000),
+        "this time in one of the workloads of the family",
+    ),
+    Number::one(
+        "family_seeds",
+        (1, 10_000),
+        "the most seeds of the other workloads of the family",
+    ),
+];
 
 /// One workload on one machine, and the state of the machine's memory when the workload starts.
 #[derive(Clone, Debug)]
@@ -148,6 +150,8 @@ pub(super) struct Scene {
     pub(super) memory: Memory,
     pub(super) pressure: Pressure,
     pub(super) use_ns: u32,
+    /// The time of a quick use, for one workload of the family.
+    pub(super) quick_use_ns: u32,
     pub(super) length: Nanos,
 }
 
@@ -193,39 +197,44 @@ pub(super) fn seconds(time: Nanos) -> f64 {
 }
 
 impl Scene {
-    /// The main workload of a machine. Memory is short; `memory` says how fragmented it is.
-    pub(super) fn new(
-        machine: &str,
-        card: Card,
-        effort: Effort,
-        memory: Memory,
-    ) -> Result<Self, Error> {
-        let profile = Profile::load(machine, card)?;
-        let cpus = profile.topology.cpus();
-        let shape = if cpus >= 300 {
-            one_per_cpu(cpus)
-        } else {
-            FIFTY
+    /// The main workload of a machine. Memory is short.
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        let numbers = setting.numbers;
+        let profile = setting.profile()?;
+        let (workers, cpus) = (numbers.small("workers"), profile.topology.cpus());
+        if workers > cpus {
+            let why = format!("{workers} workers do not fit on {cpus} CPUs, one on each");
+            return Err(Error::Invalid(why));
+        }
+        let shape = Shape {
+            name: "",
+            workers,
+            bytes: numbers.get("worker_mib") << 20,
         };
-        let length = match effort {
-            Effort::Full => shape.length,
-            Effort::Quick => Nanos::from_ms(100),
-        };
+        let is_fifty = (shape.workers, shape.bytes) == (FIFTY.workers, FIFTY.bytes);
         Ok(Self {
             profile,
-            shape,
-            memory,
+            shape: if is_fifty { FIFTY } else { shape },
+            memory: setting.memory.unwrap_or(Memory::Aged),
             pressure: Pressure::Short,
-            use_ns: MEASURED_USE_NS,
-            length,
+            use_ns: numbers.small("use_ns_per_page"),
+            quick_use_ns: numbers.small("quick_use_ns_per_page"),
+            length: Nanos::from_ms(numbers.get("length_ms")),
         })
     }
 
-    /// The same scene with the workers of `shape`, and with runs as long as that shape needs.
+    /// Returns whether the workers use each page only quickly.
+    pub(super) const fn uses_quickly(&self) -> bool {
+        self.use_ns == self.quick_use_ns
+    }
+
+    /// The same scene with the workers of `shape`. A full run with the workers [`TEN`] is longer
+    /// than one with others.
     pub(super) fn with_shape(&self, shape: Shape, effort: Effort) -> Self {
-        let length = match effort {
-            Effort::Full => shape.length,
-            Effort::Quick => Nanos::from_ms(100),
+        let length = if shape == TEN && effort == Effort::Full {
+            TEN_LENGTH
+        } else {
+            self.length
         };
         Self {
             shape,

@@ -2,8 +2,8 @@
 //! the machine has. What do the designs gain while the kernel reclaims and swaps?
 //!
 //! The load is `stress-ng --vm 10 --vm-bytes 30G` on 176 CPUs with 250 GB of memory and 179 GB of
-//! swap. The lab scales the workers, the memory and the swap down by [`SCALE`], so that a run swaps
-//! within a second of virtual time. The watermarks and the limits of the page lists follow from the
+//! swap. The lab scales the workers, the memory and the swap down, so that a run swaps within a
+//! second of virtual time. The watermarks and the limits of the page lists follow from the
 //! memory, as Linux computes them; the CPUs, batches and prices stay those of the whole machine. In
 //! contrast to the workloads of `scene`, nothing else uses memory, and if an allocation finds too
 //! few free pages, kswapd or the allocation itself reclaims some.
@@ -12,57 +12,56 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::Stats;
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Profile;
 
-use super::scene::{HOLD_MAX, MEASURED_USE_NS, RATE, WAIT_MAX, ZONE_WAIT, seconds, worker_cpus};
-use super::{BOUNDED, MERGED, UNBATCHED, published};
+use super::scene::{HOLD_MAX, RATE, WAIT_MAX, ZONE_WAIT, seconds, worker_cpus};
 use crate::error::Error;
-use crate::experiment::Experiment;
-use crate::experiment::declared::{
-    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Reading, Results,
-    Run, effect, metrics_of, read, readings, variants_of,
+use crate::experiment::driver::{
+    Clock, Code, Number, Part, Reading, Run, Runs, Setting, metrics_of, read, readings,
 };
 use crate::measure::comparison::Sample;
 use crate::measure::metric::{Metric, Unit};
 use crate::report::{Table, tabulate};
-use crate::run::options::Effort;
 use crate::run::pressure::ReclaimLog;
 use crate::run::testbed::Testbed;
 use crate::workload::stress_swap::StressSwap;
 use crate::workload::stress_vm::Pause;
 
-/// This experiment as an entry of the catalog, the list of all published experiments.
-pub(in crate::experiment) static SWAPPING: &dyn Experiment = &DECLARED;
+/// The load as a workload of experiment files.
+pub(in crate::experiment) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARED: Declaration<Scene> = Declaration {
-    name: "drain-swap",
-    question: "what do the designs of `drain` gain while the kernel reclaims and swaps?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new("pages/s", "pages_per_s", &[UNBATCHED, MERGED, BOUNDED]),
-            Headline::new("longest wait", "wait_max_ns", &[UNBATCHED, MERGED, BOUNDED]),
-        ],
-    },
-    machines: &["bergamo-176"],
+static CODE: Code<Scene> = Code {
+    workload: "swapping-workers",
+    about: "workers that map more memory than the machine has, while the kernel reclaims and swaps",
+    numbers: &[
+        Number::one("length_ms", (1, 3_600_000), "virtual milliseconds of a run"),
+        Number::one("workers", (1, 4096), "processes, each on a CPU of its own"),
+        Number::one("worker_bytes", (4096, 1 << 40), "memory that a worker maps"),
+        Number::one("swap_bytes", (0, 1 << 40), "size of the swap"),
+        Number::one(
+            "memory_divided_by",
+            (1, 1 << 20),
+            "the machine has its memory divided by this number",
+        ),
+        Number::one(
+            "use_ns_per_page",
+            (0, 1_000_000_000),
+            "time in which a worker uses a page that it has mapped",
+        ),
+    ],
+    of_designs: &[],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs: || variants_of("unpatched", [UNBATCHED, MERGED, BOUNDED]),
-    verdicts: &[(UNBATCHED, OTHERS)],
-    published: published::SWAPPING,
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
-    shown: None,
-    compared: Some(|_| vec![RATE, RATE_OF_CPU, HOLD_MAX, WAIT_MAX, ZONE_WAIT]),
     measure: |scene, case| (scene.measure(&case.design.design, case.seed), ()),
-    cards: None,
-    conclude,
+    parts: &[
+        Part::new("workload", |run| Ok(run.scene.table().into())),
+        Part::new("throughput", |run| Ok(beside(run).into())),
+        Part::new("reclaimed", |run| Ok(reclaimed(run).into())),
+    ],
+    cells: &[],
 };
-
-/// The factor by which the mailing-list thread's workers, memory and swap are scaled down.
-const SCALE: u64 = 200;
-const WORKERS: u32 = 10;
-const WORKER_BYTES: u64 = (30 << 30) / SCALE;
-const SWAP_BYTES: u64 = 179_000_000_000 / SCALE;
 
 /// The number of pages that workers touch per second of CPU time.
 const RATE_OF_CPU: Metric = Metric::higher("pages_per_cpu_s", Unit::PagesPerSecond);
@@ -133,25 +132,40 @@ impl Seen {
     }
 }
 
-/// The setting of all runs: the machine, whose memory is divided by [`SCALE`], and the length of a
-/// run.
+/// The machine, whose memory is divided, the length of a run, and the workers.
 #[derive(Clone, Debug)]
 struct Scene {
     profile: Profile,
     length: Nanos,
+    divided_by: u64,
+    workers: u32,
+    worker_bytes: u64,
+    swap_bytes: u64,
+    use_ns: u32,
 }
 
 impl Scene {
-    fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
-        let mut profile = Profile::load(machine, card)?;
+    fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        let numbers = setting.numbers;
+        let divided_by = numbers.get("memory_divided_by");
+        let mut profile = setting.profile()?;
         for bytes in &mut profile.node_bytes {
-            *bytes /= SCALE;
+            *bytes /= divided_by;
         }
-        let length = match effort {
-            Effort::Full => Nanos::from_ms(400),
-            Effort::Quick => Nanos::from_ms(120),
-        };
-        Ok(Self { profile, length })
+        let workers = numbers.small("workers");
+        if workers >= profile.topology.cpus() {
+            let why = format!("{workers} workers leave no CPU to kswapd: write fewer workers");
+            return Err(Error::Invalid(why));
+        }
+        Ok(Self {
+            profile,
+            length: Nanos::from_ms(numbers.get("length_ms")),
+            divided_by,
+            workers,
+            worker_bytes: numbers.get("worker_bytes"),
+            swap_bytes: numbers.get("swap_bytes"),
+            use_ns: numbers.small("use_ns_per_page"),
+        })
     }
 
     fn table(&self) -> Table {
@@ -159,24 +173,28 @@ impl Scene {
         Table::facts(
             "Workload: stress-ng --vm 10 --vm-bytes 30G",
             format!(
-                "Workers, memory and swap are {SCALE} times smaller than the published ones. A \
+                "Workers, memory and swap are {} times smaller than the published ones. A \
                  worker touches each page twice in a round, and brings it back if it is in swap. \
                  Swap is synchronous and is priced as compressed memory: no device is modelled. \
-                 All memory is anonymous."
+                 All memory is anonymous.",
+                self.divided_by
             ),
             &[
-                ("workers", WORKERS.to_string()),
-                ("memory per worker", format!("{} MiB", WORKER_BYTES >> 20)),
+                ("workers", self.workers.to_string()),
+                (
+                    "memory per worker",
+                    format!("{} MiB", self.worker_bytes >> 20),
+                ),
                 ("memory of the machine", format!("{} MiB", bytes >> 20)),
-                ("swap", format!("{} MiB", SWAP_BYTES >> 20)),
-                ("use of each page", format!("{MEASURED_USE_NS} ns")),
+                ("swap", format!("{} MiB", self.swap_bytes >> 20)),
+                ("use of each page", format!("{} ns", self.use_ns)),
                 ("virtual time", format!("{} ms", self.length.0 / 1_000_000)),
             ],
         )
     }
 
     fn measure(&self, design: &Design, seed: u64) -> Sample {
-        let slots = u32::try_from(SWAP_BYTES >> 12).unwrap_or(u32::MAX);
+        let slots = u32::try_from(self.swap_bytes >> 12).unwrap_or(u32::MAX);
         let testbed = Testbed::with_pressure(&self.profile, *design, seed, slots);
         let pressure = testbed.pressure.clone().expect("it was asked for");
         let cpus = self.profile.topology.cpus();
@@ -184,11 +202,11 @@ impl Scene {
         // So the last CPU has no worker, and kswapd runs there.
         pressure.seat_kswapd(CpuId(cpus - 1));
         let worker = StressSwap {
-            bytes: WORKER_BYTES,
-            use_ns_per_page: MEASURED_USE_NS,
+            bytes: self.worker_bytes,
+            use_ns_per_page: self.use_ns,
             pause: Pause::No,
         };
-        let done = worker.start(&testbed, worker_cpus(cpus, WORKERS), self.length);
+        let done = worker.start(&testbed, worker_cpus(cpus, self.workers), self.length);
         let settled = Nanos(self.length.0 * 2 / 5);
         testbed.sim.run_until(settled);
         let (pages, paused) = (done.pages(), pressure.paused());
@@ -201,7 +219,7 @@ impl Scene {
             log,
             pages: pages as f64,
             window,
-            cpu_time: Nanos((u64::from(WORKERS) * window.0).saturating_sub(paused)),
+            cpu_time: Nanos((u64::from(self.workers) * window.0).saturating_sub(paused)),
         };
         Sample {
             hash: seen.stats.hash,
@@ -210,17 +228,10 @@ impl Scene {
     }
 }
 
-fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
-    let results = &run.results;
-    Ok((
-        vec![run.scene.table(), beside(results), reclaimed(results)],
-        finding(results),
-    ))
-}
-
 /// The table of how much the merged patch changes the throughput: in our runs, and as published.
-fn beside(results: &Results) -> Table {
-    let rows = published::SWAPPING.iter().flat_map(|of| of.figures);
+fn beside(run: &Run<'_, Scene>) -> Table {
+    let rows = run.figures().iter().flat_map(|of| &of.figures);
+    let rows = rows.filter(|figure| figure.percent().is_some());
     let change = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
     tabulate!(
         "Throughput of the merged patch against unbatched Linux, beside the published changes",
@@ -228,10 +239,11 @@ fn beside(results: &Results) -> Table {
         &rows.collect::<Vec<_>>(),
         |figure| {
             "quantity" => figure.what,
-            "published" => figure.values.percent().map_or_else(String::new, |by| format!("{by:+} %")),
+            "published" => figure.percent().map_or_else(String::new, |by| format!("{by:+} %")),
             "ours" => {
                 let metric = if figure.metric == RATE_OF_CPU.name { RATE_OF_CPU } else { RATE };
-                let ratio = results.compare((UNBATCHED, MERGED), &metric).ratio;
+                let [linux, patch] = [&figure.designs[0], &figure.designs[1]];
+                let ratio = run.results.compare((linux, patch), &metric).ratio;
                 format!("{} [{}, {}]", change(ratio.median), change(ratio.low), change(ratio.high))
             },
         }
@@ -239,49 +251,21 @@ fn beside(results: &Results) -> Table {
 }
 
 /// The table of what reclaim did with each design.
-fn reclaimed(results: &Results) -> Table {
+fn reclaimed(run: &Run<'_, Scene>) -> Table {
+    let results = &run.results;
     tabulate!(
         "What reclaim did",
         "Medians over the seeds. Each design runs on the same workload with the same reclaim.",
-        &[UNBATCHED, MERGED, BOUNDED],
-        |design| {
-            "design" => design,
-            "pages out" => results.show(design, &OUT),
-            "by allocations" => results.show(design, &OUT_DIRECT),
-            "looked at" => results.show(design, &SCANNED),
-            "direct reclaims" => results.show(design, &DIRECT),
-            "kswapd woken" => results.show(design, &WAKES),
-            "spills" => results.show(design, &SPILLS),
-            "pages each" => results.show(design, &PER_SPILL),
+        run.designs,
+        |tried| {
+            "design" => tried.name,
+            "pages out" => results.show(&tried.name, &OUT),
+            "by allocations" => results.show(&tried.name, &OUT_DIRECT),
+            "looked at" => results.show(&tried.name, &SCANNED),
+            "direct reclaims" => results.show(&tried.name, &DIRECT),
+            "kswapd woken" => results.show(&tried.name, &WAKES),
+            "spills" => results.show(&tried.name, &SPILLS),
+            "pages each" => results.show(&tried.name, &PER_SPILL),
         }
     )
-}
-
-fn finding(results: &Results) -> Finding {
-    let effect = |design, metric| effect(results.compare((UNBATCHED, design), metric).verdict);
-    let answer = format!(
-        "While the kernel reclaims and swaps, the merged patch {} the throughput of unbatched \
-         Linux and {} its longest wait for the zone lock; ours {} the throughput and {} the wait.",
-        effect(MERGED, &RATE),
-        effect(MERGED, &WAIT_MAX),
-        effect(BOUNDED, &RATE),
-        effect(BOUNDED, &WAIT_MAX),
-    );
-    let throughput = format!(
-        "With 10 workers that map a quarter more than the machine has, the merged patch multiplies \
-         the throughput of unbatched Linux by {}, and bounded holds multiply it by {}.",
-        results.show_ratio((UNBATCHED, MERGED), &RATE),
-        results.show_ratio((UNBATCHED, BOUNDED), &RATE),
-    );
-    let show = |metric: &Metric| results.show(UNBATCHED, metric);
-    Finding::new(
-        answer,
-        [
-            ("pages moved to swap, unbatched", show(&OUT)),
-            ("of which by allocations", show(&OUT_DIRECT)),
-            ("longest wait for the zone lock, unbatched", show(&WAIT_MAX)),
-            ("bounded", results.show(BOUNDED, &WAIT_MAX)),
-        ],
-    )
-    .further(throughput)
 }

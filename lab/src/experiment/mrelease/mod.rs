@@ -8,74 +8,64 @@
 mod scene;
 
 use plimsoll_mm::site::LockClass;
-use plimsoll_mm::space::reap::Reaping;
 
-use self::scene::{CURVE, EXIT, HEADLINE, Scene, emptiers, helpers};
-use super::Experiment;
-use super::declared::{
-    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Results,
-    Run, Target, cards, effect, metrics_of,
+use self::scene::{EXIT, NUMBERS, Scene, helper_cpus};
+use super::driver::{Clock, Code, Made, Part, Results, Run, Runs, Target, Tried, metrics_of};
+use super::emptier::{
+    self, ALONE, HELPERS, METRICS, RAN, TABLE_WAIT, WALL, faster, helpers, limiter, way,
 };
-use super::emptier::{self, ALONE, Emptier, METRICS, RAN, TABLE_WAIT, WALL, faster, limiter};
 use crate::error::Error;
-use crate::measure::metric::{Metric, Unit};
+use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
-use crate::run::options::Effort;
 use crate::workload::victim::{Contents, Raced, START_WITHIN};
 
-/// The experiment's entry in the catalog.
-pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The race as a workload of experiment files.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scene, Raced, Emptier> = Declaration {
-    name: "mrelease",
-    question: "how much sooner is the memory of a dead large process free if others help?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new(
-                "until free, 1 helper",
-                "wall_ns",
-                &[ASCENDING[0], PATCH[0], OURS[0]],
-            ),
-            Headline::new(
-                "until free, 8 helpers",
-                "wall_ns",
-                &[ASCENDING[1], PATCH[1], OURS[1]],
-            ),
-        ],
-    },
-    machines: &["epyc-9654-2s"],
+static CODE: Code<Scene, Raced> = Code {
+    workload: "killed-server",
+    about: "exit and callers of process_mrelease race to empty a large killed process",
+    numbers: NUMBERS,
+    of_designs: &[HELPERS],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs: || {
-        let mut all = emptiers(&HEADLINE);
-        all.push(Emptier::helped(Reaping::MeetInTheMiddle, HEADLINE[1]).bounded());
-        Ok(all)
-    },
-    verdicts: &[
-        (ALONE, OTHERS),
-        (ASCENDING[0], OURS[0]),
-        (ASCENDING[1], OURS[1]),
-    ],
-    published: &[],
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
-    shown: None,
-    compared: None,
     measure: Scene::measure,
-    cards: Some(&CARDS),
-    conclude,
+    parts: &[
+        Part::new("processes", |run| Ok(scene_table(run).into())),
+        Part::new("by-helpers", curve).naming(&[ALONE]),
+        Part::new("larger", larger).naming(&[ALONE]),
+        Part::new("huge-pages", huge)
+            .naming(&[ALONE, ASCENDING[1], OURS[1]])
+            .giving(&["ours_with_huge_pages", "ascending_with_huge_pages"]),
+        Part::new("targets", |run| {
+            let all = targets(headline(run));
+            let limit = headline(run).limit(OURS[1]);
+            Ok(Made::from(emptier::targets(&all)).fact("limit_of_ours", limit))
+        })
+        .naming(&[
+            ALONE,
+            ASCENDING[0],
+            ASCENDING[1],
+            PATCH[0],
+            PATCH[1],
+            OURS[0],
+            OURS[1],
+            BOUNDED,
+        ])
+        .giving(&["limit_of_ours"]),
+        Part::new("waits", |run| Ok(emptier::waits(run.each()).into())),
+    ],
+    cells: &[("limit", limiter)],
 };
 
-// The names of the designs. An array has one name for each number of helpers in [`HEADLINE`].
+// The names of designs with one and with eight helpers.
 const ASCENDING: [&str; 2] = ["ascending, 1 helper", "ascending, 8 helpers"];
 const PATCH: [&str; 2] = [
     "descending-by-vma, 1 helper",
     "descending-by-vma, 8 helpers",
-];
-const CHUNKS: [&str; 2] = [
-    "descending-chunks, 1 helper",
-    "descending-chunks, 8 helpers",
 ];
 const OURS: [&str; 2] = [
     "meet-in-the-middle, 1 helper",
@@ -83,67 +73,70 @@ const OURS: [&str; 2] = [
 ];
 const BOUNDED: &str = "bounded, meet-in-the-middle, 8 helpers";
 
-/// Runs with a number of helpers in [`CURVE`] have at most this many seeds, because their results
-/// appear only as medians in one table.
-const CURVE_SEEDS: usize = 2;
-/// Runs whose victim consists of huge pages have at most this many seeds.
-const HUGE_SEEDS: usize = 3;
-/// Runs with the larger victim have at most this many seeds, because one run takes seconds of real
-/// time.
-const LARGER_SEEDS: usize = 1;
-
-fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding), Error> {
-    let other_numbers = emptiers(&CURVE);
-    let about = "other numbers of helpers";
-    let (results, raced) = run.further_on_few(about, &run.scene, &other_numbers, CURVE_SEEDS)?;
-    let headline = Ran {
-        emptiers: &run.designs,
+/// The main runs.
+fn headline<'a>(run: &'a Run<'_, Scene, Raced>) -> Ran<'a> {
+    Ran {
+        designs: run.designs,
         results: &run.results,
         raced: &run.kept,
-    };
-    let curve = Ran {
-        emptiers: &other_numbers,
-        results: &results,
-        raced: &raced,
-    };
-    let of_headline = emptiers(&HEADLINE);
-    let (huge, seeds) = (run.scene.larger().huge(), HUGE_SEEDS);
-    let (huge_results, huge_raced) =
-        run.further_on_few("huge pages", &huge, &of_headline, seeds)?;
-    let huge = Ran {
-        emptiers: &of_headline,
-        results: &huge_results,
-        raced: &huge_raced,
-    };
-    let (larger, seeds) = (run.scene.larger(), LARGER_SEEDS);
-    let (results, raced) = run.further_on_few("larger victim", &larger, &of_headline, seeds)?;
-    let larger = Ran {
-        emptiers: &of_headline,
-        results: &results,
-        raced: &raced,
-    };
-    let mut tables = vec![
-        scene_table(run),
-        by_helpers("By number of helpers", &[headline, curve]),
-        by_helpers(
-            "By number of helpers, with four times the memory",
-            &[larger],
-        ),
-        by_helpers(
-            "By number of helpers, with four times the memory in huge pages",
-            &[huge],
-        ),
-        emptier::targets(&targets(headline)),
-        emptier::waits(run.each()),
-    ];
-    tables.extend(run.cards()?);
-    Ok((tables, finding(headline, huge)))
+    }
 }
 
-/// The runs of several emptiers (ways to empty an address space) on one victim.
+/// The table of the main runs, and of runs with further numbers of helpers.
+fn curve(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
+    let designs = run.scene.on_curve(run.designs);
+    let (about, seeds) = (
+        "other numbers of helpers",
+        run.numbers().count("curve_seeds"),
+    );
+    let (results, raced) = run.further_on_few(about, &run.scene, &designs, seeds)?;
+    let curve = Ran {
+        designs: &designs,
+        results: &results,
+        raced: &raced,
+    };
+    Ok(by_helpers(run, "By number of helpers", &[headline(run), curve]).into())
+}
+
+fn larger(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
+    let designs = unbounded(run);
+    let (larger, seeds) = (run.scene.larger(), run.numbers().count("larger_seeds"));
+    let (results, raced) = run.further_on_few("larger victim", &larger, &designs, seeds)?;
+    let larger = Ran {
+        designs: &designs,
+        results: &results,
+        raced: &raced,
+    };
+    let title = "By number of helpers, with four times the memory";
+    Ok(by_helpers(run, title, &[larger]).into())
+}
+
+fn huge(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
+    let designs = unbounded(run);
+    let (huge, seeds) = (run.scene.larger().huge(), run.numbers().count("huge_seeds"));
+    let (results, raced) = run.further_on_few("huge pages", &huge, &designs, seeds)?;
+    let huge = Ran {
+        designs: &designs,
+        results: &results,
+        raced: &raced,
+    };
+    let title = "By number of helpers, with four times the memory in huge pages";
+    let times = |design| format!("{:.2}", huge.faster(design));
+    Ok(Made::from(by_helpers(run, title, &[huge]))
+        .fact("ours_with_huge_pages", times(OURS[1]))
+        .fact("ascending_with_huge_pages", times(ASCENDING[1])))
+}
+
+/// The designs without bounded holds.
+fn unbounded(run: &Run<'_, Scene, Raced>) -> Vec<Tried> {
+    let designs = run.designs.iter().filter(|tried| tried.name != BOUNDED);
+    designs.cloned().collect()
+}
+
+/// The runs of several designs (ways to empty an address space) on one victim.
 #[derive(Clone, Copy)]
 struct Ran<'a> {
-    emptiers: &'a [Emptier],
+    designs: &'a [Tried],
     results: &'a Results,
     raced: &'a [Raced],
 }
@@ -155,16 +148,17 @@ impl Ran<'_> {
 
     /// Names what limits the speed with which a design empties the victim, such as a lock.
     fn limit(&self, design: &str) -> String {
-        let mut races = self.emptiers.iter().zip(self.raced);
-        let found = races.find(|(emptier, _)| emptier.name == design);
+        let mut races = self.designs.iter().zip(self.raced);
+        let found = races.find(|(tried, _)| tried.name == design);
         limiter(found.expect("the design ran").1)
     }
 }
 
-fn scene_table(run: &Run<'_, Scene, Raced, Emptier>) -> Table {
+fn scene_table(run: &Run<'_, Scene, Raced>) -> Table {
     let contents = Contents::of(&run.scene.victim.layout(run.options.seeds[0]));
-    let most = CURVE.into_iter().chain(HEADLINE).max().unwrap_or(0);
-    let cpus = helpers(&run.scene.profile.topology, most);
+    let on_curve = run.scene.on_curve(run.designs);
+    let most = on_curve.iter().chain(run.designs).map(helpers).max();
+    let cpus = helper_cpus(&run.scene.profile.topology, most.unwrap_or(0));
     let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
     let bytes = human((contents.resident() << 12) as f64, Unit::Bytes);
     Table::facts(
@@ -191,42 +185,46 @@ fn scene_table(run: &Run<'_, Scene, Raced, Emptier>) -> Table {
 
 /// A table with a row for each emptier: the time until all memory is free, how many times as fast
 /// as exit alone this is, and what limits the speed.
-fn by_helpers(title: &str, all: &[Ran<'_>]) -> Table {
-    let mut rows: Vec<(&Ran<'_>, &Emptier)> = Vec::new();
+fn by_helpers(run: &Run<'_, Scene, Raced>, title: &str, all: &[Ran<'_>]) -> Table {
+    let seeds = |of: &str| run.numbers().get(of);
+    let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();
     for (nth, ran) in all.iter().enumerate() {
         // Each of the sets has a run of the exiting process without helpers; the table shows that
         // run only once.
         let new = ran
-            .emptiers
+            .designs
             .iter()
-            .filter(|emptier| nth == 0 || emptier.helpers > 0);
-        rows.extend(new.map(|emptier| (ran, emptier)));
+            .filter(|tried| nth == 0 || helpers(tried) > 0);
+        rows.extend(new.map(|tried| (ran, tried)));
     }
-    rows.sort_by_key(|(_, emptier)| emptier.helpers);
+    rows.sort_by_key(|(_, tried)| helpers(tried));
     tabulate!(
         title,
         format!(
             "`running`: exit and helpers together, waits for spinlocks included. `limited by`, for the \
              first seed: what takes most of the running time besides work, if that is at least 5 %. It \
              is either waiting for one kind of lock, or taking free locks and moving cache lines. \
-             Medians over all seeds with 1 and 8 helpers, over {CURVE_SEEDS} seeds with other numbers, \
-             over {HUGE_SEEDS} with huge pages, and over {LARGER_SEEDS} with four times the memory.",
+             Medians over all seeds with 1 and 8 helpers, over {} seeds with other numbers, \
+             over {} with huge pages, and over {} with four times the memory.",
+            seeds("curve_seeds"),
+            seeds("huge_seeds"),
+            seeds("larger_seeds"),
         ),
         &rows,
-        |(ran, emptier)| {
-            "helpers" => emptier.helpers,
-            "way" => emptier.way(),
-            "kill to free" => ran.results.show(&emptier.name, &WALL),
-            "times as fast" => format!("{:.2}", ran.faster(&emptier.name)),
-            "running" => ran.results.show(&emptier.name, &RAN),
-            "limited by" => ran.limit(&emptier.name),
+        |(ran, tried)| {
+            "helpers" => helpers(tried),
+            "way" => way(tried),
+            "kill to free" => ran.results.show(&tried.name, &WALL),
+            "times as fast" => format!("{:.2}", ran.faster(&tried.name)),
+            "running" => ran.results.show(&tried.name, &RAN),
+            "limited by" => ran.limit(&tried.name),
         }
     )
 }
 
 /// Our design must be at least this many times as fast as an exit without helpers: the first number
 /// is for one helper, the second for eight.
-const FASTER_MIN: [f64; HEADLINE.len()] = [1.8, 5.0];
+const FASTER_MIN: [f64; 2] = [1.8, 5.0];
 /// Exit and one helper together may take at most this many percent more CPU time than an exit
 /// without helpers.
 const WORK_PERCENT_MAX: f64 = 3.0;
@@ -283,63 +281,4 @@ fn targets(ran: Ran<'_>) -> Vec<Target> {
         ),
     ]);
     all
-}
-
-/// The table of the time until all memory is free, at the low and at the high card. At these cards
-/// all prices are at the low end, or at the high end, of their ranges.
-const CARDS: Cards<Scene, Raced> = Cards {
-    title: "From kill to free (B) against exit alone, at each cost card",
-    note: "A victim of 4 GiB. A verdict that changes between cards is fragile.",
-    effort: Effort::Quick,
-    with_mid: false,
-    pairs: &[
-        (ALONE, ASCENDING[0], wall),
-        (ALONE, PATCH[0], wall),
-        (ALONE, CHUNKS[0], wall),
-        (ALONE, OURS[0], wall),
-        (ALONE, ASCENDING[1], wall),
-        (ALONE, PATCH[1], wall),
-        (ALONE, CHUNKS[1], wall),
-        (ALONE, OURS[1], wall),
-    ],
-    columns: &[
-        ("card", cards::card),
-        ("B", cards::b),
-        ("B / A", cards::ratio),
-        ("verdict", cards::verdict),
-        ("limited by", |row| limiter(row.kept)),
-    ],
-};
-
-fn wall(_: &Scene) -> Vec<Metric> {
-    vec![WALL]
-}
-
-/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
-/// medians of the runs.
-fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
-    let compared = ran.results.compare((ASCENDING[1], OURS[1]), &WALL);
-    let answer = format!(
-        "With 8 helpers, all memory is free {:.2} times as fast as with exit alone if all ascend, \
-         and {:.2} times as fast if they meet in the middle, which {} the time.",
-        ran.faster(ASCENDING[1]),
-        ran.faster(OURS[1]),
-        effect(compared.verdict),
-    );
-    let limit = format!("What limits ours is {}.", ran.limit(OURS[1]));
-    let times = |times: f64| format!("{times:.2} times as fast as exit alone");
-    Finding::new(
-        answer,
-        [
-            ("exit alone", ran.results.show(ALONE, &WALL)),
-            ("ours with 8 helpers", ran.results.show(OURS[1], &WALL)),
-            ("with bounded holds", times(ran.faster(BOUNDED))),
-            ("with huge pages", times(huge.faster(OURS[1]))),
-            (
-                "ascending with huge pages",
-                times(huge.faster(ASCENDING[1])),
-            ),
-        ],
-    )
-    .further(limit)
 }

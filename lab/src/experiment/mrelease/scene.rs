@@ -1,22 +1,15 @@
 //! The race of the mrelease experiment: the CPUs of the last user and the helpers, and the victim.
 
-use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Profile;
 
 use crate::error::Error;
-use crate::experiment::declared::read;
-use crate::experiment::emptier::{Emptier, METRICS};
+use crate::experiment::driver::{Number, Setting, Tried, read};
+use crate::experiment::emptier::{HELPERS, METRICS, helpers};
 use crate::measure::comparison::Sample;
 use crate::run::cases::Case;
-use crate::run::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
-
-/// The report's main table compares designs at these numbers of helpers.
-pub(super) const HEADLINE: [usize; 2] = [1, 8];
-/// Further numbers of helpers. Only the table of times by number of helpers shows them.
-pub(super) const CURVE: [usize; 3] = [2, 4, 16];
 
 /// The CPU on which the last user exits.
 pub(super) const EXIT: CpuId = CpuId(0);
@@ -26,32 +19,75 @@ pub(super) const EXIT: CpuId = CpuId(0);
 pub(super) struct Scene {
     pub(super) profile: Profile,
     pub(super) victim: Victim,
+    larger_times: u64,
+    /// Further numbers of helpers. Only the table of times by number of helpers shows them.
+    curve: Vec<u64>,
 }
 
-/// The number of pages of the victim: 16 GiB.
-const PAGES: u64 = 16 << 18;
-/// The report also shows a larger victim, which has this many times as many pages.
-const LARGER: u64 = 4;
-/// The number of pages of the victim in a quick run: 4 GiB.
-const PAGES_QUICK: u64 = 4 << 18;
+/// The numbers that a file gives to the workload.
+pub(super) const NUMBERS: &[Number] = &[
+    Number::one("pages", (1, 1 << 30), "pages of the victim"),
+    Number::list(
+        "curve",
+        (1, 64),
+        "numbers of helpers that only the table `by-helpers` shows",
+    ),
+    Number::one(
+        "curve_seeds",
+        (1, 10_000),
+        "the most seeds of runs with these numbers of helpers",
+    ),
+    Number::one(
+        "huge_seeds",
+        (1, 10_000),
+        "the most seeds of runs whose victim consists of huge pages",
+    ),
+    Number::one(
+        "larger_times",
+        (1, 64),
+        "how many times as many pages the larger victim has",
+    ),
+    Number::one(
+        "larger_seeds",
+        (1, 10_000),
+        "the most seeds of runs with the larger victim",
+    ),
+];
 
 impl Scene {
-    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
-        let pages = match effort {
-            Effort::Full => PAGES,
-            Effort::Quick => PAGES_QUICK,
-        };
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        let pages = setting.get("pages");
         Ok(Self {
-            profile: Profile::load(machine, card)?,
+            profile: setting.profile()?,
             victim: Victim::Server { pages, huge: false },
+            larger_times: setting.get("larger_times"),
+            curve: setting.numbers.list("curve").to_vec(),
         })
     }
 
-    /// Returns a copy of this scene in which the victim has [`LARGER`] times as many pages.
+    /// Each design of `designs` with one helper, with the numbers of helpers of the curve instead;
+    /// and before them the designs without helpers.
+    pub(super) fn on_curve(&self, designs: &[Tried]) -> Vec<Tried> {
+        let with = |number: &u64| {
+            let one = designs.iter().filter(|tried| helpers(tried) == 1);
+            one.map(|tried| {
+                let mut tried = tried.clone();
+                tried.name = format!("{}, {number} helpers", tried.design.reaping.name());
+                tried.numbers.set(HELPERS.name, vec![*number]);
+                tried
+            })
+            .collect::<Vec<_>>()
+        };
+        let alone = designs.iter().filter(|tried| helpers(tried) == 0);
+        let helped = self.curve.iter().flat_map(with);
+        alone.cloned().chain(helped).collect()
+    }
+
+    /// Returns a copy of this scene in which the victim has `larger_times` as many pages.
     pub(super) fn larger(&self) -> Self {
         let mut scene = self.clone();
         if let Victim::Server { pages, .. } = &mut scene.victim {
-            *pages *= LARGER;
+            *pages *= self.larger_times;
         }
         scene
     }
@@ -65,16 +101,16 @@ impl Scene {
         scene
     }
 
-    pub(super) fn measure(&self, case: &Case<Emptier>) -> (Sample, Raced) {
-        let emptier = &case.design;
+    pub(super) fn measure(&self, case: &Case<Tried>) -> (Sample, Raced) {
+        let tried = &case.design;
         let race = Race {
             victim: self.victim,
             exit: EXIT,
-            helpers: helpers(&self.profile.topology, emptier.helpers),
+            helpers: helper_cpus(&self.profile.topology, helpers(tried)),
             help: Help::Asked,
             left: MemoryLeft::Plenty,
         };
-        let raced = race.run(&self.profile, &emptier.design(), case.seed);
+        let raced = race.run(&self.profile, &tried.design, case.seed);
         let sample = Sample {
             hash: raced.hash,
             metrics: read(METRICS, &raced),
@@ -83,22 +119,10 @@ impl Scene {
     }
 }
 
-/// The ways of emptying the victim's address space to compare: by the exiting process alone; then,
-/// for each of `numbers`, with this number of helpers in every way in which they can walk.
-pub(super) fn emptiers(numbers: &[usize]) -> Vec<Emptier> {
-    let with = |helpers: usize| {
-        Reaping::ALL
-            .into_iter()
-            .map(move |reaping| Emptier::helped(reaping, helpers))
-    };
-    let helped = numbers.iter().flat_map(|number| with(*number));
-    [Emptier::alone()].into_iter().chain(helped).collect()
-}
-
 /// The CPUs of `number` helpers. Each CPU has a last-level cache that neither another helper nor
 /// the last user uses. The CPUs alternate between other sockets and the last user's socket, as a
 /// scheduler would spread the helpers.
-pub(super) fn helpers(topology: &Topology, number: usize) -> Vec<CpuId> {
+pub(super) fn helper_cpus(topology: &Topology, number: usize) -> Vec<CpuId> {
     let home = topology.place(EXIT);
     let mut first_of_llc: Vec<CpuId> = Vec::new();
     for cpu in topology.ids() {
@@ -113,20 +137,29 @@ pub(super) fn helpers(topology: &Topology, number: usize) -> Vec<CpuId> {
     let is_near = |cpu: &CpuId| topology.place(*cpu).socket == home.socket;
     let (near, far): (Vec<CpuId>, Vec<CpuId>) = first_of_llc.into_iter().partition(is_near);
     let pairs = far.iter().zip(&near).flat_map(|(far, near)| [*far, *near]);
-    let cpus: Vec<CpuId> = pairs.take(number).collect();
-    assert_eq!(cpus.len(), number, "the machine has caches enough");
-    cpus
+    let spread: Vec<CpuId> = pairs.collect();
+    // A machine with too few caches has several helpers on a cache, and at last on a CPU.
+    let others = topology
+        .ids()
+        .filter(|cpu| *cpu != EXIT && !spread.contains(cpu));
+    let all: Vec<CpuId> = spread.iter().copied().chain(others).collect();
+    let usual = all.iter().copied().cycle();
+    usual
+        .take(if all.is_empty() { 0 } else { number })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_sim::profile::Card;
+
     use super::*;
 
     #[test]
     fn helpers_are_on_caches_of_their_own_and_on_both_sockets() {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
         let topology = &profile.topology;
-        let cpus = helpers(topology, 16);
+        let cpus = helper_cpus(topology, 16);
         let mut llcs: Vec<u32> = cpus.iter().map(|cpu| topology.place(*cpu).llc).collect();
         llcs.push(topology.place(EXIT).llc);
         llcs.sort_unstable();

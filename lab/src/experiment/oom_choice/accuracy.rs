@@ -9,13 +9,11 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use super::population::{Kind, Population};
 use super::processes::{self, Chosen};
-use super::{APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, heads};
-use crate::catalog::designs::Named;
+use super::{APPROXIMATE, OURS, PATCH, PRECISE, heads};
 use crate::error::Error;
-use crate::experiment::Experiment;
-use crate::experiment::declared::{
-    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Reading, Results, Run,
-    Target, metrics_of, read, readings, targets, variants_of,
+use crate::experiment::driver::{
+    Clock, Code, Made, Number, Numbers, Part, Reading, Results, Run, Runs, Setting, Target, Tried,
+    metrics_of, read, readings, targets,
 };
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
@@ -24,37 +22,54 @@ use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 use crate::run::options::Effort;
 
-/// This experiment as an entry of the catalog, the list of all published experiments.
-pub(in super::super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The selections as a workload of experiment files.
+pub(in super::super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scene> = Declaration {
-    name: "oom-accuracy",
-    question: "is the victim the largest process, when no hog stands out?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new("wrong victims", "wrong_percent", &[PRECISE, PATCH, OURS]),
-            Headline::new("largest loss", "regret_max_bytes", &[PRECISE, PATCH, OURS]),
-        ],
-    },
-    machines: &[MACHINE],
+static CODE: Code<Scene> = Code {
+    workload: "choosing-among-many",
+    about: "a selector chooses among processes none of which is a hog",
+    numbers: &[
+        Number::list("sizes", (10, 1_000_000), "numbers of processes"),
+        Number::list(
+            "trials",
+            (1, 1000),
+            "populations of each of the sizes that are drawn from a seed",
+        ),
+        Number::one(
+            "headline",
+            (1, 1_000_000),
+            "the size whose metrics have rows in the report",
+        ),
+        Number::one(
+            "crowded",
+            (0, 1_000_000),
+            "processes of one further population that is in the band; 0: none",
+        ),
+    ],
+    of_designs: &[],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs: || variants_of("unpatched", DESIGNS),
-    verdicts: &[(APPROXIMATE, PATCH), (PATCH, OURS), (OURS_ON_TREE, OURS)],
-    published: &[],
     setup: Scene::new,
     metrics: Scene::metrics,
-    shown: Some(Scene::headline),
-    compared: Some(|_| vec![WRONG, REGRET_MAX]),
     measure: |scene, case| (scene.measure(case), ()),
-    cards: None,
-    conclude,
+    parts: &[
+        Part::new("wrong", |run| Ok(wrong(run).into())),
+        Part::new("regret", |run| Ok(regret(run).into())).naming(&[PRECISE, APPROXIMATE, PATCH]),
+        Part::new("sums", |run| Ok(sums(run).into())).naming(&[OURS, OURS_ON_TREE]),
+        Part::new("times", |run| Ok(times(run).into())),
+        Part::new("choices-at-cards", cards),
+        Part::new("targets", |run| {
+            Ok(Made::from(goals(&run.results)).fact("ours_chose", ours_chose(&run.results)))
+        })
+        .naming(&[OURS])
+        .giving(&["ours_chose"]),
+    ],
+    cells: &[],
 };
 
 /// The design with our selector and the patch's counters. It separates the effect of the selector
 /// from that of the counters.
 const OURS_ON_TREE: &str = "select-bounded+tree";
-const DESIGNS: [&str; 5] = [PRECISE, APPROXIMATE, PATCH, OURS, OURS_ON_TREE];
 
 /// A kind of population and its number of processes. From each seed, `trials` such populations are
 /// drawn.
@@ -68,17 +83,14 @@ struct PopulationSpec {
 /// A population of at least this number of processes counts as one of many processes. The 16
 /// precise sums of the patch cover only a small part of it.
 const MANY: u32 = 200;
-/// The number of processes in the populations that have rows in the report.
-const HEADLINE: u32 = 1000;
-/// The number of processes in one further population, whose kind is [`Kind::InTheBand`].
-/// Populations of other kinds would show nothing new at this size.
-const CROWDED: u32 = 10_000;
-
-fn specs(effort: Effort) -> Vec<PopulationSpec> {
-    let sizes: &[(u32, u64)] = match effort {
-        Effort::Full => &[(10, 8), (40, 8), (MANY, 4), (HEADLINE, 2)],
-        Effort::Quick => &[(10, 2), (MANY, 1)],
-    };
+fn specs(numbers: &Numbers) -> Vec<PopulationSpec> {
+    let count = |count: &u64| u32::try_from(*count).expect("at most a million");
+    let sizes: Vec<(u32, u64)> = numbers
+        .list("sizes")
+        .iter()
+        .map(count)
+        .zip(numbers.list("trials").iter().copied())
+        .collect();
     let of = |kind| {
         sizes.iter().map(move |&(count, trials)| PopulationSpec {
             kind,
@@ -87,10 +99,11 @@ fn specs(effort: Effort) -> Vec<PopulationSpec> {
         })
     };
     let mut specs: Vec<_> = Kind::WITHOUT_A_HOG.into_iter().flat_map(of).collect();
-    if effort == Effort::Full {
+    let crowded = numbers.small("crowded");
+    if crowded > 0 {
         specs.push(PopulationSpec {
             kind: Kind::InTheBand,
-            count: CROWDED,
+            count: crowded,
             trials: 1,
         });
     }
@@ -150,19 +163,18 @@ fn max(choices: &[Chosen], value: impl Fn(&Chosen) -> f64) -> f64 {
 struct Scene {
     profile: Profile,
     specs: Vec<PopulationSpec>,
-    /// The number of processes in the populations that have rows in the report.
-    headline: u32,
 }
 
 impl Scene {
-    fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+    fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        let numbers = setting.numbers;
+        if numbers.list("sizes").len() != numbers.list("trials").len() {
+            let why = "give as many trials as sizes";
+            return Err(Error::Invalid(why.to_owned()));
+        }
         Ok(Self {
-            profile: Profile::load(machine, card)?,
-            specs: specs(effort),
-            headline: match effort {
-                Effort::Full => HEADLINE,
-                Effort::Quick => MANY,
-            },
+            profile: super::profile(setting)?,
+            specs: specs(numbers),
         })
     }
 
@@ -174,16 +186,8 @@ impl Scene {
         each.chain(together.cloned()).collect()
     }
 
-    /// The metrics over all populations together, then the metrics of each kind of population at
-    /// the size `headline`.
-    fn headline(&self) -> Vec<Metric> {
-        let specs = self.specs.iter().filter(|spec| spec.count == self.headline);
-        let each = specs.flat_map(|spec| [WRONG, REGRET].map(|metric| spec.metric(&metric)));
-        [WRONG, REGRET_MAX].into_iter().chain(each).collect()
-    }
-
     /// Makes one selection in every population that is drawn from the seed of `case`.
-    fn measure(&self, case: &Case<Named>) -> Sample {
+    fn measure(&self, case: &Case<Tried>) -> Sample {
         let cpus = self.profile.topology.cpus();
         let mut metrics = Vec::new();
         let mut all = Vec::new();
@@ -205,15 +209,6 @@ impl Scene {
     }
 }
 
-fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
-    let mut tables = vec![wrong(run), regret(run), sums(run), times(run)];
-    if run.has_cards() {
-        tables.push(cards(run)?);
-    }
-    tables.push(goals(&run.results));
-    Ok((tables, finding(&run.results)))
-}
-
 /// A table with a row for each population and a cell for each design.
 fn by_population(
     run: &Run<'_, Scene>,
@@ -230,7 +225,7 @@ fn by_population(
             "processes" => spec.count,
         }
     );
-    table.with_each(&run.scene.specs, heads(&run.designs), |spec, design| {
+    table.with_each(&run.scene.specs, heads(run.designs), |spec, design| {
         cell(spec, &design.name)
     })
 }
@@ -307,10 +302,13 @@ fn times(run: &Run<'_, Scene>) -> Table {
 
 /// The table of wrong choices at each card (low, middle and high prices). Prices do not change
 /// which pages are counted on which CPU, but they change in which order the CPUs count them.
-fn cards(run: &Run<'_, Scene>) -> Result<Table, Error> {
+fn cards(run: &Run<'_, Scene>) -> Result<Made, Error> {
+    if !run.has_cards() {
+        return Ok(Made::default());
+    }
     let mut rows = Vec::new();
     for card in Card::ALL {
-        let (_, results, _) = run.at(card, Effort::Quick, &run.designs)?;
+        let (_, results, _) = run.at(card, Effort::Quick, run.designs)?;
         rows.push((card, results));
     }
     let table = tabulate!(
@@ -322,17 +320,16 @@ fn cards(run: &Run<'_, Scene>) -> Result<Table, Error> {
             "card" => card.name(),
         }
     );
-    Ok(
-        table.with_each(&rows, heads(&run.designs), |(_, results), design| {
-            let wrong = results.mean(&design.name, &WRONG);
-            let worst = results.max(&design.name, &REGRET_MAX);
-            format!(
-                "{}, {}",
-                human(wrong, Unit::Percent),
-                human(worst, Unit::Bytes)
-            )
-        }),
-    )
+    let table = table.with_each(&rows, heads(run.designs), |(_, results), design| {
+        let wrong = results.mean(&design.name, &WRONG);
+        let worst = results.max(&design.name, &REGRET_MAX);
+        format!(
+            "{}, {}",
+            human(wrong, Unit::Percent),
+            human(worst, Unit::Bytes)
+        )
+    });
+    Ok(table.into())
 }
 
 fn goals(results: &Results) -> Table {
@@ -358,34 +355,13 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
-fn finding(results: &Results) -> Finding {
-    let percent = |design| human(results.mean(design, &WRONG), Unit::Percent);
-    let worst = |design| human(results.max(design, &REGRET_MAX), Unit::Bytes);
-    let ours = match results.max(OURS, &WRONG) {
-        0.0 => "chose no wrong victim in these populations".to_owned(),
-        _ => format!("chose {} of its victims wrong", percent(OURS)),
-    };
-    let answer = format!(
-        "Ours {ours}, the patch in its development version (two passes over the published tree) \
-         chose {} of its victims wrong, and cheap sums alone {}.",
-        percent(PATCH),
-        percent(APPROXIMATE)
-    );
-    Finding::new(
-        answer,
-        [
-            (
-                "most by which a process exceeded the victim of the patch",
-                worst(PATCH),
-            ),
-            ("the victim of cheap sums alone", worst(APPROXIMATE)),
-            (
-                "wrong victims, our selector over the published tree",
-                percent(OURS_ON_TREE),
-            ),
-        ],
-    )
+/// The clause that says how many of the victims of our selector are wrong.
+fn ours_chose(results: &Results) -> String {
+    if results.max(OURS, &WRONG) == 0.0 {
+        return "chose no wrong victim in these populations".to_owned();
+    }
+    let wrong = human(results.mean(OURS, &WRONG), Unit::Percent);
+    format!("chose {wrong} of its victims wrong")
 }
 
 /// If the mean loss of a design is at least this fraction of the mean loss of a random choice, the
@@ -429,6 +405,7 @@ fn drift(run: &Run<'_, Scene>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MACHINE;
     use super::*;
     use crate::catalog::designs;
 

@@ -4,6 +4,8 @@
 //! almost all memory. In the other, approximate sums cannot distinguish any two processes, which is
 //! the worst case for every selector that reads approximate sums first.
 
+use std::sync::OnceLock;
+
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::profile::{Card, Profile};
@@ -11,75 +13,77 @@ use plimsoll_sim::profile::{Card, Profile};
 use super::matrix::Matrix;
 use super::population::{Kind, Population};
 use super::processes::{self, Chosen};
-use super::{APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, heads, published, short};
-use crate::catalog::designs::Named;
+use super::{APPROXIMATE, OURS, PRECISE, heads, short};
 use crate::error::Error;
-use crate::experiment::Experiment;
-use crate::experiment::declared::{
-    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, Target,
-    effect, targets, variants_of,
+use crate::experiment::driver::{
+    Clock, Code, Made, Number, Part, Results, Run, Runs, Setting, Target, Tried, targets,
 };
 use crate::measure::comparison::{Comparison, Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{human, human_ratio};
 use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
-use crate::run::options::{Effort, Options};
+use crate::run::options::Options;
 
-/// This experiment as an entry of the catalog, the list of all published experiments.
-pub(in super::super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The selections as a workload of experiment files.
+pub(in super::super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scene, Kept> = Declaration {
-    name: "oom-latency",
-    question: "how long does it take to choose the victim when memory is out?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new(
-                "a hog among 1000",
-                "select_at_1000_ns",
-                &[PRECISE, PATCH, OURS],
-            ),
-            Headline::new(
-                "a hog among 10,000",
-                "select_at_10000_ns",
-                &[PRECISE, PATCH, OURS],
-            ),
-            Headline::new("10,000 alike", "band_at_10000_ns", &[PRECISE, PATCH, OURS]),
-        ],
-    },
-    machines: &[MACHINE],
-    clock: Clock::Virtual,
-    designs: || variants_of("unpatched", [PRECISE, APPROXIMATE, PATCH, OURS]),
-    verdicts: &[
-        (PRECISE, PATCH),
-        (PRECISE, OURS),
-        (APPROXIMATE, OURS),
-        (PATCH, OURS),
+static CODE: Code<Scene, Kept> = Code {
+    workload: "choosing-a-victim",
+    about: "a selector chooses among processes with one hog, and among processes that are alike",
+    numbers: &[
+        Number::list(
+            "hogs",
+            (10, 1_000_000),
+            "numbers of processes, one of which is the hog",
+        ),
+        Number::one(
+            "in_band",
+            (10, 1_000_000),
+            "processes that approximate sums cannot tell apart",
+        ),
+        Number::one(
+            "most",
+            (0, 1_000_000),
+            "processes of one further selection on the first seed; 0: none",
+        ),
+        Number::one(
+            "matrix",
+            (10, 1_000_000),
+            "processes of each selection in the table `matrix`",
+        ),
     ],
-    published: published::PUBLISHED,
+    of_designs: &[],
+    takes_memory: false,
+    clock: Clock::Virtual,
     setup: Scene::new,
     metrics: Scene::metrics,
-    shown: None,
-    compared: Some(|scene| vec![hog(FEW), hog(HEADLINE), band(scene.in_band)]),
     measure: Scene::measure,
-    cards: None,
-    conclude,
+    parts: &[
+        Part::new("growth", growth),
+        Part::new("parts", |run| Ok(parts(run).into())),
+        Part::new("matrix", |run| {
+            let matrix = matrix(run)?;
+            let tables = matrix.tables().into_iter().collect::<Vec<_>>();
+            Ok(Made::from(tables).fact("counters_and_selector", matrix.conclusion()))
+        })
+        .giving(&["counters_and_selector"]),
+        Part::new("machines", |run| Ok(machines(run)?.into())),
+        Part::new("times-at-cards", cards).naming(&[APPROXIMATE, PRECISE, OURS]),
+        Part::new(
+            "targets",
+            |run| Ok(goals(&run.results, matrix(run)?).into()),
+        )
+        .naming(&[APPROXIMATE, PRECISE, OURS]),
+    ],
+    cells: &[],
 };
 
-/// The numbers of processes. One process of each population is the hog.
-const COUNTS: [u32; 3] = [40, 1000, 10_000];
-/// A further number of processes, measured only on the first seed, because the counters take 3 GB
-/// of this computer's memory.
-const MOST: u32 = 100_000;
-/// The larger of the two published numbers of processes. The first of [`COUNTS`] is the smaller.
+/// The larger of the two published numbers of processes.
 const HEADLINE: u32 = 10_000;
 /// The number of processes in the table that varies the number of CPUs, and in other places where
 /// fewer processes than [`HEADLINE`] are enough.
 const FEW: u32 = 1000;
-/// The number of processes in the matrix of a quick run.
-const COUNT_QUICK: u32 = 200;
-
 /// The largest number of seeds for the tables of other machines and of other cards. These tables
 /// show times, and no verdicts.
 const SIDE_SEEDS: usize = 3;
@@ -104,10 +108,12 @@ fn band_sums(count: u32) -> Metric {
 struct Scene {
     profile: Profile,
     /// The numbers of processes in the populations with one hog.
-    counts: &'static [u32],
+    counts: Vec<u32>,
     /// The number of processes in the population that is entirely in the band: approximate sums
     /// cannot tell its processes apart.
     in_band: u32,
+    /// The matrix, once a part of the report has measured it.
+    matrix: OnceLock<Matrix>,
 }
 
 /// Two selections of one run, each with the number of processes. The first is among processes with
@@ -115,16 +121,24 @@ struct Scene {
 type Kept = [(u32, Chosen); 2];
 
 impl Scene {
-    fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
-        let (counts, in_band) = match effort {
-            Effort::Full => (&COUNTS[..], HEADLINE),
-            Effort::Quick => (&COUNTS[..2], FEW),
-        };
-        Ok(Self {
-            profile: Profile::load(machine, card)?,
+    fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        let counts = setting.numbers.list("hogs").iter();
+        let counts = counts.map(|count| u32::try_from(*count).expect("at most a million"));
+        let in_band = setting.numbers.small("in_band");
+        Ok(Self::of(
+            super::profile(setting)?,
+            counts.collect(),
+            in_band,
+        ))
+    }
+
+    const fn of(profile: Profile, counts: Vec<u32>, in_band: u32) -> Self {
+        Self {
+            profile,
             counts,
             in_band,
-        })
+            matrix: OnceLock::new(),
+        }
     }
 
     fn metrics(&self) -> Vec<Metric> {
@@ -136,7 +150,7 @@ impl Scene {
             .collect()
     }
 
-    fn measure(&self, case: &Case<Named>) -> (Sample, Kept) {
+    fn measure(&self, case: &Case<Tried>) -> (Sample, Kept) {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();
         let mut choose = |kind, count, [ns, sums]: [Metric; 2]| {
@@ -163,44 +177,38 @@ impl Scene {
     }
 }
 
-fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> {
-    let count = match run.options.effort {
-        Effort::Full => FEW,
-        Effort::Quick => COUNT_QUICK,
-    };
-    let profile = &run.scene.profile;
-    let matrix = Matrix::measure(profile, count, run.options, run.progress)?;
-    let mut tables = vec![growth(run)?, parts(run)];
-    tables.extend(matrix.tables());
-    tables.push(machines(run)?);
-    if run.has_cards() {
-        tables.push(cards(run)?);
+/// The matrix of all selectors with all counters, which is measured once for each report.
+fn matrix<'a>(run: &'a Run<'_, Scene, Kept>) -> Result<&'a Matrix, Error> {
+    let Scene {
+        profile, matrix, ..
+    } = &run.scene;
+    if let Some(matrix) = matrix.get() {
+        return Ok(matrix);
     }
-    tables.push(goals(&run.results, &matrix));
-    Ok((tables, finding(run, &matrix)))
+    let count = run.numbers().small("matrix");
+    let measured = Matrix::measure(profile, count, run.options, run.progress)?;
+    Ok(matrix.get_or_init(|| measured))
 }
 
-fn growth(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
+fn growth(run: &Run<'_, Scene, Kept>) -> Result<Made, Error> {
     let counts = run.scene.counts.iter();
     let mut rows: Vec<_> = counts.map(|count| (*count, &run.results)).collect();
     let most;
-    if run.options.effort == Effort::Full {
+    let largest = run.numbers().small("most");
+    if largest > 0 {
         let mut one = Options {
             jobs: run.options.jobs.one_at_a_time(),
             ..run.options.clone()
         };
         one.seeds.truncate(1);
-        let scene = Scene {
-            profile: run.scene.profile.clone(),
-            counts: &[MOST],
-            in_band: COUNTS[0],
-        };
-        let about = format!("{MOST} processes");
+        let few = run.scene.counts[0];
+        let scene = Scene::of(run.scene.profile.clone(), vec![largest], few);
+        let about = format!("{largest} processes");
         run.progress
             .start_on("oom-latency", &scene.profile.name, &about);
-        let measure = |case: &Case<Named>| scene.measure(case).0;
-        most = Results::new(Comparison::run(&run.designs, &one, run.progress, measure)?);
-        rows.push((MOST, &most));
+        let measure = |case: &Case<Tried>| scene.measure(case).0;
+        most = Results::new(Comparison::run(run.designs, &one, run.progress, measure)?);
+        rows.push((largest, &most));
     }
     let table = tabulate!(
         "Time of a selection divided by the number of processes, one hog",
@@ -208,19 +216,19 @@ fn growth(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
             "If the times in a column are equal, the time of a selection grows in proportion to \
              the number of processes. The first look at a process costs as much among few \
              processes as among many, because even few are not in this CPU's caches. The row of \
-             {MOST} is one run, with the first seed."
+             {} is one run, with the first seed.",
+            run.full_number("most")
         ),
         &rows,
         |(count, _)| {
             "processes" => human(f64::from(*count), Unit::Count),
         }
     );
-    Ok(
-        table.with_each(&rows, heads(&run.designs), |(count, results), design| {
-            let time = results.median(&design.name, &hog(*count));
-            human(time / f64::from(*count), Unit::Nanos)
-        }),
-    )
+    let table = table.with_each(&rows, heads(run.designs), |(count, results), design| {
+        let time = results.median(&design.name, &hog(*count));
+        human(time / f64::from(*count), Unit::Nanos)
+    });
+    Ok(table.into())
 }
 
 fn parts(run: &Run<'_, Scene, Kept>) -> Table {
@@ -273,14 +281,11 @@ fn of_cores(mut profile: Profile, cores: u32) -> Profile {
 fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut all = Vec::new();
     for cores in [18, 64, 96] {
-        let scene = Scene {
-            profile: of_cores(run.load("epyc-9654-2s", run.card)?, cores),
-            counts: &[FEW],
-            in_band: FEW,
-        };
+        let profile = of_cores(run.load("epyc-9654-2s", run.card)?, cores);
+        let scene = Scene::of(profile, vec![FEW], FEW);
         let cpus = scene.profile.topology.cpus();
         let about = format!("{cpus} CPUs");
-        let (results, _) = run.further_on_few(&about, &scene, &run.designs, SIDE_SEEDS)?;
+        let (results, _) = run.further_on_few(&about, &scene, run.designs, SIDE_SEEDS)?;
         all.push((cpus, results));
     }
     let of = |name: &'static str, metric: fn(u32) -> Metric| {
@@ -302,22 +307,21 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     );
     Ok(table.with_each(
         &rows,
-        heads(&run.designs),
+        heads(run.designs),
         |(_, _, metric, results), design| results.show(&design.name, metric),
     ))
 }
 
 /// The table of the most important metrics at each card: with low, middle and high prices.
-fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
+fn cards(run: &Run<'_, Scene, Kept>) -> Result<Made, Error> {
+    if !run.has_cards() {
+        return Ok(Made::default());
+    }
     let mut rows = Vec::new();
     for card in Card::ALL {
-        let scene = Scene {
-            profile: run.load(MACHINE, card)?,
-            counts: &[HEADLINE],
-            in_band: FEW,
-        };
+        let scene = Scene::of(run.load(run.machine, card)?, vec![HEADLINE], FEW);
         let about = format!("card {}", card.name());
-        let (results, _) = run.further_on_few(&about, &scene, &run.designs, SIDE_SEEDS)?;
+        let (results, _) = run.further_on_few(&about, &scene, run.designs, SIDE_SEEDS)?;
         rows.push((card, results));
     }
     let table = tabulate!(
@@ -331,17 +335,18 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
             "card" => card.name(),
         }
     );
-    let table = table.with_each(&rows, heads(&run.designs), |(_, results), design| {
+    let table = table.with_each(&rows, heads(run.designs), |(_, results), design| {
         results.show(&design.name, &hog(HEADLINE))
     });
-    Ok(table.with_each(
+    let table = table.with_each(
         &rows,
         [
             ("ours / approximate", (APPROXIMATE, hog(HEADLINE))),
             ("in the band: ours / precise", (PRECISE, band(FEW))),
         ],
         |(_, results), (a, metric)| results.show_ratio((a, OURS), metric),
-    ))
+    );
+    Ok(table.into())
 }
 
 /// If one process is a hog, our selection may take at most this many times as long as a selection
@@ -393,48 +398,9 @@ fn goals(results: &Results, matrix: &Matrix) -> Table {
     )
 }
 
-/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
-fn finding(run: &Run<'_, Scene, Kept>, matrix: &Matrix) -> Finding {
-    let (results, count) = (&run.results, run.scene.in_band);
-    let verdict = |a| effect(results.compare((a, OURS), &hog(count)).verdict);
-    let median = |design| results.show(design, &hog(count));
-    let answer = format!(
-        "With one hog among {count} processes it takes {} with Linux, {} with the patch and {} with \
-         ours; ours {} the time of Linux and {} that of the patch.",
-        median(PRECISE),
-        median(PATCH),
-        median(OURS),
-        verdict(PRECISE),
-        verdict(PATCH),
-    );
-    let further = format!(
-        "With one hog among {count} processes, ours takes {} times as long as one cheap look at \
-         each process, and makes {} precise sums; with all of them in the band, precise sums of \
-         all take {} times as long as ours. {}",
-        results.show_ratio((APPROXIMATE, OURS), &hog(count)),
-        results.show(OURS, &hog_sums(count)),
-        results.show_ratio((OURS, PRECISE), &band(count)),
-        matrix.conclusion(),
-    );
-    let time = |design| results.show_interval(design, &hog(count));
-    Finding::new(
-        answer,
-        [
-            ("one hog: precise sums of all", time(PRECISE)),
-            ("two passes over the published tree", time(PATCH)),
-            ("one cheap look at each", time(APPROXIMATE)),
-            ("ours", time(OURS)),
-            (
-                "all in the band: ours",
-                results.show_interval(OURS, &band(count)),
-            ),
-        ],
-    )
-    .further(further)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::{MACHINE, PATCH};
     use super::*;
     use crate::catalog::designs;
 

@@ -13,9 +13,8 @@ use plimsoll_sim::profile::Profile;
 use super::population::{Kind, Population};
 use super::processes::{self, Growth};
 use super::{APPROXIMATE, OURS, PATCH};
-use crate::catalog::designs::Named;
 use crate::error::Error;
-use crate::experiment::declared::{Results, variants_of};
+use crate::experiment::driver::{Results, Tried, variants};
 use crate::measure::comparison::{Comparison, Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats::Estimate;
@@ -54,7 +53,7 @@ const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 /// One cell of the matrix: a selector with a kind of counters.
 #[derive(Clone, Debug)]
 struct Cell {
-    named: Named,
+    named: Tried,
     growth: Growth,
 }
 
@@ -93,7 +92,7 @@ impl Matrix {
         let mut cells = Vec::new();
         for (counters, growth) in COUNTERS {
             let names = SELECTORS.map(|selector| format!("{selector}+{counters}"));
-            let named = variants_of("unpatched", names)?.into_iter();
+            let named = variants("unpatched", names)?.into_iter();
             cells.extend(named.map(|named| Cell { named, growth }));
         }
         let about = format!("each selector with each kind of counters, {count} processes");

@@ -8,7 +8,7 @@
 //!
 //! The submodule `population` has the processes, and the CPUs on which they touched their pages.
 //! `processes` puts a population on a machine and makes one selection. `oracle` knows the right
-//! choice. `published` has the published times. `latency` and `accuracy` are the two experiments;
+//! choice. `latency` and `accuracy` are the two experiments;
 //! `matrix` is a part of `latency`.
 
 mod accuracy;
@@ -17,13 +17,16 @@ mod matrix;
 mod oracle;
 mod population;
 mod processes;
-mod published;
 
-pub(super) use self::accuracy::EXPERIMENT as ACCURACY;
-pub(super) use self::latency::EXPERIMENT as LATENCY;
-use crate::catalog::designs::Named;
+use plimsoll_sim::profile::Profile;
+
+pub(super) use self::accuracy::SUBJECT as ACCURACY;
+pub(super) use self::latency::SUBJECT as LATENCY;
+use crate::error::Error;
+use crate::experiment::driver::{Setting, Tried};
 
 /// The machine for which selection times were published.
+#[cfg(test)]
 const MACHINE: &str = "epyc-9654-256";
 
 /// The design with the selection of Linux from 6.18 on, which sums every counter precisely.
@@ -33,13 +36,23 @@ const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
+/// The profile of the machine, which needs CPUs for the selector, the hog, and CPU 0.
+fn profile(setting: &Setting<'_>) -> Result<Profile, Error> {
+    let profile = setting.profile()?;
+    if profile.topology.cpus() < 4 {
+        let why = "a selection needs a machine with at least 4 CPUs";
+        return Err(Error::Invalid(why.to_owned()));
+    }
+    Ok(profile)
+}
+
 /// Pairs each design with the heading of its column in tables.
-fn heads(designs: &[Named]) -> impl Iterator<Item = (String, &Named)> {
+fn heads(designs: &[Tried]) -> impl Iterator<Item = (String, &Tried)> {
     designs.iter().map(|design| (short(design), design))
 }
 
 /// The heading of a design's column in tables: its name without `select-`, and with spaces for `+`.
-fn short(design: &Named) -> String {
+fn short(design: &Tried) -> String {
     let name = design.name.replace('+', " ");
     name.trim_start_matches("select-").to_owned()
 }

@@ -12,62 +12,44 @@
 mod scene;
 mod tables;
 
-use self::scene::{CROWD, EXITS, FREE, KILLS, Scenes, WAITED, WORST};
-use super::Experiment;
-use super::declared::{
-    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, level,
-    variants_of,
-};
-use crate::catalog::designs::Named;
+use self::scene::{CROWD, EXITS, NUMBERS, Scenes};
+use super::driver::{Clock, Code, Made, Part, Run, Runs, variants};
 use crate::error::Error;
-use crate::measure::metric::Metric;
-use crate::report::Table;
 
-/// The experiment's entry in the catalog.
-pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The storms as a workload of experiment files.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scenes> = Declaration {
-    name: "oom-storm",
-    question: "how long is it from an allocation that failed to one that succeeds?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new(
-                "wait of an allocator",
-                "exits_waited_ns",
-                &[LINUX, PATCH, OURS],
-            ),
-            Headline::new("processes killed", "crowd_kills", &[LINUX, PATCH, OURS]),
-        ],
-    },
-    machines: &["epyc-9654-256"],
+static CODE: Code<Scenes> = Code {
+    workload: "out-of-memory-storm",
+    about: "allocators run out of memory, kill processes, and wait for their memory",
+    numbers: NUMBERS,
+    of_designs: &[],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs,
-    verdicts: &[
-        (LINUX, PATCH),
-        (LINUX, OURS),
-        (PATCH, OURS),
-        (
-            "select-precise+flat+ascending",
-            "select-precise+flat+meet-in-the-middle",
-        ),
-        (
-            "select-two-pass+tree+ascending",
-            "select-two-pass+tree+meet-in-the-middle",
-        ),
-        (
-            "select-bounded+one-sided+ascending",
-            "select-bounded+one-sided+meet-in-the-middle",
-        ),
-    ],
-    published: &[],
     setup: Scenes::new,
     metrics: Scenes::metrics,
-    shown: Some(shown),
-    compared: Some(shown),
     measure: |scenes, case| (scenes.measure(&case.design.design, case.seed), ()),
-    cards: None,
-    conclude,
+    parts: &[
+        Part::new("scenes", |run| Ok(tables::scenes(&run.scene).into())),
+        Part::new("stalls", |run: &Run<'_, Scenes>| {
+            let scenes = run.scene.all.iter();
+            let tables = scenes.map(|scene| tables::parts(run, scene));
+            Ok(tables.collect::<Vec<_>>().into())
+        })
+        .naming(&EACH),
+        Part::new("kills", |run| Ok(tables::kills(run).into())).naming(&EACH),
+        Part::new("reaping", |run| Ok(tables::reaping(run).into())).naming(&EACH),
+        Part::new("swapped", swapped).naming(&EACH),
+        Part::new("waits-at-cards", |run| {
+            if run.has_cards() {
+                Ok(tables::cards(run)?.into())
+            } else {
+                Ok(Made::default())
+            }
+        })
+        .naming(&[LINUX, PATCH, OURS]),
+    ],
+    cells: &[],
 };
 
 // Three designs, each of a selector, counters and a way of reaping: all three are from Linux, or
@@ -97,93 +79,41 @@ const SWAPPED: [&str; 4] = [
     "select-bounded+tree",
 ];
 
-/// The designs in [`SWAPPED`] run with at most this many seeds, because they are only for one
-/// table.
-const SWAPPED_SEEDS: usize = 3;
-
-/// Each selector with each way of reaping, grouped by selector.
-fn designs() -> Result<Vec<Named>, Error> {
-    let with = |selector| REAPINGS.map(|reaping| with_reaping(selector, reaping));
-    variants_of("unpatched", SELECTORS.into_iter().flat_map(with))
-}
+/// The designs that the tables name: each selector with each way of reaping.
+const EACH: [&str; 9] = [
+    LINUX,
+    "select-precise+flat+descending-by-vma",
+    "select-precise+flat+meet-in-the-middle",
+    "select-two-pass+tree+ascending",
+    PATCH,
+    "select-two-pass+tree+meet-in-the-middle",
+    "select-bounded+one-sided+ascending",
+    "select-bounded+one-sided+descending-by-vma",
+    OURS,
+];
 
 fn with_reaping(selector: &str, reaping: &str) -> String {
     format!("{selector}+{reaping}")
 }
 
-/// The metrics that have a separate row for each design. The other metrics are only in tables.
-fn shown(scenes: &Scenes) -> Vec<Metric> {
-    scenes.of_each(&[WAITED, WORST, KILLS, FREE])
-}
-
-fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
+/// The table of selectors with the counters of other designs.
+fn swapped(run: &Run<'_, Scenes>) -> Result<Made, Error> {
     // First the selectors with the counters of their own designs, whose runs exist already, then
     // the selectors with the counters of other designs. All reap as Linux did before 6.18, so only
     // selector and counters differ.
     let as_before = |selector| with_reaping(selector, REAPINGS[0]);
     let own = SELECTORS.map(as_before);
     let own = run.named(&own.each_ref().map(String::as_str));
-    let swapped = variants_of("unpatched", SWAPPED.map(as_before))?;
+    let swapped = variants("unpatched", SWAPPED.map(as_before))?;
     let two = run.scene.clone().only(&[EXITS, CROWD]);
     let about = "selectors over other counters";
-    let (results, _) = run.further_on_few(about, &two, &swapped, SWAPPED_SEEDS)?;
+    let seeds = run.numbers().count("swapped_seeds");
+    let (results, _) = run.further_on_few(about, &two, &swapped, seeds)?;
     let own = own.iter().map(|design| (design, &run.results));
     let both: Vec<_> = own
         .chain(swapped.iter().map(|design| (design, &results)))
         .collect();
-
-    let mut tables = vec![tables::scenes(&run.scene)];
-    let scenes = run.scene.all.iter();
-    tables.extend(scenes.map(|scene| tables::parts(run, scene)));
-    tables.push(tables::kills(run));
-    tables.push(tables::reaping(run));
-    tables.push(tables::swapped(&both, &two));
-    if run.has_cards() {
-        tables.push(tables::cards(run)?);
-    }
-    Ok((tables, finding(&run.results, &run.scene)))
-}
-
-/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
-/// medians and intervals of the runs.
-fn finding(results: &Results, scenes: &Scenes) -> Finding {
-    let waited = scenes.scene(EXITS).metric(&WAITED);
-    let kills = scenes.scene(CROWD).metric(&KILLS);
-    let against = |a| level(results.compare((a, OURS), &waited).verdict);
-    let wait = |design| results.show(design, &waited);
-    let answer = format!(
-        "If killed hogs exit by themselves, an allocator waits {} with Linux, {} with the patches \
-         and {} with ours; ours is {} compared with Linux and {} compared with the patches.",
-        wait(LINUX),
-        wait(PATCH),
-        wait(OURS),
-        against(LINUX),
-        against(PATCH),
-    );
-    let killed = format!(
-        "If no process is much larger than the others, Linux kills {} processes, the patches kill \
-         {} and ours kills {}.",
-        results.show(LINUX, &kills),
-        results.show(PATCH, &kills),
-        results.show(OURS, &kills),
-    );
-    Finding::new(
-        answer,
-        [
-            ("waits with Linux", results.show_interval(LINUX, &waited)),
-            ("with the patches", results.show_interval(PATCH, &waited)),
-            ("with ours", results.show_interval(OURS, &waited)),
-            (
-                "ours over Linux",
-                results.show_ratio((LINUX, OURS), &waited),
-            ),
-            (
-                "ours over the patches",
-                results.show_ratio((PATCH, OURS), &waited),
-            ),
-        ],
-    )
-    .further(killed)
+    Ok(tables::swapped(&both, &two, seeds).into())
 }
 
 #[cfg(test)]
@@ -191,14 +121,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_selector_meets_every_way_of_reaping() {
-        let all = designs().expect("names that can be typed");
-        assert_eq!(all.len(), SELECTORS.len() * REAPINGS.len());
-        for design in all {
-            let variants = design.design.variants().join("+");
-            for part in design.name.split('+') {
-                assert!(variants.contains(part), "{part} of {}", design.name);
-            }
-        }
+    fn the_named_designs_are_every_selector_with_every_way_of_reaping() {
+        let mut all = SELECTORS
+            .into_iter()
+            .flat_map(|selector| REAPINGS.map(|reaping| with_reaping(selector, reaping)));
+        assert!(EACH.iter().all(|name| all.next().as_deref() == Some(*name)));
+        assert_eq!(all.next(), None);
     }
 }

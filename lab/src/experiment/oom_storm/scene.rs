@@ -3,14 +3,13 @@
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::{Nanos, Pages};
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Profile;
 
 use crate::error::Error;
-use crate::experiment::declared::{Reading, metrics_of, read, readings};
+use crate::experiment::driver::{Number, Numbers, Reading, Setting, metrics_of, read, readings};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats;
-use crate::run::options::Effort;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult};
 
 /// The total time of an allocator's stalls, as the mean over all allocators. Stalls in which the
@@ -112,6 +111,31 @@ pub(super) const STUCK: &str = "stuck";
 /// The scene in which no process is much larger than all others.
 pub(super) const CROWD: &str = "crowd";
 
+/// The numbers that a file gives to the workload.
+pub(super) const NUMBERS: &[Number] = &[
+    Number::one(
+        "sleepers",
+        (10, 100_000),
+        "processes that sleep; a tenth of them in the scene `crowd`",
+    ),
+    Number::one(
+        "allocators",
+        (1, 4096),
+        "processes that allocate, each on a CPU of its own",
+    ),
+    Number::list("hog_threads", (1, 64), "threads of each of the two hogs"),
+    Number::one(
+        "free_pages",
+        (1000, 1 << 30),
+        "pages that are free at the beginning; a tenth of them in the scene `crowd`",
+    ),
+    Number::one(
+        "swapped_seeds",
+        (1, 10_000),
+        "the most seeds of runs that only the table `swapped` shows",
+    ),
+];
+
 /// A machine and the storms that run on it.
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
@@ -120,11 +144,18 @@ pub(super) struct Scenes {
 }
 
 impl Scenes {
-    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
-        Ok(Self {
-            profile: Profile::load(machine, card)?,
-            all: Scene::all(effort).to_vec(),
-        })
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        let profile = setting.profile()?;
+        let all = Scene::all(setting.numbers)?.to_vec();
+        // The reaper and the daemon that calls `process_mrelease` have a CPU each.
+        let threads: u64 = setting.numbers.list("hog_threads").iter().sum();
+        let needed = u64::from(setting.numbers.small("allocators")) + threads + 2;
+        let cpus = profile.topology.cpus();
+        if needed > u64::from(cpus) {
+            let why = format!("allocators and hogs need {needed} CPUs, and the machine has {cpus}");
+            return Err(Error::Invalid(why));
+        }
+        Ok(Self { profile, all })
     }
 
     /// The same machine, with only the scenes whose names are in `names`.
@@ -151,14 +182,6 @@ impl Scenes {
         self.all.iter().flat_map(of).collect()
     }
 
-    /// Each of `metrics` once for each scene. A metric's name begins with the name of the scene.
-    pub(super) fn of_each(&self, metrics: &[Metric]) -> Vec<Metric> {
-        let of = |scene: &Scene| -> Vec<Metric> {
-            metrics.iter().map(|metric| scene.metric(metric)).collect()
-        };
-        self.all.iter().flat_map(of).collect()
-    }
-
     /// Runs every scene with one design on one seed, and collects the metrics of all scenes.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> Sample {
         let mut metrics = Vec::new();
@@ -174,11 +197,17 @@ impl Scenes {
 }
 
 impl Scene {
-    fn all(effort: Effort) -> [Self; 4] {
-        let (sleepers, allocators, threads, free) = match effort {
-            Effort::Full => (4000, 32, [8, 4], Pages(300_000)),
-            Effort::Quick => (400, 12, [4, 2], Pages(60_000)),
-        };
+    fn all(numbers: &Numbers) -> Result<[Self; 4], Error> {
+        let (sleepers, allocators) = (numbers.small("sleepers"), numbers.small("allocators"));
+        let free = Pages(numbers.small("free_pages"));
+        let threads = numbers.list("hog_threads").iter();
+        let threads: Vec<u32> = threads
+            .map(|threads| u32::try_from(*threads).expect("at most 64"))
+            .collect();
+        if threads.len() != 2 {
+            let why = "give the numbers of threads of two hogs, as in hog_threads = [8, 4]";
+            return Err(Error::Invalid(why.to_owned()));
+        }
         let headcount = |hogs: &[u32]| Headcount {
             sleepers,
             pages: 64..=192,
@@ -201,7 +230,7 @@ impl Scene {
             free: Pages(free.0 / 10),
             ..storm(&[], Ending::AtOnce)
         };
-        [
+        Ok([
             scene(
                 EXITS,
                 "two hogs; a victim exits by itself",
@@ -222,7 +251,7 @@ impl Scene {
                 "no hog: the largest process is hardly larger than others",
                 crowd,
             ),
-        ]
+        ])
     }
 
     /// Returns `metric` with the name that it has in this scene, which begins with the scene's own
@@ -256,12 +285,26 @@ impl Scene {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_sim::profile::Card;
+
     use super::*;
     use crate::catalog::designs;
 
     #[test]
     fn parts_add_up_to_what_an_allocator_waited_and_a_crowd_dies_one_by_one() {
-        let scenes = Scenes::new("epyc-9654-256", Card::Mid, Effort::Quick).expect("built in");
+        let numbers = Numbers::of(&[
+            ("sleepers", &[400]),
+            ("allocators", &[12]),
+            ("hog_threads", &[4, 2]),
+            ("free_pages", &[60_000]),
+        ]);
+        let setting = Setting {
+            machine: "epyc-9654-256",
+            card: Card::Mid,
+            numbers: &numbers,
+            memory: None,
+        };
+        let scenes = Scenes::new(&setting).expect("built in");
         let scenes = scenes.only(&[EXITS, CROWD]);
         let ours = "unpatched+select-bounded+one-sided+meet-in-the-middle";
         let ours = designs::find(ours).expect("a design").design;

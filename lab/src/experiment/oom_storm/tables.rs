@@ -6,10 +6,9 @@ use super::scene::{
     CROWD, EXITS, FREE, FREED, HELPED, KILLS, MEDIAN, REGRET, STALLS, STUCK, Scene, Scenes, WAITED,
     WORST, WRONG,
 };
-use super::{LINUX, OURS, PATCH, REAPINGS, SELECTORS, SWAPPED_SEEDS, with_reaping};
-use crate::catalog::designs::Named;
+use super::{LINUX, OURS, PATCH, REAPINGS, SELECTORS, with_reaping};
 use crate::error::Error;
-use crate::experiment::declared::{Results, Run};
+use crate::experiment::driver::{Results, Run, Tried};
 use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats::{Comparison, Verdict};
 use crate::report::value::{NOTHING, human, human_ratio};
@@ -19,17 +18,17 @@ use crate::workload::storm::Part;
 
 /// The name of a design's selector, for tables in which every selector has the counters of its own
 /// design.
-fn short(design: &Named) -> &'static str {
+fn short(design: &Tried) -> &'static str {
     let name = design.design.selecting.name();
     name.strip_prefix("select-").unwrap_or(name)
 }
 
 /// The names of a design's selector and counters.
-fn selector(design: &Named) -> String {
+fn selector(design: &Tried) -> String {
     format!("{} over {}", short(design), design.design.counting.name())
 }
 
-fn reaping_of(design: &Named) -> &'static str {
+fn reaping_of(design: &Tried) -> &'static str {
     design.design.reaping.name()
 }
 
@@ -79,7 +78,7 @@ pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     } else {
         String::new()
     };
-    let show = |design: &Named, metric: &Metric| run.results.show(&design.name, metric);
+    let show = |design: &Tried, metric: &Metric| run.results.show(&design.name, metric);
     let table = tabulate!(
         format!("What an allocator waited for: {}", scene.about),
         format!(
@@ -91,7 +90,7 @@ pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
              `emptying` (from then until pages are free), `retry` (from then to the end of the \
              tick).{stuck}"
         ),
-        &run.designs,
+        run.designs,
         |design| {
             "selector" => short(design),
             "reaping" => reaping_of(design),
@@ -99,7 +98,7 @@ pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
         }
     );
     table.with_each(
-        &run.designs,
+        run.designs,
         Part::ALL.map(|part| (part.name().replace('_', " "), part)),
         |design, part| show(design, &scene.part(*part)),
     )
@@ -138,7 +137,7 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     };
     let scenes = run.scene.all.iter();
     let rows = scenes.flat_map(|scene| designs().map(move |design| (scene, design)));
-    let rows: Vec<(&Scene, &Named)> = rows.collect();
+    let rows: Vec<(&Scene, &Tried)> = rows.collect();
     let table = tabulate!(
         "Stalls and victims, reaping as Linux did before 6.18",
         "Medians of seeds. A kill is wrong if another process had over 1 MiB more than the victim. \
@@ -191,7 +190,7 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
             rows.extend(others.iter().map(|other| (scene, first, other)));
         }
     }
-    let compare = |scene: &Scene, a: &Named, b: &Named, metric: &Metric| {
+    let compare = |scene: &Scene, a: &Tried, b: &Tried, metric: &Metric| {
         run.results
             .compare((&a.name, &b.name), &scene.metric(metric))
     };
@@ -228,12 +227,12 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
 
 /// A table of selectors with the counters of their own designs, and with other counters. Each
 /// design is paired with the results of its runs.
-pub(super) fn swapped(designs: &[(&Named, &Results)], scenes: &Scenes) -> Table {
+pub(super) fn swapped(designs: &[(&Tried, &Results)], scenes: &Scenes, seeds: usize) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",
         format!(
             "Reaping as Linux did before 6.18. In the first three rows, each selector has the counters \
-             of its own design, and all seeds; in the others, {SWAPPED_SEEDS} seeds."
+             of its own design, and all seeds; in the others, {seeds} seeds."
         ),
         designs,
         |(design, _)| {
@@ -259,7 +258,8 @@ pub(super) fn swapped(designs: &[(&Named, &Results)], scenes: &Scenes) -> Table 
 pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     let wholes = run.named(&[LINUX, PATCH, OURS]);
     let at = |card: Card| {
-        let scenes = Scenes::new(run.machine, card, Effort::Full)?.only(&[EXITS, CROWD]);
+        let scenes = run.scene_on(run.machine, card, Effort::Full)?;
+        let scenes = scenes.only(&[EXITS, CROWD]);
         let about = format!("card {}", card.name());
         run.further(&about, &scenes, &wholes)
     };

@@ -10,105 +10,71 @@
 mod scene;
 
 use self::scene::{
-    CONTENTIONS, COST, HOLD_MAX, HUGE_LOST, LISTED, LONGEST, Load, METRICS, PCP_WAIT, RATE, Scene,
-    WAIT_MAX, ZONE_WAIT,
+    CONTENTIONS, COST, HUGE_LOST, LISTED, Load, METRICS, NUMBERS, PURGE_NUMBERS, RATE, Scene,
 };
-use super::Experiment;
-use super::declared::{
-    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, metrics_of,
-    variants_of,
-};
+use super::driver::{Clock, Code, Made, Number, Part, Results, Run, Runs, Setting, metrics_of};
 use crate::error::Error;
 use crate::measure::metric::Metric;
 use crate::report::{Table, tabulate};
 use crate::run::aging::Memory;
-use crate::run::options::Effort;
 
-/// The entries in the catalog.
-pub(super) static PURGE: &dyn Experiment = &declare(
+/// The loads as workloads of experiment files.
+pub(super) static PURGE: &dyn Runs = &code(
     "purge",
-    "what do lists that own blocks gain if threads allocate and a few others purge?",
-    |machine, card, effort| Scene::new(machine, card, effort, Load::Purge),
+    "threads allocate, and one thread of each group purges what they no longer use",
+    &PURGE_NUMBERS,
+    |setting| Scene::new(setting, Load::Purge),
 );
-pub(super) static EXITS: &dyn Experiment = &declare(
+pub(super) static EXITS: &dyn Runs = &code(
     "exits",
-    "what do lists that own blocks gain if many processes end at once?",
-    |machine, card, effort| Scene::new(machine, card, effort, Load::Exits),
+    "all processes end at once; one thread frees what all threads have allocated",
+    &NUMBERS,
+    |setting| Scene::new(setting, Load::Exits),
 );
 
-type Declared = Declaration<Scene>;
-
-const fn declare(
-    name: &'static str,
-    question: &'static str,
-    setup: fn(&str, plimsoll_sim::profile::Card, Effort) -> Result<Scene, Error>,
-) -> Declared {
-    Declaration {
-        name,
-        question,
-        answer: ANSWER,
-        machines: &["epyc-9654-2s"],
+const fn code(
+    workload: &'static str,
+    about: &'static str,
+    numbers: &'static [Number],
+    setup: fn(&Setting<'_>) -> Result<Scene, Error>,
+) -> Code<Scene> {
+    Code {
+        workload,
+        about,
+        numbers,
+        of_designs: &[],
+        takes_memory: false,
         clock: Clock::Virtual,
-        designs: || variants_of("unpatched", DESIGNS),
-        verdicts: &[
-            (LINUX, BATCHED),
-            (LINUX, BOUNDED),
-            (LINUX, RFC),
-            (BOUNDED, OURS),
-            (RFC, OURS),
-            (RFC_BOUNDED, OURS),
-        ],
-        published: &[],
         setup,
         metrics: |_| metrics_of(METRICS),
-        shown: None,
-        compared: Some(|_| COMPARED.to_vec()),
         measure: |scene, case| (scene.measure(&case.design.design, case.seed), ()),
-        cards: None,
-        conclude,
+        parts: PARTS,
+        cells: &[],
     }
 }
 
-/// The metrics with which a report begins.
-const ANSWER: Headlines = Headlines {
-    sides: LINUX_PATCH_OURS,
-    rows: &[
-        Headline::new("pages/s", "pages_per_s", &[LINUX, RFC, OURS]),
-        Headline::new("time to free a page", "free_page_ns", &[LINUX, RFC, OURS]),
-        Headline::new("contentions", "contentions", &[LINUX, RFC, OURS]),
-    ],
-};
+const PARTS: &[Part<Scene>] = &[
+    Part::new("workload", |run| Ok(run.scene.table().into())),
+    Part::new("family", tables_of_family)
+        .naming(&[LINUX, BOUNDED, RFC, OURS])
+        .giving(&[
+            "ours_over_bounded",
+            "ours_over_proposed",
+            "proposed_over_linux",
+            "ours_over_linux",
+            "free_time_over_bounded",
+            "free_time_over_proposed",
+        ]),
+];
 
 /// Linux 6.18.
 const LINUX: &str = "lists-6.18";
-/// The design of Linux with the merged patch that frees pages in batches.
-const BATCHED: &str = "batched";
 /// Our design, in which each hold of the zone lock is short. No CPU owns page blocks.
 const BOUNDED: &str = "bounded";
 /// CPUs own page blocks as the patches of April 2026 proposed it, on the kernel for which these
 /// were posted.
 const RFC: &str = "batched+block-owned-rfc";
-/// CPUs own page blocks as the patches of April 2026 proposed it, but each hold of the zone lock is
-/// short, as in our design.
-const RFC_BOUNDED: &str = "bounded+block-owned-rfc";
 const OURS: &str = "bounded+block-owned";
-const DESIGNS: [&str; 6] = [LINUX, BATCHED, BOUNDED, RFC, RFC_BOUNDED, OURS];
-
-/// The metrics in which the report compares designs, with a verdict for each difference.
-const COMPARED: [Metric; 8] = [
-    RATE,
-    COST,
-    LONGEST,
-    CONTENTIONS,
-    ZONE_WAIT,
-    PCP_WAIT,
-    HOLD_MAX,
-    WAIT_MAX,
-];
-
-/// All combinations of a machine and a state of memory, except that of the main table, run with at
-/// most this many seeds.
-const SEEDS: usize = 2;
 
 /// The results on one machine with memory in one state (fresh, aged or fragmented).
 struct Member {
@@ -116,63 +82,85 @@ struct Member {
     results: Results,
 }
 
-fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
+fn tables_of_family(run: &Run<'_, Scene>) -> Result<Made, Error> {
     let family = family(run)?;
+    let labels: Vec<&str> = run
+        .designs
+        .iter()
+        .map(|tried| tried.name.as_str())
+        .collect();
+    let others: Vec<&str> = labels
+        .iter()
+        .copied()
+        .filter(|name| *name != LINUX)
+        .collect();
     let tables = vec![
-        run.scene.table(),
         table(
-            &family,
+            (&family, &others),
             &RATE,
             "Throughput",
             "Pages faulted in per second, as multiples of Linux's.",
         ),
         table(
-            &family,
+            (&family, &others),
             &COST,
             "Time to free a page",
             "Unmapping and freeing, per page, as multiples of Linux's.",
         ),
         table(
-            &family,
+            (&family, &others),
             &CONTENTIONS,
             "Contentions of zone locks",
             "As multiples of Linux's. A dash: Linux has none.",
         ),
-        pages(&family),
+        pages(&family, &labels),
     ];
-    Ok((tables, finding(&family)))
+    let range = |pair, metric: &Metric| range(&family, pair, metric);
+    Ok(Made::from(tables)
+        .fact("ours_over_bounded", range((BOUNDED, OURS), &RATE))
+        .fact("ours_over_proposed", range((RFC, OURS), &RATE))
+        .fact("proposed_over_linux", range((LINUX, RFC), &RATE))
+        .fact("ours_over_linux", range((LINUX, OURS), &RATE))
+        .fact("free_time_over_bounded", range((BOUNDED, OURS), &COST))
+        .fact("free_time_over_proposed", range((RFC, OURS), &COST)))
 }
 
-/// Runs all designs on each machine, with memory fresh, aged and fragmented.
+/// Runs all designs on each machine, with memory in each of its states.
 fn family(run: &Run<'_, Scene>) -> Result<Vec<Member>, Error> {
+    let numbers = run.numbers();
+    let seeds = numbers.count("family_seeds");
     let member = |scene: Scene| {
         let results = if scene.is_like(&run.scene) {
             run.results.clone()
         } else {
             let about = format!("{} CPUs, {} memory", scene.cpus(), scene.memory.name());
-            run.further_on_few(&about, &scene, &run.designs, SEEDS)?.0
+            run.further_on_few(&about, &scene, run.designs, seeds)?.0
         };
-        Ok(Member { scene, results })
+        Ok::<_, Error>(Member { scene, results })
     };
-    let scenes: Vec<Scene> = match run.options.effort {
-        Effort::Quick => vec![run.scene.clone()],
-        Effort::Full => {
-            let sizes = [96, 192, 384].iter();
-            let each = sizes.flat_map(|cpus| Memory::ALL.map(|memory| (*cpus, memory)));
-            each.map(|(cpus, memory)| run.scene.on(cpus, memory))
-                .collect()
+    let states = &Memory::ALL[..numbers.count("family_states")];
+    let mut members = Vec::new();
+    for cpus in numbers.list("family_cpus") {
+        let cpus = u32::try_from(*cpus).expect("at most 4096");
+        for memory in states {
+            members.push(member(run.scene.on(cpus, *memory)?)?);
         }
-    };
-    scenes.into_iter().map(member).collect()
+    }
+    Ok(members)
 }
 
 /// Makes a table of `metric` with each design, divided by `metric` with Linux.
-fn table(family: &[Member], metric: &Metric, title: &str, note: &str) -> Table {
+fn table(
+    (family, others): (&[Member], &[&str]),
+    metric: &Metric,
+    title: &str,
+    note: &str,
+) -> Table {
     let table = tabulate!(title, note, family, |member| {
         "CPUs" => member.scene.cpus(),
         "memory" => member.scene.memory.name(),
     });
-    let designs = DESIGNS[1..].iter().map(|design| (design, design));
+    let designs = others.iter().map(|design| (*design, *design));
     table.with_each(family, designs, |member, design| {
         let ratio = member.results.ratio((LINUX, design), metric);
         if ratio.is_finite() {
@@ -185,7 +173,7 @@ fn table(family: &[Member], metric: &Metric, title: &str, note: &str) -> Table {
 
 /// Makes the table of the pages on page lists when the load ends, and of the huge blocks that are
 /// still missing after all memory was freed and all lists were drained.
-fn pages(family: &[Member]) -> Table {
+fn pages(family: &[Member], labels: &[&str]) -> Table {
     let table = tabulate!(
         "Pages on lists at the end of the load",
         "In brackets: free huge blocks that are missing after everything was freed and drained.",
@@ -195,7 +183,7 @@ fn pages(family: &[Member]) -> Table {
             "memory" => member.scene.memory.name(),
         }
     );
-    let designs = DESIGNS.iter().map(|design| (design, design));
+    let designs = labels.iter().map(|design| (*design, *design));
     table.with_each(family, designs, |member, design| {
         let results = &member.results;
         let lost = results.max(design, &HUGE_LOST);
@@ -203,33 +191,13 @@ fn pages(family: &[Member]) -> Table {
     })
 }
 
-/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
-/// medians of the runs.
-fn finding(family: &[Member]) -> Finding {
-    let range = |pair: (&str, &str), metric: &Metric| {
-        let ratios = family
-            .iter()
-            .map(|member| member.results.ratio(pair, metric));
-        let (low, high) = ratios.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), ratio| {
-            (low.min(ratio), high.max(ratio))
-        });
-        format!("{low:.2}–{high:.2}")
-    };
-    Finding::new(
-        format!(
-            "Over all machines and states of memory, our owned blocks multiply the throughput of \
-             bounded holds by {} and that of the proposed form by {}.",
-            range((BOUNDED, OURS), &RATE),
-            range((RFC, OURS), &RATE),
-        ),
-        [
-            ("proposed form against Linux", range((LINUX, RFC), &RATE)),
-            ("ours against Linux", range((LINUX, OURS), &RATE)),
-            (
-                "time to free a page, ours against bounded holds",
-                range((BOUNDED, OURS), &COST),
-            ),
-            ("ours against the proposed form", range((RFC, OURS), &COST)),
-        ],
-    )
+/// The smallest and the largest ratio of `metric` of a pair of designs over the family.
+fn range(family: &[Member], pair: (&str, &str), metric: &Metric) -> String {
+    let ratios = family
+        .iter()
+        .map(|member| member.results.ratio(pair, metric));
+    let (low, high) = ratios.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), ratio| {
+        (low.min(ratio), high.max(ratio))
+    });
+    format!("{low:.2}–{high:.2}")
 }

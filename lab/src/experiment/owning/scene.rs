@@ -9,16 +9,15 @@ use plimsoll_mm::page::ZoneView;
 use plimsoll_mm::site::LockClass;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Order, Pages};
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{LockStats, Stats};
 
 use crate::error::Error;
-use crate::experiment::declared::{Reading, read, readings};
+use crate::experiment::driver::{Number, Reading, Setting, read, readings};
 use crate::measure::comparison::Sample;
 use crate::measure::metric::{Metric, Unit};
 use crate::report::Table;
 use crate::run::aging::{self, Memory};
-use crate::run::options::Effort;
 use crate::run::testbed::Testbed;
 use crate::workload::exits::Exits;
 use crate::workload::purge::{Purge, SPAN};
@@ -104,6 +103,39 @@ const EXITS: Exits = Exits {
     rounds: 3,
 };
 
+const CPUS: Number = Number::one("cpus", (32, 4096), "CPUs of the part of the machine");
+const FAMILY: [Number; 3] = [
+    Number::list(
+        "family_cpus",
+        (32, 4096),
+        "numbers of CPUs of the parts of the machine in the table `family`",
+    ),
+    Number::one(
+        "family_states",
+        (1, 3),
+        "states of memory in the table `family`: the first of fresh, aged and fragmented",
+    ),
+    Number::one(
+        "family_seeds",
+        (1, 10_000),
+        "the most seeds of runs that only the table `family` shows",
+    ),
+];
+/// The numbers that a file gives to the exits.
+pub(super) const NUMBERS: [Number; 4] = [CPUS, FAMILY[0], FAMILY[1], FAMILY[2]];
+/// The numbers that a file gives to the purge.
+pub(super) const PURGE_NUMBERS: [Number; 5] = [
+    CPUS,
+    Number::one(
+        "length_ms",
+        (1, 3_600_000),
+        "virtual milliseconds for which workers allocate",
+    ),
+    FAMILY[0],
+    FAMILY[1],
+    FAMILY[2],
+];
+
 /// A machine, the state of its memory, and a load.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
@@ -117,39 +149,38 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub(super) fn new(
-        machine: &str,
-        card: Card,
-        effort: Effort,
-        load: Load,
-    ) -> Result<Self, Error> {
-        let whole = Profile::load(machine, card)?;
-        let scene = Self {
+    pub(super) fn new(setting: &Setting<'_>, load: Load) -> Result<Self, Error> {
+        let whole = setting.profile()?;
+        let length_ms = match load {
+            Load::Purge => setting.get("length_ms"),
+            Load::Exits => 0,
+        };
+        Self {
             profile: whole.clone(),
             whole,
             memory: Memory::Fresh,
             load,
-            // At 384 CPUs, unbatched Linux needs 20 ms only to fault in the spans that workers keep,
-            // and on fragmented memory other designs need 50 ms.
-            length: Nanos::from_ms(120),
-        };
-        Ok(match effort {
-            Effort::Full => scene,
-            Effort::Quick => Self {
-                length: Nanos::from_ms(10),
-                ..scene.on(96, Memory::Fresh)
-            },
-        })
+            length: Nanos::from_ms(length_ms),
+        }
+        .on(setting.numbers.small("cpus"), Memory::Fresh)
     }
 
     /// Returns a scene with the same load, on a part of the machine with `cpus` CPUs, and with
     /// memory in the state `memory`.
-    pub(super) fn on(&self, cpus: u32, memory: Memory) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If the machine has fewer CPUs.
+    pub(super) fn on(&self, cpus: u32, memory: Memory) -> Result<Self, Error> {
+        let has = self.whole.topology.cpus();
+        if cpus > has {
+            let why = format!("the machine has {has} CPUs, not {cpus}");
+            return Err(Error::Invalid(why));
+        }
+        Ok(Self {
             profile: part(&self.whole, cpus),
             memory,
             ..self.clone()
-        }
+        })
     }
 
     pub(super) fn cpus(&self) -> u32 {
@@ -297,29 +328,40 @@ fn part(whole: &Profile, cpus: u32) -> Profile {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_sim::profile::Card;
+
     use super::*;
+    use crate::experiment::driver::Numbers;
+
+    fn scene(cpus: u64, load: Load) -> Scene {
+        let setting = Setting {
+            machine: "epyc-9654-2s",
+            card: Card::Mid,
+            numbers: &Numbers::of(&[("cpus", &[cpus]), ("length_ms", &[10])]),
+            memory: None,
+        };
+        Scene::new(&setting, load).expect("built in")
+    }
 
     #[test]
     fn a_part_of_the_machine_has_whole_caches_and_memory_in_proportion() {
-        let whole = Scene::new("epyc-9654-2s", Card::Mid, Effort::Full, Load::Purge);
-        let whole = whole.expect("built in");
+        let whole = scene(384, Load::Purge);
         let bytes = |scene: &Scene| scene.profile.node_bytes.iter().sum::<u64>();
         for cpus in [96, 192] {
-            let part = whole.on(cpus, Memory::Fresh);
+            let part = whole.on(cpus, Memory::Fresh).unwrap();
             assert_eq!(part.cpus(), cpus);
             assert_eq!(part.profile.node_bytes.len(), 1);
             let share = bytes(&whole) / 384 * u64::from(cpus);
             assert!(bytes(&part).abs_diff(share) < 4096);
         }
-        let all = whole.on(384, Memory::Fresh);
+        let all = whole.on(384, Memory::Fresh).unwrap();
         assert_eq!(bytes(&all), bytes(&whole));
     }
 
     #[test]
     fn all_huge_blocks_come_back_from_every_design() {
         for load in [Load::Purge, Load::Exits] {
-            let scene = Scene::new("epyc-9654-2s", Card::Mid, Effort::Quick, load);
-            let scene = scene.expect("built in").on(32, Memory::Aged);
+            let scene = scene(96, load).on(32, Memory::Aged).unwrap();
             for name in ["bounded", "block-owned-rfc", "block-owned"] {
                 let design = Design::named(name).expect("known");
                 let sample = scene.measure(&design, 1);

@@ -13,60 +13,43 @@
 //! figures.
 
 mod profile;
-mod published;
 mod scene;
 mod targets;
 
-use plimsoll_mm::space::reap::Reaping;
-
-use self::scene::{LOCK, RMAP, Scene, Scenes};
-use super::Experiment;
-use super::declared::{
-    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Run, cards, effect,
-};
-use super::emptier::{self, ALONE, Emptier, RAN, TABLE_WAIT, WALL, faster};
-use crate::error::Error;
+use self::scene::{LOCK, MAPPINGS, RMAP, Scene, Scenes};
+use super::driver::{Clock, Code, Made, Part, Run, Runs, Tried};
+use super::emptier::{self, ALONE, HELPERS, RAN};
 use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{NOTHING, human};
 use crate::report::{Table, tabulate};
-use crate::run::options::Effort;
 use crate::workload::victim::{Contents, Party, Raced, START_WITHIN};
 
-/// The experiment's entry in the catalog.
-pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The races as a workload of experiment files.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scenes, Raced, Emptier> = Declaration {
-    name: "reaper",
-    question: "does it help a dying process if the OOM reaper goes the other way?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new("running time", "ran_ns", &[ASCENDING, PATCH, OURS]),
-            Headline::new(
-                "page-table locks",
-                "table_lock_ns",
-                &[ASCENDING, PATCH, OURS],
-            ),
-            Headline::new("until memory is free", "wall_ns", &[ASCENDING, PATCH, OURS]),
-        ],
-    },
-    machines: &[PHONE, "laptop-2", "epyc-9654-2s"],
+static CODE: Code<Scenes, Raced> = Code {
+    workload: "killed-app",
+    about: "exit and the OOM reaper race to empty a killed app, in several scenes",
+    numbers: &[MAPPINGS],
+    of_designs: &[HELPERS],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs: || Ok(emptiers()),
-    verdicts: &[
-        (ASCENDING, PATCH),
-        (ASCENDING, "descending-chunks"),
-        (ASCENDING, OURS),
-        (ALONE, OURS),
-    ],
-    published: published::PUBLISHED,
     setup: Scenes::new,
     metrics: Scenes::metrics,
-    shown: None,
-    compared: None,
     measure: Scenes::measure,
-    cards: Some(&CARDS),
-    conclude,
+    parts: &[
+        Part::new("scenes", |run| Ok(scene_table(run).into())),
+        Part::new("thread", |run| Ok(thread_table(run).into())),
+        Part::new("targets", |run| {
+            let targets = targets::of(&run.results, &run.scene);
+            Ok(emptier::targets(&targets).into())
+        })
+        .naming(&[ALONE, ASCENDING, PATCH, OURS]),
+        Part::new("waits", |run| Ok(emptier::waits(run.each()).into())),
+        Part::new("profiles", |run| Ok(profiles(run))),
+        Part::new("profile-of-the-phone", |run| Ok(profile_of_the_phone(run))),
+    ],
+    cells: &[],
 };
 
 /// The machine of the mailing-list thread's measurements.
@@ -76,35 +59,20 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// The ways of emptying an address space to compare: first by the exiting process alone, then with
-/// one helper, for every way in which the helper can walk.
-fn emptiers() -> Vec<Emptier> {
-    let helped = Reaping::ALL.into_iter().map(|reaping| Emptier {
-        name: reaping.name().to_owned(),
-        reaping,
-        helpers: 1,
-        bounded: false,
-    });
-    [Emptier::alone()].into_iter().chain(helped).collect()
+/// The profile of each design that has a helper: a profile of one task shows nothing about waiting.
+fn profiles(run: &Run<'_, Scenes, Raced>) -> Made {
+    let helped = run.each().filter(|(tried, _)| emptier::helpers(tried) > 0);
+    let tables = helped.map(|(tried, raced)| profile_table(tried, raced));
+    tables.collect::<Vec<_>>().into()
 }
 
-fn conclude(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<(Vec<Table>, Finding), Error> {
-    let targets = targets::of(&run.results, &run.scene);
-    let mut tables = vec![
-        scene_table(run),
-        thread_table(run),
-        emptier::targets(&targets),
-        emptier::waits(run.each()),
-    ];
-    // The first run, in which the exiting process has no helper, is skipped: a profile of one task
-    // shows nothing about waiting.
-    let helped = run.each().skip(1);
-    tables.extend(helped.map(|(emptier, raced)| profile_table(emptier, raced)));
+/// The table of the reaper's phases beside the published ones; nothing on other machines.
+fn profile_of_the_phone(run: &Run<'_, Scenes, Raced>) -> Made {
     if run.machine == PHONE {
-        tables.push(profile::table(run));
+        profile::table(run).into()
+    } else {
+        Made::default()
     }
-    tables.extend(run.cards()?);
-    Ok((tables, finding(run)))
 }
 
 /// The row titles of the table that the mailing-list thread published, each with the name of our
@@ -124,7 +92,7 @@ const THREAD: [(&str, &str); 10] = [
 
 /// A table with the rows of the mailing-list thread's table. It shows shares of the running time,
 /// because the mailing-list thread does not give the size of its victim.
-fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
+fn thread_table(run: &Run<'_, Scenes, Raced>) -> Table {
     let metrics = run.scene.metrics();
     let find = |(what, name): (&'static str, &str)| {
         let metric = metrics.iter().find(|metric| metric.name == name);
@@ -171,7 +139,7 @@ fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     )
 }
 
-fn scene_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
+fn scene_table(run: &Run<'_, Scenes, Raced>) -> Table {
     let seed = run.options.seeds[0];
     let with_contents = |scene: &Scene| (*scene, Contents::of(&scene.victim.layout(seed)));
     let rows: Vec<_> = run.scene.all.iter().map(with_contents).collect();
@@ -197,7 +165,7 @@ fn scene_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     )
 }
 
-fn profile_table(emptier: &Emptier, raced: &Raced) -> Table {
+fn profile_table(tried: &Tried, raced: &Raced) -> Table {
     let asleep = raced.asleep(Party::Exit).0 + raced.asleep(Party::Helpers).0;
     let note = if asleep == 0 {
         String::new()
@@ -205,87 +173,6 @@ fn profile_table(emptier: &Emptier, raced: &Raced) -> Table {
         let asleep = human(asleep as f64, Unit::Nanos);
         format!("In this profile, tasks slept for {asleep}, waiting for the mmap_lock.")
     };
-    let title = format!("Profile of {}, first scene, first seed", emptier.name);
+    let title = format!("Profile of {}, first scene, first seed", tried.name);
     raced.tree.table(title, &note)
-}
-
-/// The table of the most important metrics at the low and at the high card. At these cards all
-/// prices are at the low end, or at the high end, of their ranges.
-const CARDS: Cards<Scenes, Raced> = Cards {
-    title: "Ratios at each cost card, with a fifth of the mappings",
-    note: "Cards change the share of a page's work that is done under the page table's lock. A \
-           verdict that changes between cards is fragile.",
-    effort: Effort::Quick,
-    with_mid: false,
-    pairs: &[
-        (ASCENDING, PATCH, |scenes| {
-            on_equal(scenes, &[WALL, RAN, TABLE_WAIT])
-        }),
-        (ASCENDING, OURS, |scenes| {
-            on_equal(scenes, &[WALL, RAN, TABLE_WAIT])
-        }),
-        // Only times are compared here, not waits: an exiting process without a helper never waits.
-        (ALONE, OURS, |scenes| on_equal(scenes, &[WALL, RAN])),
-    ],
-    columns: &[
-        ("card", cards::card),
-        ("A", cards::a),
-        ("B", cards::b),
-        ("metric", cards::metric),
-        ("B / A", cards::ratio),
-        ("verdict", cards::verdict),
-    ],
-};
-
-fn on_equal(scenes: &Scenes, metrics: &[Metric]) -> Vec<Metric> {
-    let metrics = metrics.iter().cloned();
-    metrics
-        .map(|metric| scenes.equal().metric(metric))
-        .collect()
-}
-
-/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
-/// medians and intervals of the runs.
-fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
-    let results = &run.results;
-    let effect = |design, metric| effect(results.compare((ASCENDING, design), &metric).verdict);
-    let answer = format!(
-        "If the reaper goes the other way, as in the patch, this {} the running time of exit and \
-         reaper together and {} the time until all memory is free; meeting in the middle {} that \
-         time.",
-        effect(PATCH, RAN),
-        effect(PATCH, WALL),
-        effect(OURS, WALL),
-    );
-    let change = |metric| {
-        let ratio = results.ratio((ASCENDING, PATCH), &metric);
-        format!("{:+.1} %", 100.0 * (ratio - 1.0))
-    };
-    let share = |design| {
-        let (lock, ran) = (results.median(design, &LOCK), results.median(design, &RAN));
-        format!("{:.1} %", 100.0 * lock / ran.max(1.0))
-    };
-    let times = faster(results, OURS, &run.scene.short().metric(WALL));
-    Finding::new(
-        answer,
-        [
-            (
-                "share of the running time spent on page-table locks (published: 19.8 %)",
-                share(ASCENDING),
-            ),
-            ("with the patch (published: 0.8 %)", share(PATCH)),
-            (
-                "running time with the patch (published: -20.6 %)",
-                change(RAN),
-            ),
-            (
-                "time until all memory is free (not published)",
-                change(WALL),
-            ),
-            (
-                "without memory left, ours against exit alone",
-                format!("{times:.2} times as fast"),
-            ),
-        ],
-    )
 }

@@ -8,8 +8,7 @@ use plimsoll_mm::event::Phase;
 
 use super::scene::Scenes;
 use super::{ASCENDING, PATCH};
-use crate::experiment::declared::Run;
-use crate::experiment::emptier::Emptier;
+use crate::experiment::driver::Run;
 use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
@@ -27,7 +26,7 @@ const PUBLISHED: [(Phase, f64, f64); 6] = [
 
 /// The table of the time that each phase of the reaper takes, beside the published times. It shows
 /// the first scene (victim and machine) with the first seed.
-pub(super) fn table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
+pub(super) fn table(run: &Run<'_, Scenes, Raced>) -> Table {
     let shares = |part: f64, whole: f64| format!("{:.1} %", 100.0 * part / whole);
     let whole = PUBLISHED[0];
     let table = tabulate!(
@@ -43,7 +42,7 @@ pub(super) fn table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
             "published after" => shares(*after, whole.2),
         }
     );
-    let of = |name| run.each().find(|(emptier, _)| emptier.name == name);
+    let of = |name| run.each().find(|(tried, _)| tried.name == name);
     let columns = [ASCENDING, PATCH].map(|name| (name, of(name)));
     table.with_each(&PUBLISHED, columns, |(phase, ..), found| {
         found.map_or_else(String::new, |(_, raced)| {

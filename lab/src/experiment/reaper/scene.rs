@@ -3,15 +3,14 @@
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Profile;
 
 use crate::error::Error;
-use crate::experiment::declared::{Reading, metrics_of, read, readings};
-use crate::experiment::emptier::{Emptier, METRICS, both};
+use crate::experiment::driver::{Number, Reading, Setting, Tried, metrics_of, read, readings};
+use crate::experiment::emptier::{METRICS, both, helpers};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::cases::Case;
-use crate::run::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Party, Race, Raced, Victim};
 
 /// The time to acquire page-table locks, including the acquisitions that do not wait.
@@ -60,8 +59,11 @@ pub(super) struct Scenes {
 }
 
 /// The number of small mappings of the app, the victim in most scenes.
-const MAPPINGS: u32 = 3000;
-const MAPPINGS_QUICK: u32 = 600;
+pub(super) const MAPPINGS: Number = Number::one(
+    "mappings",
+    (1, 100_000),
+    "small mappings of the app, with about 50 pages each",
+);
 /// All pages of the app, divided by the number of its small mappings (approximately). The victim in
 /// the scene `one` has a single mapping instead. The number of its pages is this constant times the
 /// number of the app's small mappings, so it is about as large as the app.
@@ -72,12 +74,9 @@ const ONE: &str = "one";
 const SHORT: &str = "short";
 
 impl Scenes {
-    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
-        let profile = Profile::load(machine, card)?;
-        let mappings = match effort {
-            Effort::Full => MAPPINGS,
-            Effort::Quick => MAPPINGS_QUICK,
-        };
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        let profile = setting.profile()?;
+        let mappings = setting.numbers.small(MAPPINGS.name);
         let victim = Victim::App { mappings };
         let scene = |name, about, exit, reaper| Scene {
             name,
@@ -103,7 +102,7 @@ impl Scenes {
             let topology = &profile.topology;
             let at = |distance| first_at(topology, distance).map(|cpu| cpu.0);
             let near = at(Distance::Socket).or_else(|| at(Distance::Llc));
-            let near = near.expect("a race needs two cores");
+            let near = near.ok_or_else(|| Error::Invalid("a race needs two cores".to_owned()))?;
             let mut all = vec![scene(
                 "",
                 "exit and reaper on two cores of a socket",
@@ -167,7 +166,7 @@ impl Scenes {
 
     /// Runs every scene once, with the seed and the way of emptying that `case` has. Returns the
     /// metrics of all scenes, and the race of the first scene.
-    pub(super) fn measure(&self, case: &Case<Emptier>) -> (Sample, Raced) {
+    pub(super) fn measure(&self, case: &Case<Tried>) -> (Sample, Raced) {
         let races = self.all.iter();
         let races = races.map(|scene| scene.race(&self.profile, &case.design, case.seed));
         let mut races: Vec<Raced> = races.collect();
@@ -183,15 +182,15 @@ impl Scenes {
 }
 
 impl Scene {
-    fn race(&self, profile: &Profile, emptier: &Emptier, seed: u64) -> Raced {
+    fn race(&self, profile: &Profile, tried: &Tried, seed: u64) -> Raced {
         let race = Race {
             victim: self.victim,
             exit: self.exit,
-            helpers: vec![self.reaper; emptier.helpers],
+            helpers: vec![self.reaper; helpers(tried)],
             help: Help::Reaper,
             left: self.left,
         };
-        race.run(profile, &emptier.design(), seed)
+        race.run(profile, &tried.design, seed)
     }
 
     /// Returns `metric` with the name that it has in this scene: the scene's name comes first,
@@ -215,14 +214,26 @@ fn first_at(topology: &Topology, distance: Distance) -> Option<CpuId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::emptier::{RAN, TABLE_WAIT};
-    use plimsoll_mm::space::reap::Reaping;
+    use plimsoll_mm::design::Design;
+    use plimsoll_sim::profile::Card;
+
+    use crate::experiment::driver::Numbers;
+    use crate::experiment::emptier::{HELPERS, RAN, TABLE_WAIT};
+
+    fn scenes_on(machine: &str) -> Scenes {
+        let setting = Setting {
+            machine,
+            card: Card::Mid,
+            numbers: &Numbers::of(&[(MAPPINGS.name, &[600])]),
+            memory: None,
+        };
+        Scenes::new(&setting).expect("built in")
+    }
 
     #[test]
     fn every_machine_has_its_scenes_on_cpus_it_has() {
         for (machine, scenes) in [("phone-8", 5), ("laptop-2", 3), ("epyc-9654-2s", 4)] {
-            let Scenes { profile, all, .. } =
-                Scenes::new(machine, Card::Mid, Effort::Quick).expect("built in");
+            let Scenes { profile, all, .. } = scenes_on(machine);
             assert_eq!(all.len(), scenes, "{machine}");
             for scene in all {
                 assert_ne!(scene.exit, scene.reaper);
@@ -234,15 +245,14 @@ mod tests {
     #[test]
     fn parts_add_up_to_what_is_measured_of_all() {
         let case = Case {
-            design: Emptier {
+            design: Tried {
                 name: String::new(),
-                reaping: Reaping::Ascending,
-                helpers: 1,
-                bounded: false,
+                design: Design::UNPATCHED,
+                numbers: Numbers::of(&[(HELPERS.name, &[1])]),
             },
             seed: 3,
         };
-        let scenes = Scenes::new("phone-8", Card::Mid, Effort::Quick).expect("built in");
+        let scenes = scenes_on("phone-8");
         let (sample, _) = scenes.measure(&case);
         let value = |name: &str| {
             let mut metrics = sample.metrics.iter();

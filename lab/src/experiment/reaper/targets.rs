@@ -3,7 +3,7 @@
 
 use super::scene::{Scene, Scenes};
 use super::{ASCENDING, OURS, PATCH};
-use crate::experiment::declared::{Results, Target};
+use crate::experiment::driver::{Results, Target};
 use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, WALL, faster};
 
 /// Our design may need at most this many percent more CPU time than an exit without a reaper.

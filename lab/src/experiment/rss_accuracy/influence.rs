@@ -5,16 +5,15 @@ use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::Profile;
 
-use super::mib;
 use super::program::{Hops, Program, Sizes};
 use super::scene::{self, Seen};
+use super::{Scene, mib};
+use crate::experiment::driver::Run;
 use crate::report::{Table, tabulate};
 use crate::run::cases::run_cases;
-use crate::run::options::{Effort, Options};
-use crate::run::progress::Progress;
 
 /// The error, in bytes, that the mailing-list thread reported for the flat counter: "about 1 GB".
-pub(super) const PUBLISHED_FLAT: u64 = 1 << 30;
+const PUBLISHED_FLAT: u64 = 1 << 30;
 
 /// The largest number of pages that one CPU's part of the flat counter can hold on a machine of 384
 /// CPUs. It is one less than the counter's batch.
@@ -39,10 +38,10 @@ const PATHS: [(Hops, usize); 6] = [
 /// is possible. Recordings of a kernel on 64 and on 128 CPUs show that these programs reach the
 /// bound. The mappings of these programs are one page smaller than the counter's batch, and each
 /// program keeps as many mappings as there are CPUs.
-fn at_the_bound(profile: &Profile, effort: Effort) -> [Program; 2] {
+fn at_the_bound(profile: &Profile, touched: u64) -> [Program; 2] {
     let cpus = profile.topology.cpus();
     let most = flat_batch(cpus).unsigned_abs() - 1;
-    [Hops::Next, Hops::Edge].map(|hops| program(most, (hops, cpus as usize), effort))
+    [Hops::Next, Hops::Edge].map(|hops| program(most, (hops, cpus as usize), touched))
 }
 
 /// One program, and the errors of each kind of counter that were seen while the program ran.
@@ -55,20 +54,22 @@ pub(super) struct Cell {
 }
 
 /// Runs every program with each of three kinds of counter, on the first seed.
-pub(super) fn measure(profile: &Profile, options: &Options, progress: &Progress) -> Vec<Cell> {
+pub(super) fn measure(run: &Run<'_, Scene, Seen>) -> Vec<Cell> {
+    let (profile, options, progress) = (&run.scene.profile, run.options, run.progress);
+    let touched = run.numbers().get("influence_pages");
     let seed = options.seeds.first().copied().unwrap_or(1);
     let programs: Vec<Program> = SIZES
         .into_iter()
-        .flat_map(|pages| PATHS.map(|path| program(pages, path, options.effort)))
-        .chain(at_the_bound(profile, options.effort))
+        .flat_map(|pages| PATHS.map(|path| program(pages, path, touched)))
+        .chain(at_the_bound(profile, touched))
         .collect();
     run_cases(&programs, &options.jobs, progress, |&program| {
-        let run = |counting| scene::run(profile, program, counting, seed);
+        let seen = |counting| scene::run(profile, program, counting, seed);
         Cell {
             program,
-            flat: run(Counting::Flat),
-            tree: run(Counting::Tree),
-            ours: run(Counting::OneSided),
+            flat: seen(Counting::Flat),
+            tree: seen(Counting::Tree),
+            ours: seen(Counting::OneSided),
         }
     })
 }
@@ -81,17 +82,12 @@ impl Cell {
     }
 }
 
-fn program(pages: u64, (hops, kept): (Hops, usize), effort: Effort) -> Program {
+fn program(pages: u64, (hops, kept): (Hops, usize), touched: u64) -> Program {
     Program {
         sizes: Sizes::Fixed(pages),
         hops,
         kept,
-        // Programs with the largest mappings move least often between CPUs. With this many pages,
-        // even they run on every CPU.
-        pages: match effort {
-            Effort::Full => 4_000_000,
-            Effort::Quick => 2_000_000,
-        },
+        pages: touched,
     }
 }
 
@@ -174,7 +170,7 @@ mod tests {
             ..Seen::default()
         };
         Cell {
-            program: program(683, path, Effort::Full),
+            program: program(683, path, 1000),
             flat: seen(flat, shown),
             tree: seen(tree, tree),
             ours: seen(ours, ours),

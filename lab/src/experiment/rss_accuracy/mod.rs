@@ -11,7 +11,6 @@
 
 mod influence;
 mod program;
-mod published;
 mod scene;
 
 use plimsoll_mm::counter::Shape;
@@ -19,57 +18,60 @@ use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::program::{Hops, Program, Sizes};
-use self::scene::{BOUND, FINAL, METRICS, SAMPLES, Seen, WORST};
-use super::Experiment;
-use super::declared::{
-    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, effect,
-    metrics_of, variants_of,
-};
-use crate::catalog::designs::Named;
+use self::scene::{BOUND, METRICS, SAMPLES, Seen};
+use super::driver::{Clock, Code, Made, Number, Part, Run, Runs, Setting, Tried, metrics_of};
 use crate::error::Error;
 use crate::measure::comparison::run_checked;
 use crate::measure::metric::Unit;
-use crate::measure::stats::Estimate;
 use crate::report::spark::spark;
-use crate::report::value::{human, human_estimate};
+use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::run::options::Effort;
 
-/// The experiment's entry in the catalog.
-pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The program as a workload of experiment files.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scene, Seen> = Declaration {
-    name: "rss-accuracy",
-    question: "how far from the truth is the cheap number of resident pages?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new("worst error", "worst_error_bytes", &[FLAT, TREE, OURS]),
-            Headline::new("possible error, pages", "bound_pages", &[FLAT, TREE, OURS]),
-        ],
-    },
-    machines: &[MACHINE],
+static CODE: Code<Scene, Seen> = Code {
+    workload: "hopping-program",
+    about: "a thread hops over CPUs, maps and touches memory, and unmaps its oldest mapping",
+    numbers: &[
+        Number::one("pages", (1, 1 << 40), "pages that the program touches"),
+        Number::one(
+            "mapping_pages_max",
+            (1, 1 << 20),
+            "the largest size of a mapping; sizes are drawn from 1 page to this many",
+        ),
+        Number::one("kept", (1, 1 << 20), "mappings that the program keeps"),
+        Number::one(
+            "influence_pages",
+            (1, 1 << 40),
+            "pages that each program of the table `influence` touches",
+        ),
+    ],
+    of_designs: &[],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs: || variants_of("unpatched", [SHARED, FLAT, TREE, OURS]),
-    verdicts: &[(FLAT, TREE), (FLAT, OURS), (TREE, OURS)],
-    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
-    shown: None,
-    compared: Some(|_| vec![WORST, FINAL, BOUND]),
     measure: |scene, case| {
         let counting = case.design.design.counting;
         let seen = scene::run(&scene.profile, scene.program, counting, case.seed);
         (seen.sample(), seen)
     },
-    cards: None,
-    conclude,
+    parts: &[
+        Part::new("workload", |run| Ok(workload(run).into())),
+        Part::new("courses", |run| Ok(courses(run)))
+            .naming(&[OURS])
+            .giving(&["promised", "share_of_tree"]),
+        Part::new("influence", |run| {
+            let cells = influence::measure(run);
+            Ok(influence::table(&cells).into())
+        }),
+        Part::new("errors-at-cards", cards),
+    ],
+    cells: &[],
 };
 
-const MACHINE: &str = "epyc-9654-2s";
-const SHARED: &str = "shared";
-const FLAT: &str = "flat";
-const TREE: &str = "tree";
 const OURS: &str = "one-sided";
 
 const PAGE: f64 = PAGE_SIZE as f64;
@@ -77,44 +79,23 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// The machine, and the program whose resident pages are counted there. The errors of these counts
 /// are the rows of the report.
-struct Scene {
+pub(super) struct Scene {
     profile: Profile,
     program: Program,
 }
 
 impl Scene {
-    fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+    fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         Ok(Self {
-            profile: Profile::load(machine, card)?,
-            program: headline(effort),
+            profile: setting.profile()?,
+            program: Program {
+                sizes: Sizes::UpTo(setting.get("mapping_pages_max")),
+                hops: Hops::Random,
+                kept: setting.numbers.count("kept"),
+                pages: setting.get("pages"),
+            },
         })
     }
-}
-
-/// The program whose resident pages are counted. The errors of these counts are the rows of the
-/// report; a quick run maps fewer pages.
-fn headline(effort: Effort) -> Program {
-    Program {
-        sizes: Sizes::UpTo(1024),
-        hops: Hops::Random,
-        kept: 64,
-        pages: match effort {
-            // The program takes a minute of virtual time to map and unmap this many pages.
-            Effort::Full => 40_000_000,
-            Effort::Quick => 2_000_000,
-        },
-    }
-}
-
-fn conclude(run: &Run<'_, Scene, Seen>) -> Result<(Vec<Table>, Finding), Error> {
-    let cells = influence::measure(&run.scene.profile, run.options, run.progress);
-    let mut tables = vec![workload(run), courses(run), influence::table(&cells)];
-    // Another card (low or high prices) changes times but should not change errors, so one seed is
-    // enough.
-    if run.options.effort == Effort::Full {
-        tables.push(cards(run)?);
-    }
-    Ok((tables, finding(&run.results)))
 }
 
 fn workload(run: &Run<'_, Scene, Seen>) -> Table {
@@ -139,7 +120,7 @@ fn workload(run: &Run<'_, Scene, Seen>) -> Table {
 }
 
 /// A table of the course of each design's error over time, in the run with the first seed.
-fn courses(run: &Run<'_, Scene, Seen>) -> Table {
+fn courses(run: &Run<'_, Scene, Seen>) -> Made {
     let cpus = run.scene.profile.topology.cpus();
     let tree = Shape::published(cpus, scene::BATCH);
     let behind = tree.map_or(0, |shape| shape.error_max()) as f64;
@@ -147,7 +128,7 @@ fn courses(run: &Run<'_, Scene, Seen>) -> Table {
         let errors = seen.errors.iter();
         errors.map(|error| error.unsigned_abs()).collect()
     };
-    tabulate!(
+    let table = tabulate!(
         "Error over the run, first seed",
         format!(
             "{SAMPLES} samples of the error's size, each row on its own scale up to `highest`; \
@@ -168,20 +149,27 @@ fn courses(run: &Run<'_, Scene, Seen>) -> Table {
                 mib(seen.errors.iter().sum::<i64>() as f64 / count as f64)
             },
         }
-    )
+    );
+    let bound = run.results.median(OURS, &BOUND) * PAGE;
+    Made::from(table)
+        .fact("promised", format!("{:.1} MiB either way", bound / MIB))
+        .fact("share_of_tree", format!("{:.2}", bound / (192.0 * MIB)))
 }
 
 /// A table of the worst errors at every card (with low, middle and high prices), on the first seed.
-/// Prices should not change which pages are counted on which CPU.
-fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
+/// Prices should not change which pages are counted on which CPU. A quick run has no such table.
+fn cards(run: &Run<'_, Scene, Seen>) -> Result<Made, Error> {
+    if run.options.effort == Effort::Quick {
+        return Ok(Made::default());
+    }
     let mut rows = Vec::new();
     for card in Card::ALL {
-        let scene = Scene::new(run.machine, card, Effort::Quick)?;
+        let scene = run.scene_on(run.machine, card, Effort::Quick)?;
         let seed = run.options.seeds[0];
-        let of_design = |design: &Named| {
+        let of_design = |design: &Tried| {
             scene::run(&scene.profile, scene.program, design.design.counting, seed)
         };
-        let seen = run_checked(&run.designs, run.options, run.progress, of_design)?;
+        let seen = run_checked(run.designs, run.options, run.progress, of_design)?;
         rows.push((card, seen));
     }
     let errors =
@@ -203,53 +191,12 @@ fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
             "virtual time" => human(seen[0].length.0 as f64, Unit::Nanos),
         }
     );
-    Ok(table.with_each(
+    let table = table.with_each(
         &rows,
         run.designs.iter().zip(0_usize..),
         |(_, seen), nth| mib(seen[*nth].worst as f64),
-    ))
-}
-
-/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
-/// results of the runs.
-fn finding(results: &Results) -> Finding {
-    let worst = |design| {
-        let pages = results.estimate(design, &WORST);
-        let bytes = Estimate {
-            median: pages.median * PAGE,
-            low: pages.low * PAGE,
-            high: pages.high * PAGE,
-        };
-        human_estimate(&bytes, Unit::Bytes)
-    };
-    let effect = |pair| effect(results.compare(pair, &WORST).verdict);
-    let median = |design| human(results.median(design, &WORST) * PAGE, Unit::Bytes);
-    let answer = format!(
-        "Up to {} with Linux's flat counters, {} with the published tree and {} with ours; the tree \
-         {} the worst error of flat counters, and ours {} that of the tree.",
-        median(FLAT),
-        median(TREE),
-        median(OURS),
-        effect((FLAT, TREE)),
-        effect((TREE, OURS)),
     );
-    let bound = results.median(OURS, &BOUND) * PAGE;
-    Finding::new(
-        answer,
-        [
-            ("worst error of flat counters", worst(FLAT)),
-            ("of the tree", worst(TREE)),
-            ("of ours", worst(OURS)),
-            (
-                "ours promises",
-                format!("{:.1} MiB either way", bound / MIB),
-            ),
-            (
-                "as a share of the tree's bound of 192 MiB",
-                format!("{:.2}", bound / (192.0 * MIB)),
-            ),
-        ],
-    )
+    Ok(table.into())
 }
 
 /// Formats a number of pages as MiB.

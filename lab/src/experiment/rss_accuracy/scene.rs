@@ -11,7 +11,7 @@ use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
 
 use super::program::{Moment, Program, Watch};
-use crate::experiment::declared::{Reading, read, readings};
+use crate::experiment::driver::{Reading, read, readings};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::testbed::simulated;

@@ -18,19 +18,18 @@ use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
 use rand::RngExt;
 
-use crate::experiment::declared::{Reading, read, readings};
+use crate::experiment::driver::{Reading, read, readings};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::testbed::simulated;
 
 /// The number of cache lines that move to another socket per 1000 additions to a counter, if all
 /// CPUs do nothing but add.
-pub(super) const REMOTE: Metric = Metric::lower("remote_lines_per_1000_adds", Unit::Count);
+const REMOTE: Metric = Metric::lower("remote_lines_per_1000_adds", Unit::Count);
 /// The number of additions per second by all CPUs together, if they do nothing but add.
-pub(super) const RATE: Metric = Metric::higher("adds_per_s", Unit::PerSecond);
+const RATE: Metric = Metric::higher("adds_per_s", Unit::PerSecond);
 /// The number of cache lines moved to another socket per 1000 additions, at the pace of page
 /// faults.
-pub(super) const PACED_REMOTE: Metric =
-    Metric::lower("paced_remote_lines_per_1000_adds", Unit::Count);
+const PACED_REMOTE: Metric = Metric::lower("paced_remote_lines_per_1000_adds", Unit::Count);
 
 /// The metrics of the run in which all CPUs do nothing but add ([`Pace::Full`]).
 const AT_FULL_PACE: &[Reading<Counted>] = readings!(|counted| {

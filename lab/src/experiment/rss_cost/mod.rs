@@ -6,72 +6,48 @@
 //! each kind of counter moves when no other work hides them.
 //!
 //! The submodule `scene` has the benchmark, `predicted` the table of its rates beside the published
-//! ones, `counting` the second scene, and `published` the published figures.
+//! ones, and `counting` the second scene.
 
 mod counting;
 mod predicted;
-mod published;
 mod scene;
 
-use plimsoll_mm::counter::Counting;
-
-use self::counting::{Counted, FAR, PACED_REMOTE, Pace, RATE, REMOTE};
-use self::scene::{Kept, MMAP_LOCK, PARTS, Scene, name, rate};
-use super::Experiment;
-use super::declared::{
-    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Results,
-    Run, cards, effect, variants_of,
-};
-use crate::catalog::designs::Named;
-use crate::error::Error;
-use crate::measure::metric::{Metric, Unit};
+use self::counting::{Counted, FAR, Pace};
+use self::scene::{Kept, MMAP_LOCK, PARTS, Scene, TASKS, name, rate};
+use super::driver::{Clock, Code, Part, Run, Runs};
+use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
-use crate::run::options::Effort;
 use crate::workload::page_fault::Mode;
 
-/// The experiment's entry in the catalog.
-pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The two scenes as a workload of experiment files.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scene, Kept> = Declaration {
-    name: "rss-cost",
-    question: "what does it cost to count resident pages?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new(
-                "faults/s, 1 process",
-                "faults_per_s_processes_1",
-                &[FLAT, TREE, OURS],
-            ),
-            Headline::new(
-                "faults/s, 96 proc.",
-                "faults_per_s_processes_96",
-                &[FLAT, TREE, OURS],
-            ),
-            Headline::new(
-                "lines across sockets",
-                "remote_lines_per_1000_adds",
-                &[FLAT, TREE, OURS],
-            ),
-        ],
-    },
-    machines: &[MACHINE],
+static CODE: Code<Scene, Kept> = Code {
+    workload: "page-faults-and-counting",
+    about: "will-it-scale's page_fault1 with several numbers of tasks; then all CPUs only count",
+    numbers: &[TASKS],
+    of_designs: &[],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs,
-    verdicts: &[(FLAT, OTHERS)],
-    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: Scene::metrics,
-    shown: None,
-    compared: None,
     measure: |scene, case| scene.measure(&case.design.design, case.seed),
-    cards: Some(&CARDS),
-    conclude,
+    parts: &[
+        Part::new("predicted", |run| Ok(predicted::table(run).into())).naming(&[FLAT, TREE, OURS]),
+        Part::new("times-of-processes", |run| {
+            Ok(times(run, Mode::Processes, furthest(run)).into())
+        })
+        .naming(&[FLAT, TREE, OURS, "shared"]),
+        Part::new("times-of-threads", |run| {
+            Ok(times(run, Mode::Threads, mmap_lock(run)).into())
+        })
+        .naming(&[FLAT]),
+        Part::new("lines", |run| Ok(lines(run).into())),
+    ],
+    cells: &[],
 };
 
-/// The machine of the mailing-list thread's measurements.
-const MACHINE: &str = "epyc-9654-2s";
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
 const OURS: &str = "one-sided";
@@ -79,27 +55,8 @@ const OURS: &str = "one-sided";
 /// The numbers of tasks for which a table shows what the tasks spend their time on.
 const SHOWN_TASKS: [u32; 3] = [1, 24, 384];
 
-/// One design for each kind of counter. The first design has the kind that Linux uses. In all other
-/// mechanisms, every design is unpatched Linux.
-fn designs() -> Result<Vec<Named>, Error> {
-    let names = Counting::ALL.map(Counting::name);
-    let others = names.into_iter().filter(|name| *name != FLAT);
-    variants_of("unpatched", [FLAT].into_iter().chain(others))
-}
-
 /// All runs of this experiment on one machine.
 type RssRun<'a> = Run<'a, Scene, Kept>;
-
-fn conclude(run: &RssRun<'_>) -> Result<(Vec<Table>, Finding), Error> {
-    let mut tables = vec![
-        predicted::table(run),
-        times(run, Mode::Processes, furthest(run)),
-        times(run, Mode::Threads, mmap_lock(run)),
-        lines(run),
-    ];
-    tables.extend(run.cards()?);
-    Ok((tables, finding(&run.results)))
-}
 
 /// A table of what the benchmark's tasks spend their time on. `mode` says whether the tasks are
 /// processes or threads.
@@ -107,7 +64,7 @@ fn times(run: &Run<'_, Scene, Kept>, mode: Mode, note: String) -> Table {
     let of_tasks = |tasks: u32| {
         let runs = run.each();
         runs.filter_map(move |(design, kept)| {
-            Some((tasks, &*design.name, kept.times(mode, tasks)?))
+            Some((tasks, design.name.as_str(), kept.times(mode, tasks)?))
         })
     };
     let rows: Vec<_> = SHOWN_TASKS.into_iter().flat_map(of_tasks).collect();
@@ -184,7 +141,7 @@ fn mmap_lock(run: &Run<'_, Scene, Kept>) -> String {
 fn lines(run: &Run<'_, Scene, Kept>) -> Table {
     let at_pace = |nth: usize| {
         let runs = run.each();
-        runs.map(move |(design, kept)| (&*design.name, &kept.counting[nth]))
+        runs.map(move |(design, kept)| (design.name.as_str(), &kept.counting[nth]))
     };
     let rows: Vec<(&str, &Counted)> = at_pace(0).chain(at_pace(1)).collect();
     let heads = ["core", "LLC", "socket", "other socket"];
@@ -207,64 +164,6 @@ fn lines(run: &Run<'_, Scene, Kept>) -> Table {
     table.with_each(&rows, [("all", ())], |(_, counted), ()| {
         format!("{:.2}", counted.all_per_1000())
     })
-}
-
-/// The table of the most important metrics at the low and at the high card. At the low card, each
-/// price is the lowest of its range; at the high card, it is the highest.
-const CARDS: Cards<Scene, Kept> = Cards {
-    title: "Trees (B) against flat, at each cost card",
-    note: "A verdict that changes between cards is fragile.",
-    effort: Effort::Quick,
-    with_mid: false,
-    pairs: &[(FLAT, TREE, on_cards), (FLAT, OURS, on_cards)],
-    columns: &[
-        ("card", cards::card),
-        ("B", cards::b),
-        ("metric", cards::metric),
-        ("ratio", cards::ratio),
-        ("verdict", cards::verdict),
-    ],
-};
-
-fn on_cards(_: &Scene) -> Vec<Metric> {
-    vec![
-        rate(Mode::Processes, 1),
-        rate(Mode::Processes, 24),
-        rate(Mode::Threads, 24),
-        REMOTE,
-        RATE,
-        PACED_REMOTE,
-    ]
-}
-
-/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
-/// medians and intervals of the runs.
-fn finding(results: &Results) -> Finding {
-    let one = rate(Mode::Processes, 1);
-    let effect = |design| effect(results.compare((FLAT, design), &one).verdict);
-    let against_flat = |design| change(results.ratio((FLAT, design), &one));
-    let answer = format!(
-        "Compared with flat counters, the published tree {} the page faults a second of one \
-         process, and ours {} them.",
-        effect(TREE),
-        effect(OURS),
-    );
-    Finding::new(
-        answer,
-        [
-            (
-                "faults a second, flat (published: 614,783, to which the price of a fault is fitted)",
-                results.show(FLAT, &one),
-            ),
-            ("tree (published: +0.13 %)", against_flat(TREE)),
-            ("ours", against_flat(OURS)),
-            (
-                "cache lines moved between sockets per 1000 additions, tree",
-                results.show(TREE, &REMOTE),
-            ),
-            ("ours", results.show(OURS, &REMOTE)),
-        ],
-    )
 }
 
 /// Formats a ratio as a change in percent.

@@ -1,6 +1,5 @@
 //! The simulated rates of the benchmark beside the published ones, at every number of tasks.
 
-use super::published::PUBLISHED;
 use super::scene::{MODES, PARTS, name, rate};
 use super::{FLAT, OURS, RssRun, TREE, change};
 use crate::measure::metric::Unit;
@@ -34,7 +33,7 @@ impl Row<'_> {
     /// Returns whether the published rate is independent: no price was fitted to it.
     fn is_independent(&self) -> bool {
         let metric = rate(self.mode, self.tasks);
-        let mut figures = PUBLISHED.iter().flat_map(|of| of.figures);
+        let mut figures = self.run.figures().iter().flat_map(|of| &of.figures);
         figures.any(|figure| figure.metric == metric.name && figure.basis == Basis::Independent)
     }
 

@@ -8,14 +8,13 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::space::rss::Rss;
 use plimsoll_sim::Sim;
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Profile;
 
 use super::counting::{Counted, PACES};
 use crate::error::Error;
-use crate::experiment::declared::metrics_of;
+use crate::experiment::driver::{Number, Setting, metrics_of};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
-use crate::run::options::Effort;
 use crate::run::testbed::Testbed;
 use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
@@ -31,11 +30,18 @@ pub(super) const fn name(mode: Mode) -> &'static str {
     }
 }
 
+/// The numbers of tasks that a file gives.
+pub(super) const TASKS: Number = Number::list(
+    "tasks",
+    (1, 4096),
+    "numbers of processes, and of threads, with which the benchmark runs",
+);
+
 /// The machine, the numbers of tasks, and the memory of each task.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     profile: Profile,
-    tasks: &'static [u32],
+    tasks: Vec<u32>,
     /// The number of bytes that each task touches in a round.
     bytes: fn(mode: Mode, tasks: u32) -> u64,
 }
@@ -103,13 +109,22 @@ impl Kept {
 }
 
 impl Scene {
-    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        let profile = setting.profile()?;
+        let cpus = profile.topology.cpus();
+        let tasks: Vec<u32> = setting
+            .numbers
+            .list(TASKS.name)
+            .iter()
+            .map(|tasks| u32::try_from(*tasks).expect("at most 4096"))
+            .collect();
+        if let Some(most) = tasks.iter().find(|tasks| **tasks > cpus) {
+            let why = format!("{most} tasks do not fit on {cpus} CPUs, one on each");
+            return Err(Error::Invalid(why));
+        }
         Ok(Self {
-            profile: Profile::load(machine, card)?,
-            tasks: match effort {
-                Effort::Full => &[1, 2, 24, 96, 192, 384],
-                Effort::Quick => &[1, 24],
-            },
+            profile,
+            tasks,
             bytes,
         })
     }
@@ -129,8 +144,8 @@ impl Scene {
     }
 
     /// The numbers of tasks with which the benchmark runs on this machine, one after the other.
-    pub(super) const fn tasks(&self) -> &'static [u32] {
-        self.tasks
+    pub(super) fn tasks(&self) -> &[u32] {
+        &self.tasks
     }
 
     pub(super) fn most_tasks(&self) -> u32 {
@@ -144,7 +159,7 @@ impl Scene {
         let mut hashes = Vec::new();
         let mut times = Vec::new();
         for mode in MODES {
-            for &tasks in self.tasks {
+            for &tasks in &self.tasks {
                 let work = PageFault {
                     tasks,
                     mode,
@@ -209,13 +224,15 @@ fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use plimsoll_mm::counter::Counting;
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
 
     fn measure(counting: Counting) -> Kept {
         let scene = Scene {
             profile: Profile::load("epyc-9654-2s", Card::Mid).expect("built in"),
-            tasks: &[1, 4],
+            tasks: vec![1, 4],
             bytes: |_, _| 8 << 20,
         };
         let design = Design {

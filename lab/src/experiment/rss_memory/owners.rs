@@ -13,7 +13,6 @@ use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId};
 
 use super::Owner;
-use crate::run::options::Effort;
 
 /// An owner, such as a process, has this many counters: one for each kind of its resident pages.
 const WIDTH: usize = 4;
@@ -59,11 +58,7 @@ pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
 ///
 /// # Errors
 /// When this computer does not have enough memory.
-pub(super) fn times(owner: Owner, cpus: u32, effort: Effort) -> Result<(f64, f64), InitError> {
-    let rounds = match effort {
-        Effort::Full => 4,
-        Effort::Quick => 1,
-    };
+pub(super) fn times(owner: Owner, cpus: u32, rounds: u64) -> Result<(f64, f64), InitError> {
     let (mut warm_ns, mut cold_ns) = (f64::INFINITY, f64::INFINITY);
     // The fastest round counts, because other load on the computer only adds time.
     for _ in 0..rounds {

@@ -11,67 +11,47 @@
 mod scene;
 
 use self::scene::{
-    CAUSES, FREE, HUNG, LOCKUPS, METRICS, PCP_PART, RCU, STRETCH, Scene, WAIT_MAX, ZONE_PART,
-    ZONE_WAITS,
+    CAUSES, FREE, HUNG, LOCKUPS, METRICS, NUMBERS, PCP_PART, RCU, STRETCH, Scene, WAIT_MAX,
+    ZONE_PART, ZONE_WAITS,
 };
-use super::Experiment;
-use super::declared::{
-    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, metrics_of,
-    variants_of,
-};
+use super::driver::{Clock, Code, Made, Part, Results, Run, Runs, metrics_of};
 use crate::error::Error;
-use crate::measure::comparison::Comparison;
 use crate::measure::detectors::watch::CpuStalls;
 use crate::measure::metric::{Metric, Unit};
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
-use crate::run::options::{Effort, Options};
 
-/// The experiment's entry in the catalog.
-pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The load as a workload of experiment files.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scene, CpuStalls> = Declaration {
-    name: "stalls",
-    question: "what makes a CPU stall for 20 seconds, as in the thread on batching?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new(
-                "longest stretch",
-                "stretch_max_ns",
-                &[UNBATCHED, MERGED, BOUNDED],
-            ),
-            Headline::new(
-                "longest zone wait",
-                "zone_wait_max_ns",
-                &[UNBATCHED, MERGED, BOUNDED],
-            ),
-        ],
-    },
-    machines: &["turin-316"],
+static CODE: Code<Scene, CpuStalls> = Code {
+    workload: "workers-that-reschedule",
+    about: "one worker on each CPU, with reschedule points; causes of stalls are tried",
+    numbers: NUMBERS,
+    of_designs: &[],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs: || variants_of("unpatched", [UNBATCHED, MERGED, BOUNDED]),
-    verdicts: &[(UNBATCHED, MERGED), (UNBATCHED, BOUNDED)],
-    published: &[],
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
-    shown: None,
-    compared: Some(|_| vec![STRETCH, WAIT_MAX]),
     measure: |scene, case| scene.measure(&case.design.design, case.seed),
-    cards: None,
-    conclude,
+    parts: &[
+        Part::new("workload", |run| Ok(run.scene.table().into())),
+        Part::new("causes", causes).naming(&TRIED).giving(&[
+            "unbatched_stalls",
+            "bounded_stalls",
+            "unbatched_stretch",
+            "bounded_stretch",
+            "length_of_runs",
+        ]),
+    ],
+    cells: &[],
 };
 
 const UNBATCHED: &str = "unbatched";
-/// The design of the mailing-list thread's patch, as merged into Linux: frees in batches.
-const MERGED: &str = "batched";
 const BOUNDED: &str = "bounded";
 
 /// The designs that run with each possible cause of stalls.
 const TRIED: [&str; 2] = [UNBATCHED, BOUNDED];
-
-/// The number of seeds with which each design runs for each possible cause of stalls.
-const SEEDS: usize = 1;
 
 /// The results of the runs with one possible cause of stalls.
 struct Tried {
@@ -90,39 +70,22 @@ impl Tried {
     }
 }
 
-fn conclude(run: &Run<'_, Scene, CpuStalls>) -> Result<(Vec<Table>, Finding), Error> {
-    let mut few = run.options.clone();
-    few.seeds.truncate(SEEDS);
-    let causes = match run.options.effort {
-        Effort::Full => CAUSES,
-        Effort::Quick => &CAUSES[..2],
-    };
+/// The runs with each of the first causes of the list.
+fn causes(run: &Run<'_, Scene, CpuStalls>) -> Result<Made, Error> {
+    let seeds = run.numbers().count("seeds_of_causes");
+    let is_long = run.numbers().get("long_causes") == 1;
+    let designs = run.named(&TRIED);
     let mut tried = Vec::new();
-    for cause in causes {
-        let scene = run.scene.with(cause);
-        let results = try_cause(run, &few, cause.name, &scene)?;
+    for cause in &CAUSES[..run.numbers().count("causes")] {
+        let scene = run.scene.with(cause, is_long);
+        let (results, _) = run.further_on_few(cause.name, &scene, &designs, seeds)?;
         tried.push(Tried {
             cause: cause.name,
             scene,
             results,
         });
     }
-    let finding = finding(&tried);
-    Ok((vec![run.scene.table(), causes_table(&tried)], finding))
-}
-
-fn try_cause(
-    run: &Run<'_, Scene, CpuStalls>,
-    options: &Options,
-    name: &str,
-    scene: &Scene,
-) -> Result<Results, Error> {
-    run.progress.start_on("stalls", run.machine, name);
-    let designs = run.named(&TRIED);
-    let compared = Comparison::run(&designs, options, run.progress, |case| {
-        scene.measure(&case.design.design, case.seed).0
-    })?;
-    Ok(Results::new(compared))
+    Ok(finding(Made::from(causes_table(&tried)), &tried))
 }
 
 /// The table of the longest stretches without a reschedule point, for each possible cause of stalls
@@ -159,9 +122,8 @@ fn causes_table(tried: &[Tried]) -> Table {
     )
 }
 
-/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
-/// runs.
-fn finding(tried: &[Tried]) -> Finding {
+/// Adds the facts that follow from the runs with each cause.
+fn finding(made: Made, tried: &[Tried]) -> Made {
     let (plain, causes) = tried
         .split_first()
         .expect("the machine as it is comes first");
@@ -175,23 +137,10 @@ fn finding(tried: &[Tried]) -> Finding {
         (false, with) => format!("stalls only with: {}", with.join("; ")),
     };
     let show = |design: &str| human(plain.results.max(design, &STRETCH), Unit::Nanos);
-    Finding::new(
-        format!(
-            "Unbatched, the machine {}; bounded, it {}.",
-            said(UNBATCHED),
-            said(BOUNDED),
-        ),
-        [
-            (
-                "longest stretch on the machine as it is, unbatched",
-                show(UNBATCHED),
-            ),
-            ("bounded", show(BOUNDED)),
-            (
-                "length of these runs",
-                human(plain.scene.length.0 as f64, Unit::Nanos),
-            ),
-        ],
-    )
-    .further("A detector reports a stall if a CPU passes no reschedule point for more than 20 s.")
+    let length = human(plain.scene.length.0 as f64, Unit::Nanos);
+    made.fact("unbatched_stalls", said(UNBATCHED))
+        .fact("bounded_stalls", said(BOUNDED))
+        .fact("unbatched_stretch", show(UNBATCHED))
+        .fact("bounded_stretch", show(BOUNDED))
+        .fact("length_of_runs", length)
 }

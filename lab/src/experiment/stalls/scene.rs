@@ -10,18 +10,17 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, Nanos, NodeId, Pages, Pfn};
-use plimsoll_sim::profile::{Card, CostKey, Disturbance, Profile, Rate};
+use plimsoll_sim::profile::{CostKey, Disturbance, Profile, Rate};
 use plimsoll_sim::{Sim, Stats};
 use rand::RngExt;
 
 use crate::error::Error;
-use crate::experiment::declared::{Reading, read, readings};
+use crate::experiment::driver::{Number, Reading, Setting, read, readings};
 use crate::measure::comparison::Sample;
 use crate::measure::detectors::watch::{CpuStalls, Watch};
 use crate::measure::metric::{Metric, Unit};
 use crate::report::Table;
 use crate::run::aging::{self, Memory};
-use crate::run::options::Effort;
 use crate::run::testbed::Testbed;
 use crate::workload::{Mapping, spend_unmapping};
 
@@ -74,8 +73,30 @@ pub(super) struct Scene {
     pub(super) length: Nanos,
 }
 
-/// The virtual length of a full run in which no cause is applied.
-const FULL: Nanos = Nanos::from_ms(400);
+/// The numbers that a file gives to the workload.
+pub(super) const NUMBERS: &[Number] = &[
+    Number::one(
+        "length_ms",
+        (1, 3_600_000),
+        "virtual milliseconds of a run in which no cause is applied",
+    ),
+    Number::one("worker_mib", (1, 1 << 20), "MiB that each worker maps"),
+    Number::one(
+        "causes",
+        (1, CAUSES.len() as u64),
+        "how many of the possible causes are tried, beginning with none",
+    ),
+    Number::one(
+        "long_causes",
+        (0, 1),
+        "1 if a run with a cause is as long as this cause needs; 0 if it is as long as the others",
+    ),
+    Number::one(
+        "seeds_of_causes",
+        (1, 10_000),
+        "the most seeds of runs with a cause",
+    ),
+];
 
 /// A change of a scene that may lengthen the stretches in which a CPU does not reschedule.
 #[derive(Clone, Copy, Debug)]
@@ -188,15 +209,12 @@ impl Seen {
 }
 
 impl Scene {
-    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         Ok(Self {
-            profile: Profile::load(machine, card)?,
-            bytes: 32 << 20,
+            profile: setting.profile()?,
+            bytes: setting.get("worker_mib") << 20,
             chunk: CHUNK,
-            length: match effort {
-                Effort::Full => FULL,
-                Effort::Quick => Nanos::from_ms(100),
-            },
+            length: Nanos::from_ms(setting.get("length_ms")),
         })
     }
 
@@ -217,10 +235,11 @@ impl Scene {
         )
     }
 
-    /// The same scene, to which `cause` applies.
-    pub(super) fn with(&self, cause: &Cause) -> Self {
+    /// The same scene, to which `cause` applies. Its run is as long as the cause needs if
+    /// `is_long`.
+    pub(super) fn with(&self, cause: &Cause, is_long: bool) -> Self {
         let mut scene = self.clone();
-        if scene.length >= FULL {
+        if is_long {
             scene.length = cause.length;
         }
         if cause.length == Nanos::from_ms(LONG_MS) {

@@ -4,7 +4,7 @@
 use super::scene::{CONTENTIONS, DECAY_CONTENTIONS, DECAYED, PER_DECAYED};
 use super::workloads::MAIN;
 use super::{BASELINE, OURS, PATCH, PHASED_WHEEL, SLOWED};
-use crate::experiment::declared::{Finding, Results, effect};
+use crate::experiment::driver::Results;
 use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
 use crate::report::{Table, tabulate};
@@ -18,6 +18,18 @@ const CHANGES: [(&str, &str); 7] = [
     ("shepherd alone", "round-jiffies+shepherd-phased"),
     ("phase and shepherd: ours", OURS),
     ("all on one tick", "aligned+shepherd-at-once"),
+];
+
+/// The designs that the table names.
+pub(super) const NAMED: [&str; 8] = [
+    BASELINE,
+    PATCH,
+    SLOWED,
+    PHASED_WHEEL,
+    "phased+shepherd-at-once",
+    "round-jiffies+shepherd-phased",
+    OURS,
+    "aligned+shepherd-at-once",
 ];
 
 /// The cause of the patch's gain in contentions: which of the patch's two changes explains it.
@@ -81,7 +93,7 @@ impl Cause {
     }
 
     /// The words that end a sentence about the patch's gain.
-    const fn clause(self) -> &'static str {
+    pub(super) const fn clause(self) -> &'static str {
         match self {
             Self::TooFewSeeds => "",
             Self::NoGain => ", so there is no gain to explain",
@@ -123,37 +135,4 @@ pub(super) fn table(results: &Results) -> Table {
             "of decays, per page" => ratio(design, &PER_DECAYED),
         }
     )
-}
-
-/// Makes the finding (conclusion) of a report that has only the main workload. Every statement in
-/// it follows from the confidence intervals of the runs.
-pub(super) fn finding(results: &Results) -> Finding {
-    let verdict = results.compare((BASELINE, PATCH), &CONTENTIONS).verdict;
-    let answer = format!(
-        "In {MAIN} the patch as posted {} contentions at free_pcppages_bulk{}.",
-        effect(verdict),
-        Cause::of(results).clause()
-    );
-    Finding::new(answer, numbers(results))
-}
-
-/// The numbers that support a finding about the workload [`MAIN`].
-fn numbers(results: &Results) -> [(&'static str, String); 5] {
-    let ratio = |design, metric: &Metric| results.show_ratio((BASELINE, design), metric);
-    [
-        (
-            "contentions in bursts, the patch against Linux",
-            ratio(PATCH, &CONTENTIONS),
-        ),
-        ("pages that decays return", ratio(PATCH, &DECAYED)),
-        (
-            "contentions of decays per page, the longer interval alone",
-            ratio(SLOWED, &PER_DECAYED),
-        ),
-        (
-            "the phases alone, by the timer wheel",
-            ratio(PHASED_WHEEL, &PER_DECAYED),
-        ),
-        ("contentions, ours against Linux", ratio(OURS, &CONTENTIONS)),
-    ]
 }

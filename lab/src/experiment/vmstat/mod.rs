@@ -14,72 +14,62 @@
 //! The submodule `workloads` has the family, `scene` one workload and its metrics. `family` runs
 //! the family and makes its tables; `likeness` computes distances from published ratios. `causes`
 //! has the table of one cause at a time. `crowding` counts the CPUs that fire together, by tick
-//! rate. `regime` shows how long a drain must be to matter. `published` has the published figures.
+//! rate. `regime` shows how long a drain must be to matter.
 
 mod causes;
 mod crowding;
 mod family;
 mod likeness;
-mod published;
 mod regime;
 mod scene;
 mod workloads;
 
-use self::scene::{
-    CONTENTIONS, DECAY_CONTENTIONS, DECAYED, METRICS, PER_DECAYED, PER_RETURNED, PERF_CONTENTIONS,
-    PERF_MAX_WAIT, PERF_MEAN_WAIT, PERF_TOTAL_WAIT, STARTING_TOGETHER, Scene,
-};
+use self::scene::{CONTENTIONS, METRICS, NUMBERS, Scene};
 use self::workloads::MAIN;
-use super::Experiment;
-use super::declared::{
-    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Run, cards,
-    metrics_of, variants_of,
-};
-use crate::catalog::designs::Named;
-use crate::error::Error;
-use crate::measure::metric::Metric;
+use super::driver::{Clock, Code, Made, Part, Run, Runs, Tried, metrics_of};
 use crate::measure::stats;
 use crate::report::{Table, tabulate};
-use crate::run::options::Effort;
 
-/// The experiment's entry in the catalog.
-pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+/// The load as a workload of experiment files.
+pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static DECLARATION: Declaration<Scene> = Declaration {
-    name: "vmstat",
-    question: "what does staggering the per-CPU vmstat work gain, and why?",
-    answer: Headlines {
-        sides: LINUX_PATCH_OURS,
-        rows: &[
-            Headline::new(
-                "contentions, by perf",
-                "perf_contentions",
-                &[BASELINE, PATCH, OURS],
-            ),
-            Headline::new(
-                "total wait, by perf",
-                "perf_total_wait_ns",
-                &[BASELINE, PATCH, OURS],
-            ),
-            Headline::new(
-                "longest wait, by perf",
-                "perf_max_wait_ns",
-                &[BASELINE, PATCH, OURS],
-            ),
-        ],
-    },
-    machines: &MACHINES,
+static CODE: Code<Scene> = Code {
+    workload: "bursts-and-daemons",
+    about: "bursts of allocations on two thirds of the CPUs, with long rests, and daemons on all",
+    numbers: NUMBERS,
+    of_designs: &[],
+    takes_memory: false,
     clock: Clock::Virtual,
-    designs,
-    verdicts: &[(BASELINE, OTHERS)],
-    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
-    shown: None,
-    compared: Some(|_| COMPARED.to_vec()),
     measure: |scene, case| (scene.measure(&case.design.design, case.seed), ()),
-    cards: Some(&CARDS),
-    conclude,
+    parts: &[
+        Part::new("family", |run| {
+            let family = family::measure(run)?;
+            let tables = family.tables().into_iter().collect::<Vec<_>>();
+            Ok(Made::from(tables).fact("family", family.sentences()))
+        })
+        .naming(&[BASELINE, PATCH, OURS, SLOWED, PHASED_WHEEL])
+        .giving(&["family"]),
+        Part::new("causes", |run| {
+            let clause = causes::Cause::of(&run.results).clause().to_owned();
+            Ok(Made::from(causes::table(&run.results)).fact("cause", clause))
+        })
+        .naming(&causes::NAMED)
+        .giving(&["cause"]),
+        Part::new("spread", |run| Ok(spread(run).into())).naming(&[BASELINE, PATCH, OURS]),
+        Part::new("crowding", |run| {
+            let profile = &run.scene.profile;
+            let crowding = crowding::measure(profile, run.options, run.progress)?;
+            Ok(crowding.table().into())
+        }),
+        Part::new("regime", |run| {
+            let profile = &run.scene.profile;
+            let regime = regime::measure(profile, run.options, run.progress)?;
+            Ok(regime.tables().into_iter().collect::<Vec<_>>().into())
+        }),
+    ],
+    cells: &[],
 };
 
 /// The design of Linux, with which every cause is compared. It batches frees, as Linux did at the
@@ -93,34 +83,6 @@ const OURS: &str = "phased+shepherd-phased";
 const SLOWED: &str = "slowed+shepherd-at-once";
 const PHASED_WHEEL: &str = "phased-wheel+shepherd-at-once";
 
-/// The machines on which the experiment runs. The report on the first one also shows all workloads.
-const MACHINES: [&str; 2] = [MAPPED, PLAIN];
-
-/// The machine whose kernel runs without KASAN.
-const PLAIN: &str = "grace-72";
-
-/// The machine for which the report also has the tables of the family, of the cards, by tick rate
-/// and by drain length. A second machine that differs from this one only in its prices would repeat
-/// them: the cards scale all prices, and the runs for the table by drain length multiply the price
-/// of freeing a page by several factors.
-const MAPPED: &str = "grace-72+kasan";
-
-/// The metrics that get verdicts. Verdicts on the other metrics would say the same: the waits of
-/// all waiters rise and fall with those that perf shows, and the waits at all call sites with those
-/// at free_pcppages_bulk.
-const COMPARED: [Metric; 10] = [
-    PERF_CONTENTIONS,
-    PERF_TOTAL_WAIT,
-    PERF_MAX_WAIT,
-    PERF_MEAN_WAIT,
-    CONTENTIONS,
-    PER_RETURNED,
-    DECAY_CONTENTIONS,
-    DECAYED,
-    PER_DECAYED,
-    STARTING_TOGETHER,
-];
-
 const SCHEDULES: [&str; 6] = [
     "round-jiffies",
     "aligned",
@@ -129,38 +91,10 @@ const SCHEDULES: [&str; 6] = [
     "phased-wheel",
     "phased",
 ];
-/// The schedules that also run with our shepherd: Linux's, the patch's and ours. With the other
-/// schedules, which only separate causes, the shepherd would be a second change.
-const WITH_OUR_SHEPHERD: [&str; 3] = ["round-jiffies", "stretched", "phased"];
-
-/// Every schedule with Linux's shepherd, Linux first, then three of these schedules with our
-/// shepherd. All designs batch frees, as Linux did at the time of the mailing-list thread.
-fn designs() -> Result<Vec<Named>, Error> {
-    let linux = SCHEDULES.map(|schedule| format!("{schedule}+shepherd-at-once"));
-    let ours = WITH_OUR_SHEPHERD.map(|schedule| format!("{schedule}+shepherd-phased"));
-    variants_of("patched", linux.into_iter().chain(ours))
-}
-
-fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
-    let mut tables = vec![causes::table(&run.results), spread(run)];
-    if run.machine != MAPPED {
-        return Ok((tables, causes::finding(&run.results)));
-    }
-    tables.extend(run.cards()?);
-    let profile = &run.scene.profile;
-    tables.push(crowding::measure(profile, run.options, run.progress)?.table());
-    tables.extend(regime::measure(profile, run.options, run.progress)?.tables());
-    let family = family::measure(run)?;
-    let finding = family.finding(&run.results);
-    // The tables about all workloads come before the tables about the main workload.
-    tables.splice(..0, family.tables());
-    Ok((tables, finding))
-}
-
 /// A table that shows how much the number of contentions differs between single runs. This matters
 /// because a published number comes from a single run.
 fn spread(run: &Run<'_, Scene>) -> Table {
-    let row = |design: &Named| {
+    let row = |design: &Tried| {
         let values = run.results.values(&design.name, &CONTENTIONS);
         let spread = stats::Spread::of(&values).expect("every design runs on a seed");
         (design.name.clone(), spread, values)
@@ -181,23 +115,3 @@ fn spread(run: &Run<'_, Scene>) -> Table {
         }
     )
 }
-
-/// The table that shows whether the verdicts hold at every card. At the low card, each price is the
-/// lowest of its range; at the high card, it is the highest.
-const CARDS: Cards<Scene> = Cards {
-    title: "Contentions of bursts against round-jiffies+shepherd-at-once, at each cost card",
-    note: "A verdict that changes between cards is fragile.",
-    effort: Effort::Full,
-    with_mid: true,
-    pairs: &[
-        (BASELINE, SLOWED, |_| vec![CONTENTIONS]),
-        (BASELINE, PATCH, |_| vec![CONTENTIONS]),
-        (BASELINE, OURS, |_| vec![CONTENTIONS]),
-    ],
-    columns: &[
-        ("card", cards::card),
-        ("design", cards::b),
-        ("ratio", cards::ratio),
-        ("verdict", cards::verdict),
-    ],
-};

@@ -8,14 +8,13 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{Hz, Nanos};
 use plimsoll_sim::LockStats;
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Profile;
 
 use super::workloads::{FAMILY, MAIN};
 use crate::error::Error;
-use crate::experiment::declared::{Reading, read, readings};
+use crate::experiment::driver::{Number, Reading, Setting, read, readings};
 use crate::measure::comparison::Sample;
 use crate::measure::metric::{Metric, Unit};
-use crate::run::options::Effort;
 use crate::run::testbed::{Log, crowd, crowd_on_one_tick};
 use crate::workload::mix::Mix;
 
@@ -128,6 +127,17 @@ fn bulk_sites() -> impl Iterator<Item = Site> {
     Site::ALL.into_iter().filter(|site| site.is_bulk_free())
 }
 
+/// The numbers that a file gives to the workload.
+pub(super) const NUMBERS: &[Number] = &[
+    Number::one("seconds", (3, 3600), "virtual seconds of a run"),
+    Number::one(
+        "family_seconds",
+        (3, 3600),
+        "virtual seconds of a run that only the tables of the family show",
+    ),
+    Number::one("family_seeds", (1, 10_000), "the most seeds of these runs"),
+];
+
 /// A workload on a machine, the length of a run, and the time that a run takes to settle.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
@@ -141,24 +151,15 @@ pub(super) struct Scene {
 
 impl Scene {
     /// The scene of the workload [`MAIN`].
-    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
-        let seconds = match effort {
-            Effort::Full => 20,
-            Effort::Quick => 5,
-        };
-        Self::of(MAIN, machine, card, seconds)
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
+        Self::of(MAIN, setting.profile()?, setting.get("seconds"))
     }
 
     /// A scene of the workload named `workload`, one of `FAMILY`, in runs of `seconds` of virtual
     /// time.
-    pub(super) fn of(
-        workload: &str,
-        machine: &str,
-        card: Card,
-        seconds: u64,
-    ) -> Result<Self, Error> {
+    pub(super) fn of(workload: &str, profile: Profile, seconds: u64) -> Result<Self, Error> {
         Ok(Self {
-            profile: Profile::load(machine, card)?,
+            profile,
             workload: Mix::find(&FAMILY, workload)?,
             length: Nanos(seconds * Nanos::SECOND.0),
             settled: Nanos(5 * Nanos::SECOND.0 / 2),

@@ -4,6 +4,7 @@
 //! `docs/misses.md` of them, [`stored`] keeps at the end of that page what the runs measured, and
 //! [`table`](self::table()) is the short table at the end of `plimsoll reproduce`.
 
+mod basis;
 mod counts;
 pub mod page;
 pub mod stored;
@@ -13,6 +14,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::basis::Basis;
 pub use self::counts::Counts;
 pub use self::thread::Thread;
 use super::value::{NOTHING, human, ratio_of};
@@ -29,31 +31,6 @@ pub const NO_CHANGE: f64 = 0.05;
 /// The largest change, in percent, that counts as none. This is the largest variation between runs
 /// that the thread on batched frees gives for its measurements.
 pub const EQUAL_PERCENT: f64 = 0.56;
-
-/// How our figure depends on the published figure. If it does depend on it, the two may agree
-/// although the simulation is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Basis {
-    /// Our figure does not depend on the published figure.
-    Independent,
-    /// We derived a price from the published figure, so it proves nothing if our figure agrees.
-    Fitted,
-    /// Both figures follow directly from how the patch is built: nothing has to be measured.
-    Construction,
-}
-
-impl Basis {
-    /// The word for JSON, and for the page.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Independent => "independent",
-            Self::Fitted => "fitted",
-            Self::Construction => "construction",
-        }
-    }
-}
 
 /// The published values of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

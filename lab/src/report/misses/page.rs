@@ -98,7 +98,7 @@ fn intro() -> String {
     let about = "This page lists every figure that the four mailing-list threads published, beside \
                  ours. `plimsoll reproduce --misses docs/misses.md` writes the page, and a test \
                  compares it with the figures that the experiments declare. So do not edit it: the \
-                 texts are beside the declarations, in `lab/src/experiment/`.";
+                 texts are in the experiments' files, `lab/experiments/*.toml`.";
     let rule = format!(
         "**A match** is a figure whose ratio of the patch to Linux is within a factor of {FACTOR} of \
          the published ratio. If only one value was published, the value itself must be within that \

@@ -18,6 +18,8 @@ pub enum Thread {
     Counters,
     /// The self-test of the lab. Its figures are made up.
     Selftest,
+    /// A source that the page does not show, such as that of a user's experiment.
+    Other,
 }
 
 impl Thread {
@@ -33,6 +35,7 @@ impl Thread {
             Self::Reaper => "A reaper that starts at the highest mapping",
             Self::Counters => "Trees of counters, and two passes that choose a victim by them",
             Self::Selftest => "the self-test",
+            Self::Other => "other sources",
         }
     }
 
@@ -45,7 +48,15 @@ impl Thread {
             Self::Reaper => "reaper",
             Self::Counters => "counters",
             Self::Selftest => "selftest",
+            Self::Other => "other",
         }
+    }
+
+    /// The thread with this [`Thread::name`].
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter().chain([Self::Selftest, Self::Other]);
+        all.find(|thread| thread.name() == name)
     }
 
     /// The author of the patch, and when the author posted it.
@@ -56,7 +67,7 @@ impl Thread {
             Self::Batching => "Joshua Hahn, 2025-09-19 (v1) to 2025-10-14 (v5)",
             Self::Reaper => "zhongjinji, 2025-09-03 (v7) to 2025-09-15 (v10)",
             Self::Counters => "Mathieu Desnoyers, 2026-01-13 (v15) and 2026-01-14 (v16)",
-            Self::Selftest => "no author",
+            Self::Selftest | Self::Other => "no author",
         }
     }
 }

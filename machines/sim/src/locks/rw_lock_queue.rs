@@ -319,8 +319,7 @@ impl RwQueue {
         let is_killed = || {
             killed.is_some_and(|killed| {
                 let is_killed = killed();
-                // The call of `killed` may have advanced this CPU's clock, so CPUs whose clocks are
-                // now earlier run first.
+                // The test may have taken time, so CPUs with earlier keys run first.
                 sim.order();
                 is_killed
             })

@@ -1,15 +1,15 @@
 //! A workload on a machine: the ratios of the patch to Linux that its runs measured, beside the
 //! published ratios.
 
-use crate::experiment::declared::Results;
+use crate::experiment::driver::Results;
 use crate::experiment::vmstat::causes::Cause;
 use crate::experiment::vmstat::likeness::Beside;
-use crate::experiment::vmstat::published::PUBLISHED;
 use crate::experiment::vmstat::scene::{
     PERF_CONTENTIONS, PERF_MAX_WAIT, PERF_MEAN_WAIT, PERF_TOTAL_WAIT,
 };
 use crate::experiment::vmstat::{BASELINE, PATCH};
 use crate::measure::metric::Metric;
+use crate::report::misses::{Beside as Figure, Values};
 use crate::report::value::{NOTHING, human_ratio};
 use crate::workload::mix::Mix;
 
@@ -24,7 +24,7 @@ pub(super) const COMPARED: [(&str, Metric); 4] = [
 /// A workload of the vmstat experiment on a machine, with the results of its runs.
 pub(super) struct Member {
     pub(super) workload: &'static Mix,
-    pub(super) machine: &'static str,
+    pub(super) machine: String,
     pub(super) results: Results,
 }
 
@@ -58,11 +58,11 @@ impl Member {
 
     /// For each metric with published values, the measured ratio of the patch to Linux beside the
     /// published ratio. A metric without one of the two is left out.
-    pub(super) fn beside(&self) -> Vec<Beside> {
+    pub(super) fn beside(&self, figures: &[Figure]) -> Vec<Beside> {
         let pair = |(_, metric): (&str, Metric)| {
             Some(Beside {
                 measured: self.ratio(&metric)?,
-                published: published_ratio(self.machine, &metric)?,
+                published: published_ratio(figures, &self.machine, &metric)?,
             })
         };
         COMPARED.into_iter().filter_map(pair).collect()
@@ -70,16 +70,30 @@ impl Member {
 }
 
 /// The published value of a metric with a design on a machine.
-pub(super) fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
-    let of_machine = PUBLISHED.iter().filter(|of| of.machine == machine);
-    let figures = of_machine.flat_map(|of| of.figures);
-    let mut of_metric = figures.filter(|figure| figure.metric == metric.name);
-    of_metric.find_map(|figure| figure.values.level(design))
+pub(super) fn published(
+    figures: &[Figure],
+    machine: &str,
+    design: &str,
+    metric: &Metric,
+) -> Option<f64> {
+    let level = |figure: &Figure| {
+        let place = figure.place.as_ref()?;
+        if place.machine != machine || place.metric != metric.name {
+            return None;
+        }
+        let nth = place.designs.iter().position(|of| of == design)?;
+        match &figure.published {
+            Values::Levels(levels) => levels.get(nth).copied(),
+            Values::ChangePercent(_) => None,
+        }
+    };
+    figures.iter().find_map(level)
 }
 
 /// The published value of `metric` with the patch, divided by that with Linux; `None` if one of the
 /// two was not published.
-pub(super) fn published_ratio(machine: &str, metric: &Metric) -> Option<f64> {
-    let [linux, patch] = [BASELINE, PATCH].map(|design| published(machine, design, metric));
+pub(super) fn published_ratio(figures: &[Figure], machine: &str, metric: &Metric) -> Option<f64> {
+    let [linux, patch] =
+        [BASELINE, PATCH].map(|design| published(figures, machine, design, metric));
     Some(patch? / linux?)
 }

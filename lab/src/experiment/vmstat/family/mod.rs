@@ -9,15 +9,16 @@ mod tables;
 use std::collections::BTreeMap;
 
 use self::member::{COMPARED, Member};
-use super::causes::{self, Cause};
+use super::causes::Cause;
 use super::likeness::{self, Beside};
 use super::scene::{PERF_CONTENTIONS, PERF_TOTAL_WAIT, Scene};
 use super::workloads::{FAMILY, MAIN};
-use super::{BASELINE, MACHINES, MAPPED, OURS, PATCH, PHASED_WHEEL, SLOWED};
+use super::{BASELINE, OURS, PATCH, PHASED_WHEEL, SLOWED};
 use crate::error::Error;
-use crate::experiment::declared::{Finding, Results, Run};
+use crate::experiment::driver::{Results, Run};
 use crate::measure::comparison::Comparison;
 use crate::measure::metric::Metric;
+use crate::report::misses::Beside as Figure;
 use crate::report::value::ratio_of;
 use crate::run::options::{Effort, Options};
 use crate::workload::mix::Mix;
@@ -32,6 +33,11 @@ const SEPARATE: [&str; 2] = [SLOWED, PHASED_WHEEL];
 /// All workloads on all machines.
 pub(super) struct Family {
     members: Vec<Member>,
+    /// The machines of the experiment. The report with the tables of the family is that of the
+    /// first.
+    machines: Vec<String>,
+    /// The published figures.
+    figures: Vec<Figure>,
     seconds: u64,
     seeds: usize,
 }
@@ -40,38 +46,39 @@ pub(super) struct Family {
 /// report, so its results are reused. In a full run, [`MAIN`] also runs on the other machine for as
 /// long and on as many seeds. All other runs are shorter and have fewer seeds.
 pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
-    let (seconds, seeds) = match run.options.effort {
-        // A verdict needs at least six seeds, so a full run has six.
-        Effort::Full => (8, 6),
-        Effort::Quick => (3, 1),
-    };
+    let numbers = run.numbers();
+    let seconds = numbers.get("family_seconds");
+    let seeds = numbers.count("family_seeds");
     let short = Options {
         seeds: run.options.seeds.iter().copied().take(seeds).collect(),
         ..run.options.clone()
     };
     let mut members = Vec::new();
-    for machine in MACHINES {
+    for machine in run.machines() {
         for workload in &FAMILY {
             let results = match (workload.name == MAIN, run.options.effort) {
                 (true, _) if machine == run.machine => run.results.clone(),
                 (true, Effort::Full) => {
-                    let scene = Scene::new(machine, run.card, run.options.effort)?;
+                    let scene = run.scene_on(machine, run.card, run.options.effort)?;
                     compare(run, &scene, run.options)?
                 }
                 _ => {
-                    let scene = Scene::of(workload.name, machine, run.card, seconds)?;
+                    let profile = run.load(machine, run.card)?;
+                    let scene = Scene::of(workload.name, profile, seconds)?;
                     compare(run, &scene, &short)?
                 }
             };
             members.push(Member {
                 workload,
-                machine,
+                machine: machine.clone(),
                 results,
             });
         }
     }
     Ok(Family {
         members,
+        machines: run.machines().to_vec(),
+        figures: run.figures_beside()?,
         seconds,
         seeds: short.seeds.len(),
     })
@@ -79,8 +86,7 @@ pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
 
 fn compare(run: &Run<'_, Scene>, scene: &Scene, options: &Options) -> Result<Results, Error> {
     let machine = &scene.profile.name;
-    run.progress
-        .start_on("vmstat", machine, scene.workload.name);
+    run.start(machine, scene.workload.name);
     let separate = &SEPARATE[..if machine == run.machine { 2 } else { 0 }];
     let designs = run.named(&[&DESIGNS, separate].concat());
     let compared = Comparison::run(&designs, options, run.progress, |case| {
@@ -90,20 +96,19 @@ fn compare(run: &Run<'_, Scene>, scene: &Scene, options: &Options) -> Result<Res
 }
 
 impl Family {
-    /// The report's conclusion, in words, about the workload [`MAIN`] and about the family. Every
-    /// statement in it is computed from the runs.
-    pub(super) fn finding(&self, main: &Results) -> Finding {
-        let family = format!(
+    /// The sentences about the family for the report's conclusion. Every statement in them is
+    /// computed from the runs.
+    pub(super) fn sentences(&self) -> String {
+        format!(
             "Over {} workloads on {} machines the patch's contentions, as perf counts them, are {} \
              times Linux's and their total wait {} times; {}. {}",
             FAMILY.len(),
-            MACHINES.len(),
+            self.machines.len(),
             self.range(&PERF_CONTENTIONS),
             self.range(&PERF_TOTAL_WAIT),
             self.likeness(),
             self.due_to(),
-        );
-        causes::finding(main).further(family)
+        )
     }
 
     /// Formats the range, over the members of the family, of `metric` with the patch divided by
@@ -149,10 +154,13 @@ impl Family {
     fn beside(&self) -> Vec<(&'static str, Vec<Beside>)> {
         let of_workload = |mix: &'static Mix| {
             let members = self.members_of(mix.name);
-            (mix.name, members.flat_map(Member::beside).collect())
+            (
+                mix.name,
+                members.flat_map(|one| one.beside(&self.figures)).collect(),
+            )
         };
         let mut all: Vec<(_, Vec<_>)> = FAMILY.iter().map(of_workload).collect();
-        all.retain(|(_, pairs)| pairs.len() == MACHINES.len() * COMPARED.len());
+        all.retain(|(_, pairs)| pairs.len() == self.machines.len() * COMPARED.len());
         all
     }
 
@@ -165,7 +173,7 @@ impl Family {
     /// causes of the patch's gain are known.
     fn separated(&self) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
-        members.filter(|member| member.machine == MAPPED)
+        members.filter(|member| member.machine == self.machines[0])
     }
 
     /// The sentence that lists, for each cause from which the patch gains, the workloads in which
@@ -180,7 +188,8 @@ impl Family {
         let each = each.map(|(cause, names)| format!("{} in {}", cause.words(), names.join(", ")));
         let each: Vec<String> = each.collect();
         format!(
-            "Cause of the patch's gain on {MAPPED}: {}.",
+            "Cause of the patch's gain on {}: {}.",
+            self.machines[0],
             each.join("; ")
         )
     }

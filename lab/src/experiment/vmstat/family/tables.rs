@@ -7,8 +7,9 @@ use crate::experiment::vmstat::scene::{
     CONTENTIONS, DECAY_CONTENTIONS, PER_DECAYED, PER_RETURNED, RETURNED,
 };
 use crate::experiment::vmstat::workloads::{FAMILY, MAIN};
-use crate::experiment::vmstat::{BASELINE, MACHINES, MAPPED, OURS, PATCH, PHASED_WHEEL, SLOWED};
+use crate::experiment::vmstat::{BASELINE, OURS, PATCH, PHASED_WHEEL, SLOWED};
 use crate::measure::metric::{Metric, Unit};
+use crate::report::misses::Beside as Figure;
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Table, tabulate};
 
@@ -16,8 +17,8 @@ use crate::report::{Table, tabulate};
 #[derive(Clone, Copy)]
 enum Line<'a> {
     /// The published figures for a machine.
-    Published(&'static str),
-    Measured(&'a Member),
+    Published(&'a str, &'a [Figure]),
+    Measured(&'a Member, &'a [Figure]),
 }
 
 impl Family {
@@ -32,15 +33,16 @@ impl Family {
     }
 
     /// All rows, machine by machine. Each machine's first row has the figures published for it.
-    fn lines(&self) -> Vec<Line<'_>> {
-        let of_machine = |machine: &'static str| {
+    fn lines<'a>(&'a self) -> Vec<Line<'a>> {
+        let figures = &self.figures;
+        let of_machine = |machine: &'a String| {
             let members = self.members.iter();
-            let members = members.filter(move |member| member.machine == machine);
-            [Line::Published(machine)]
+            let members = members.filter(move |member| member.machine == *machine);
+            [Line::Published(machine, figures)]
                 .into_iter()
-                .chain(members.map(Line::Measured))
+                .chain(members.map(move |member| Line::Measured(member, figures)))
         };
-        MACHINES.into_iter().flat_map(of_machine).collect()
+        self.machines.iter().flat_map(of_machine).collect()
     }
 
     fn levels(&self) -> Table {
@@ -108,7 +110,10 @@ impl Family {
 
     fn causes(&self) -> Table {
         tabulate!(
-            format!("What the patch's gain is due to, by workload on {MAPPED}"),
+            format!(
+                "What the patch's gain is due to, by workload on {}",
+                self.machines[0]
+            ),
             "Ratios of contentions to Linux. `per page`: only contentions of decays, per page that \
              decays returned. The patch's changelog names one cause: the phases.",
             &self.separated().collect::<Vec<_>>(),
@@ -137,15 +142,15 @@ fn workloads() -> Table {
 impl Line<'_> {
     fn workload(&self) -> &'static str {
         match self {
-            Self::Published(_) => "(published)",
-            Self::Measured(member) => member.workload.name,
+            Self::Published(..) => "(published)",
+            Self::Measured(member, _) => member.workload.name,
         }
     }
 
-    fn machine(&self) -> &'static str {
+    fn machine(&self) -> &str {
         match self {
-            Self::Published(machine) => machine,
-            Self::Measured(member) => member.machine,
+            Self::Published(machine, _) => machine,
+            Self::Measured(member, _) => &member.machine,
         }
     }
 
@@ -153,14 +158,14 @@ impl Line<'_> {
     /// otherwise the median of our runs.
     fn level(&self, metric: &Metric) -> String {
         let value = match self {
-            Self::Published(machine) => published(machine, BASELINE, metric),
-            Self::Measured(member) => Some(member.results.median(BASELINE, metric)),
+            Self::Published(machine, figures) => published(figures, machine, BASELINE, metric),
+            Self::Measured(member, _) => Some(member.results.median(BASELINE, metric)),
         };
         value.map_or_else(|| NOTHING.to_owned(), |value| human(value, metric.unit))
     }
 
     fn by_decays(&self) -> String {
-        let Self::Measured(member) = self else {
+        let Self::Measured(member, _) = self else {
             return NOTHING.to_owned();
         };
         let [all, decays] =
@@ -175,18 +180,18 @@ impl Line<'_> {
     /// figures, it is always the published ratio of the patch, whatever `design` is.
     fn ratio(&self, design: &str, metric: &Metric) -> String {
         match self {
-            Self::Published(machine) => {
-                let ratio = published_ratio(machine, metric);
+            Self::Published(machine, figures) => {
+                let ratio = published_ratio(figures, machine, metric);
                 ratio.map_or_else(|| NOTHING.to_owned(), |ratio| ratio_of(1.0, ratio))
             }
-            Self::Measured(member) => member.show(design, metric),
+            Self::Measured(member, _) => member.show(design, metric),
         }
     }
 
     fn apart(&self) -> String {
         let apart = match self {
-            Self::Published(_) => return NOTHING.to_owned(),
-            Self::Measured(member) => likeness::times_apart(&member.beside()),
+            Self::Published(..) => return NOTHING.to_owned(),
+            Self::Measured(member, figures) => likeness::times_apart(&member.beside(figures)),
         };
         if apart.is_finite() {
             format!("{apart:.1} ×")
@@ -196,10 +201,10 @@ impl Line<'_> {
     }
 
     fn within_two(&self) -> String {
-        let Self::Measured(member) = self else {
+        let Self::Measured(member, figures) = self else {
             return NOTHING.to_owned();
         };
-        let pairs = member.beside();
+        let pairs = member.beside(figures);
         if pairs.len() < COMPARED.len() {
             return NOTHING.to_owned();
         }

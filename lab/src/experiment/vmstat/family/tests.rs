@@ -6,6 +6,14 @@ use crate::experiment::vmstat::scene::METRICS;
 use crate::measure::comparison::Sample;
 use crate::run::progress::Progress;
 
+const MAPPED: &str = "grace-72+kasan";
+const MACHINES: [&str; 2] = [MAPPED, "grace-72"];
+
+fn figures() -> Vec<Figure> {
+    let experiment = crate::experiment::find("vmstat").expect("built in");
+    experiment.figures().expect("built in")
+}
+
 /// Makes the results of all workloads without running them. `ratio` gets the names of a workload, a
 /// machine and a metric, and returns the patch's value divided by Linux's. All other designs have
 /// Linux's values.
@@ -30,7 +38,7 @@ fn family(ratio: fn(&str, &str, &str) -> f64) -> Family {
         });
         Member {
             workload,
-            machine,
+            machine: machine.to_owned(),
             results: Results::new(compared.expect("made-up runs do not differ")),
         }
     };
@@ -38,6 +46,8 @@ fn family(ratio: fn(&str, &str, &str) -> f64) -> Family {
         |machine: &'static str| FAMILY.iter().map(move |workload| member(machine, workload));
     Family {
         members: MACHINES.into_iter().flat_map(of_machine).collect(),
+        machines: MACHINES.map(str::to_owned).to_vec(),
+        figures: figures(),
         seconds: 8,
         seeds: 6,
     }
@@ -48,7 +58,7 @@ fn published(machine: &str, metric: &str) -> f64 {
     let compared = COMPARED.into_iter();
     let mut found = compared.filter(|(_, of)| of.name == metric);
     let metric = found.next().map(|(_, metric)| metric);
-    let ratio = metric.and_then(|metric| member::published_ratio(machine, &metric));
+    let ratio = metric.and_then(|metric| member::published_ratio(&figures(), machine, &metric));
     ratio.unwrap_or(0.5)
 }
 
@@ -77,7 +87,7 @@ fn a_workload_with_the_published_ratios_is_like_the_thread_s() {
         let off = if workload == "steady" { 1.0 } else { 3.0 };
         published(machine, metric) * off
     });
-    let finding = family.finding(&family.members[0].results).to_string();
+    let finding = family.sentences();
     let like = "workloads with all four ratios within a factor of 2 of the published ones on both \
                 machines: steady; the nearest is steady, typically 1.0 × apart";
     assert!(finding.contains(like), "{finding}");
@@ -107,7 +117,7 @@ fn one_ratio_that_is_off_on_one_machine_makes_a_workload_unlike_the_thread_s() {
         };
         published(machine, metric) * off
     });
-    let finding = family.finding(&family.members[0].results).to_string();
+    let finding = family.sentences();
     let unlike = "no workload has all four ratios within a factor of 2 of the published ones on \
                   both machines; the nearest is steady";
     assert!(finding.contains(unlike), "{finding}");

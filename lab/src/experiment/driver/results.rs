@@ -3,7 +3,6 @@
 //! An experiment that looks up a design that did not run, or a metric that was not measured, has a
 //! bug. Such a lookup panics, because no other number may take the place of a missing one.
 
-use super::{OTHERS, Pair};
 use crate::measure::comparison::Comparison;
 use crate::measure::metric::Metric;
 use crate::measure::stats::{self, Estimate};
@@ -19,12 +18,12 @@ impl Results {
         Self(comparison)
     }
 
-    pub(super) const fn comparison(&self) -> &Comparison {
+    pub(in crate::experiment) const fn comparison(&self) -> &Comparison {
         &self.0
     }
 
     /// Panics unless every run has measured exactly `metrics`.
-    pub(super) fn assert_measured(&self, metrics: &[Metric]) {
+    pub(in crate::experiment) fn assert_measured(&self, metrics: &[Metric]) {
         for (nth, design) in self.0.designs().iter().enumerate() {
             for sample in self.0.samples(nth) {
                 let measured = sample.metrics.iter().map(|(metric, _)| metric);
@@ -36,7 +35,7 @@ impl Results {
         }
     }
 
-    pub(super) fn position(&self, design: &str) -> usize {
+    pub(in crate::experiment) fn position(&self, design: &str) -> usize {
         let designs = self.0.designs();
         let found = designs.iter().position(|name| name == design);
         found.unwrap_or_else(|| panic!("no design is called `{design}`, only {designs:?}"))
@@ -94,15 +93,19 @@ impl Results {
         self.compare(pair, metric).ratio.median
     }
 
-    /// Compares the designs of a pair on each of `metrics` that the runs have measured. If B is
-    /// [`OTHERS`], there is a comparison of A with every other design.
-    pub(super) fn verdicts(&self, (a, b): Pair, metrics: &[Metric]) -> Vec<VerdictRow> {
-        let mut rows = if b == OTHERS {
-            self.0.verdicts(self.position(a))
-        } else {
-            self.0.verdicts_between(self.position(a), self.position(b))
+    /// Compares B of a pair with A on each metric for which `is_compared` returns true. If B is
+    /// `None`, there is a comparison of A with every other design.
+    pub(in crate::experiment) fn verdicts_of(
+        &self,
+        (a, b): (&str, Option<&str>),
+        is_compared: impl Fn(&Metric) -> bool,
+    ) -> Vec<VerdictRow> {
+        let a = self.position(a);
+        let mut rows = match b {
+            None => self.0.verdicts(a),
+            Some(b) => self.0.verdicts_between(a, self.position(b)),
         };
-        rows.retain(|row| metrics.contains(&row.metric));
+        rows.retain(|row| is_compared(&row.metric));
         rows
     }
 

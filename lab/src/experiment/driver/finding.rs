@@ -14,19 +14,15 @@ pub(in crate::experiment) struct Finding {
 }
 
 impl Finding {
-    /// Makes a finding from a sentence and at most five numbers. Each number follows a label that
-    /// says what was measured.
-    pub(in crate::experiment) fn new<const N: usize>(
-        answer: impl Into<String>,
-        numbers: [(&str, String); N],
-    ) -> Self {
-        const { assert!(N <= 5, "a finding has at most five numbers") };
+    /// Makes a finding from a sentence and numbers, each with its label.
+    pub(in crate::experiment) fn of(answer: String, numbers: Vec<(&str, String)>) -> Self {
+        let numbers = numbers.into_iter();
         Self {
-            answer: answer.into(),
+            answer,
             further: String::new(),
             numbers: numbers
                 .map(|(of, number)| format!("{of} {number}"))
-                .to_vec(),
+                .collect(),
         }
     }
 
@@ -37,7 +33,7 @@ impl Finding {
     }
 
     /// The answer alone.
-    pub(super) fn answer(&self) -> &str {
+    pub(in crate::experiment) fn answer(&self) -> &str {
         &self.answer
     }
 }
@@ -100,7 +96,8 @@ mod tests {
 
     #[test]
     fn further_sentences_follow_the_answer_and_are_no_part_of_it() {
-        let finding = Finding::new("It helps.", [("time", "3 s".to_owned())]).further("It is new.");
+        let finding = Finding::of("It helps.".to_owned(), vec![("time", "3 s".to_owned())])
+            .further("It is new.");
         assert_eq!(finding.answer(), "It helps.");
         assert!(
             finding

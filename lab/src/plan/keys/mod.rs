@@ -1,6 +1,8 @@
 //! The keys of an experiment file, declared once as data. The reader refuses every other key; the
 //! template and the JSON Schema are made from the same declarations.
 
+pub mod builtin;
+
 /// A key of a table of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
@@ -43,6 +45,18 @@ pub enum Kind {
     Sweep(&'static [Key]),
     /// A list of tables with these keys.
     Tables(&'static [Key]),
+    /// A table with these keys.
+    Table(&'static [Key]),
+    /// A list of pairs of texts.
+    Pairs,
+    /// A number, or a list of numbers, that may be negative.
+    Numbers,
+    /// A table of the numbers of the workload that differ.
+    Quick,
+    /// A table of such tables, by machine.
+    On,
+    /// A table of texts with any keys.
+    Named,
 }
 
 /// The version of the format of experiment files.
@@ -146,6 +160,46 @@ pub const FILE: &[Key] = &[
         "published figures, which the report shows beside ours",
     ),
     key(
+        "quick",
+        Kind::Quick,
+        "the numbers of the workload that are others in a quick run",
+    ),
+    key(
+        "on",
+        Kind::On,
+        "by machine, the numbers of the workload that are others on this machine",
+    ),
+    key(
+        "compare",
+        Kind::Table(builtin::COMPARE),
+        "the pairs of designs that get verdicts",
+    ),
+    key(
+        "answer",
+        Kind::Table(builtin::ANSWER),
+        "the answer with which a report begins",
+    ),
+    key(
+        "tables",
+        Kind::Texts,
+        "the tables of a report, in their order: parts of the workload, or `cards`",
+    ),
+    key(
+        "tables_elsewhere",
+        Kind::Texts,
+        "the tables of the reports on machines after the first; default: `tables`",
+    ),
+    key(
+        "cards",
+        Kind::Table(builtin::CARDS),
+        "the table `cards`: verdicts at the low and the high card",
+    ),
+    key(
+        "causes",
+        Kind::Named,
+        "causes of differences from published figures, by name",
+    ),
+    key(
         "sweep",
         Kind::Sweep(SWEEP),
         "axes: the experiment runs at every combination of their values",
@@ -176,20 +230,35 @@ pub const DESIGN: &[Key] = &[
     ),
 ];
 
-/// The keys of a table `[[published]]`, which has one published figure.
+/// The keys of a table `[[published]]`: one published figure, or the figures of one source.
 pub const PUBLISHED: &[Key] = &[
-    required("metric", Kind::Text, "the name of the metric"),
-    required("design", Kind::Text, "the label of the design"),
     required("machine", Kind::Text, "the machine, as `machines` names it"),
-    required(
-        "value",
-        Kind::Number,
-        "the value, in the unit of the metric",
-    ),
     required(
         "source",
         Kind::Text,
         "where the value was published: author, date, and the place in the text",
+    ),
+    key("metric", Kind::Text, "the name of the metric"),
+    key("design", Kind::Text, "the label of the design"),
+    key(
+        "value",
+        Kind::Number,
+        "the value, in the unit of the metric",
+    ),
+    key(
+        "thread",
+        Kind::Choice(&["stagger", "batching", "reaper", "counters", "selftest"]),
+        "the thread on a mailing list, if the lab's page of misses has it",
+    ),
+    key(
+        "designs",
+        Kind::Texts,
+        "the labels of the designs of all figures of this table",
+    ),
+    key(
+        "figure",
+        Kind::Tables(builtin::FIGURE),
+        "the figures of this source, in place of metric, design and value",
     ),
 ];
 

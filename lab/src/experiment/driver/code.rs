@@ -1,0 +1,203 @@
+//! What an experiment needs in Rust: its workload, metrics, and special tables, behind names that a
+//! file can use.
+
+use plimsoll_sim::profile::{Card, Profile};
+
+use super::Clock;
+use super::data::{Data, Made, Tried};
+use super::numbers::{Number, Numbers};
+use super::run::Run;
+use super::{Filed, Setting};
+use crate::catalog::machines;
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::measure::comparison::Sample;
+use crate::measure::metric::Metric;
+use crate::run::cases::Case;
+
+/// A workload with its metrics and the parts of its reports. `S` is the type of the workload on one
+/// machine, and `K` that of the data that are kept of a run in addition to the run's sample.
+pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
+    /// The name of the workload in files.
+    pub(in crate::experiment) workload: &'static str,
+    /// The workload in one line.
+    pub(in crate::experiment) about: &'static str,
+    /// The numbers that a file must give in its table `[workload]`.
+    pub(in crate::experiment) numbers: &'static [Number],
+    /// The numbers that a file must give in each of its tables `[[design]]`.
+    pub(in crate::experiment) of_designs: &'static [Number],
+    /// True if a file chooses the state of memory when a run begins.
+    pub(in crate::experiment) takes_memory: bool,
+    /// The clock that measures all times.
+    pub(in crate::experiment) clock: Clock,
+    /// Builds the workload for a machine.
+    pub(in crate::experiment) setup: fn(&Setting<'_>) -> Result<S, Error>,
+    /// Every metric that a run measures.
+    pub(in crate::experiment) metrics: fn(&S) -> Vec<Metric>,
+    /// Runs one design on one seed.
+    pub(in crate::experiment) measure: fn(&S, &Case<Tried>) -> (Sample, K),
+    /// The parts that a report can have.
+    pub(in crate::experiment) parts: &'static [Part<S, K>],
+    /// The cells that only this workload has in the table of cost cards: a name, and the function
+    /// that makes the cell from what was kept of a run.
+    pub(in crate::experiment) cells: &'static [Cell<K>],
+}
+
+pub(super) type Cell<K> = (&'static str, fn(&K) -> String);
+
+/// A part of a report: tables, and facts for the texts of the answer.
+pub(in crate::experiment) struct Part<S: 'static, K: 'static = ()> {
+    /// The name in files.
+    pub(in crate::experiment) name: &'static str,
+    /// The names of the facts.
+    pub(in crate::experiment) facts: &'static [&'static str],
+    /// The labels of the designs that the part names. A file without one of them cannot have the
+    /// part.
+    pub(in crate::experiment) designs: &'static [&'static str],
+    pub(in crate::experiment) make: Make<S, K>,
+}
+
+type Make<S, K> = fn(&Run<'_, S, K>) -> Result<Made, Error>;
+
+impl<S, K> Part<S, K> {
+    /// A part without facts that names no design.
+    pub(in crate::experiment) const fn new(name: &'static str, make: Make<S, K>) -> Self {
+        Self {
+            name,
+            facts: &[],
+            designs: &[],
+            make,
+        }
+    }
+
+    /// This part, which names the designs with these labels.
+    pub(in crate::experiment) const fn naming(self, designs: &'static [&'static str]) -> Self {
+        Self { designs, ..self }
+    }
+
+    /// This part, which gives these facts.
+    pub(in crate::experiment) const fn giving(self, facts: &'static [&'static str]) -> Self {
+        Self { facts, ..self }
+    }
+}
+
+/// A part of a report, without the function that makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct PartInfo {
+    /// The name in files.
+    pub name: &'static str,
+    /// The names of the facts that texts may use.
+    pub facts: &'static [&'static str],
+    /// The labels of the designs that a file with the part must have.
+    pub designs: &'static [&'static str],
+}
+
+/// The [`Code`] of any workload.
+pub trait Subject: Sync {
+    /// The name of the workload in files.
+    fn workload(&self) -> &'static str;
+
+    /// The workload in one line.
+    fn about(&self) -> &'static str;
+
+    /// The numbers of the table `[workload]`.
+    fn numbers(&self) -> &'static [Number];
+
+    /// The numbers of each table `[[design]]`.
+    fn of_designs(&self) -> &'static [Number];
+
+    /// Returns whether a file chooses the state of memory.
+    fn takes_memory(&self) -> bool;
+
+    /// The parts that a report can have.
+    fn parts(&self) -> Vec<PartInfo>;
+
+    /// The names of the cells that only this workload has in the table of cost cards.
+    fn cells(&self) -> Vec<&'static str>;
+}
+
+/// As [`Subject`], with what only the reader of files and the driver use.
+pub(in crate::experiment) trait Runs: Subject {
+    /// The metrics that a run in this setting measures.
+    ///
+    /// # Errors
+    /// If the machine is unknown, or the numbers do not fit it.
+    fn metrics(&self, setting: &Setting<'_>) -> Result<Vec<Metric>, Error>;
+
+    /// The experiment that a file describes.
+    fn experiment(&'static self, data: Data) -> Box<dyn Experiment + Send>;
+}
+
+impl<S: Sync, K: Send> Subject for Code<S, K> {
+    fn workload(&self) -> &'static str {
+        self.workload
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn numbers(&self) -> &'static [Number] {
+        self.numbers
+    }
+
+    fn of_designs(&self) -> &'static [Number] {
+        self.of_designs
+    }
+
+    fn takes_memory(&self) -> bool {
+        self.takes_memory
+    }
+
+    fn parts(&self) -> Vec<PartInfo> {
+        let info = |part: &Part<S, K>| PartInfo {
+            name: part.name,
+            facts: part.facts,
+            designs: part.designs,
+        };
+        self.parts.iter().map(info).collect()
+    }
+
+    fn cells(&self) -> Vec<&'static str> {
+        self.cells.iter().map(|(name, _)| *name).collect()
+    }
+}
+
+impl<S: Sync, K: Send> Runs for Code<S, K> {
+    fn metrics(&self, setting: &Setting<'_>) -> Result<Vec<Metric>, Error> {
+        Ok((self.metrics)(&(self.setup)(setting)?))
+    }
+
+    fn experiment(&'static self, data: Data) -> Box<dyn Experiment + Send> {
+        Box::new(Filed { code: self, data })
+    }
+}
+
+impl Setting<'_> {
+    /// The profile of the machine, with its prices at this setting's card.
+    ///
+    /// # Errors
+    /// If the machine is unknown, or its profile is bad.
+    pub(in crate::experiment) fn profile(&self) -> Result<Profile, Error> {
+        machines::load(self.machine, self.card)
+    }
+
+    /// The value of the number `name` of the workload.
+    pub(in crate::experiment) fn get(&self, name: &str) -> u64 {
+        self.numbers.get(name)
+    }
+}
+
+/// The setting for the metrics of a file: the middle card.
+pub(super) const fn setting<'a>(
+    machine: &'a str,
+    numbers: &'a Numbers,
+    memory: Option<crate::run::aging::Memory>,
+) -> Setting<'a> {
+    Setting {
+        machine,
+        card: Card::Mid,
+        numbers,
+        memory,
+    }
+}

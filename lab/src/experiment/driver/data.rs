@@ -1,0 +1,179 @@
+//! What the file of an experiment says, after all names in it have been found.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use plimsoll_mm::design::Design;
+
+use super::figures::Published;
+use super::numbers::Numbers;
+use super::text::Text;
+use crate::catalog::designs;
+use crate::error::Error;
+use crate::report::Table;
+use crate::run::aging::Memory;
+
+/// An experiment as its file describes it. Every name in it exists.
+pub(in crate::experiment) struct Data {
+    /// The name that `plimsoll reproduce` accepts, and the title of the reports.
+    pub(in crate::experiment) name: String,
+    /// The question in one line.
+    pub(in crate::experiment) question: String,
+    /// The machines, as the file names them. A quick run uses only the first.
+    pub(in crate::experiment) machines: Vec<String>,
+    /// The folder in which a machine may be a file.
+    pub(super) folder: PathBuf,
+    /// The numbers of the workload on each machine.
+    pub(super) numbers: Vec<OfMachine>,
+    /// The state of memory when a run begins, if the workload has a choice.
+    pub(super) memory: Option<Memory>,
+    /// The designs in the order of the file.
+    pub(in crate::experiment) designs: Vec<Tried>,
+    /// The pairs of designs that get verdicts.
+    pub(super) pairs: Vec<Pair>,
+    /// The names of the metrics that get verdicts; all metrics if `None`.
+    pub(super) compared: Option<Vec<String>>,
+    /// The names of the metrics that have rows in the report; all metrics if `None`.
+    pub(super) shown: Option<Vec<String>>,
+    pub(super) answer: Headlines,
+    pub(super) finding: FindingText,
+    pub(super) cards: Option<Cards>,
+    /// The names of the tables of the report on the first machine.
+    pub(super) tables: Vec<String>,
+    /// The names of the tables of the reports on other machines.
+    pub(super) tables_elsewhere: Vec<String>,
+    pub(in crate::experiment) published: Vec<Published>,
+}
+
+/// The numbers of the workload on one machine.
+#[derive(Clone, Debug)]
+pub(super) struct OfMachine {
+    /// In a full run.
+    pub(super) full: Numbers,
+    /// In a quick run.
+    pub(super) quick: Numbers,
+}
+
+/// A design that an experiment tries.
+#[derive(Clone, Debug)]
+pub(in crate::experiment) struct Tried {
+    /// The label in reports.
+    pub(in crate::experiment) name: String,
+    pub(in crate::experiment) design: Design,
+    /// The numbers that the workload takes for each design.
+    pub(in crate::experiment) numbers: Numbers,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+/// Makes a design for each of `names`, which are variants joined by `+`. The design has these
+/// variants, and the variants of `base` for all other mechanisms. Its label is the element of
+/// `names`.
+pub(in crate::experiment) fn variants(
+    base: &str,
+    names: impl IntoIterator<Item = String>,
+) -> Result<Vec<Tried>, Error> {
+    let tried = |name: String| {
+        Ok(Tried {
+            design: designs::find(&format!("{base}+{name}"))?.design,
+            name,
+            numbers: Numbers::default(),
+        })
+    };
+    names.into_iter().map(tried).collect()
+}
+
+/// Two designs that are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) a: String,
+    /// `None` stands for every design except A.
+    pub(super) b: Option<String>,
+}
+
+/// The metrics with which a report begins.
+pub(super) struct Headlines {
+    /// What the designs of each metric are; the heads of the columns. The first is the base.
+    pub(super) sides: Vec<String>,
+    pub(super) rows: Vec<Headline>,
+}
+
+/// A metric, and the design of each side. A quick run that does not measure the metric leaves it
+/// out.
+pub(super) struct Headline {
+    /// What the metric measures.
+    pub(super) what: String,
+    pub(super) metric: String,
+    pub(super) designs: Vec<String>,
+}
+
+/// The texts from which the report's conclusion is made.
+pub(super) struct FindingText {
+    /// The answer in one sentence.
+    pub(super) sentence: Text,
+    /// The sentences after it.
+    pub(super) further: Option<Text>,
+    /// The numbers that support the answer, each with a label.
+    pub(super) numbers: Vec<(String, Text)>,
+}
+
+/// The table with a row for each combination of a cost card, a pair of designs, and a metric.
+pub(super) struct Cards {
+    pub(super) title: String,
+    pub(super) note: String,
+    /// True if the runs at the low and at the high card are as short as those of a quick run.
+    pub(super) is_quick: bool,
+    /// True if the table also has rows for the middle card, although the rest of the report already
+    /// shows the results at that card.
+    pub(super) with_mid: bool,
+    pub(super) pairs: Vec<CardPair>,
+    /// The head of each column, and the name of what its cells show.
+    pub(super) columns: Vec<(String, String)>,
+}
+
+/// A pair of designs in the table of cards, with the metrics on which they are compared.
+pub(super) struct CardPair {
+    pub(super) a: String,
+    pub(super) b: String,
+    pub(super) metrics: Vec<String>,
+    /// The machines whose reports have the pair; `None` if all have it.
+    pub(super) machines: Option<Vec<String>>,
+}
+
+/// What a part of a report consists of: tables, and facts for the texts of the answer.
+#[derive(Default)]
+pub(in crate::experiment) struct Made {
+    pub(in crate::experiment) tables: Vec<Table>,
+    /// The name of each fact, and its text.
+    pub(in crate::experiment) facts: Vec<(&'static str, String)>,
+}
+
+impl From<Table> for Made {
+    fn from(table: Table) -> Self {
+        Self {
+            tables: vec![table],
+            facts: Vec::new(),
+        }
+    }
+}
+
+impl From<Vec<Table>> for Made {
+    fn from(tables: Vec<Table>) -> Self {
+        Self {
+            tables,
+            facts: Vec::new(),
+        }
+    }
+}
+
+impl Made {
+    /// Adds the fact `name`.
+    pub(in crate::experiment) fn fact(mut self, name: &'static str, text: String) -> Self {
+        self.facts.push((name, text));
+        self
+    }
+}

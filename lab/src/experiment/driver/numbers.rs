@@ -1,0 +1,149 @@
+//! The whole numbers that an experiment file gives to a workload or to a design.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A number, or a list of numbers, that a file must give. The reader, the JSON Schema and the
+/// documentation use this declaration.
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    /// The key. It ends in its unit, unless the value is a plain count.
+    pub name: &'static str,
+    /// A description in one line.
+    pub about: &'static str,
+    /// True if the file gives a list.
+    pub is_list: bool,
+    /// The smallest value.
+    pub min: u64,
+    /// The largest value.
+    pub max: u64,
+}
+
+impl Number {
+    /// The declaration of one number from `min` to `max`.
+    pub(in crate::experiment) const fn one(
+        name: &'static str,
+        (min, max): (u64, u64),
+        about: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            about,
+            is_list: false,
+            min,
+            max,
+        }
+    }
+
+    /// The declaration of a list of numbers from `min` to `max`.
+    pub(in crate::experiment) const fn list(
+        name: &'static str,
+        (min, max): (u64, u64),
+        about: &'static str,
+    ) -> Self {
+        Self {
+            is_list: true,
+            ..Self::one(name, (min, max), about)
+        }
+    }
+}
+
+/// The values of declared numbers. A list has any number of values, any other number has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::experiment) struct Numbers(BTreeMap<&'static str, Vec<u64>>);
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |(name, values): (&&str, &Vec<u64>)| format!("{name} {}", listed(values));
+        f.write_str(&self.0.iter().map(one).collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn listed(values: &[u64]) -> String {
+    let values: Vec<String> = values.iter().map(u64::to_string).collect();
+    values.join(" ")
+}
+
+impl Numbers {
+    /// The numbers that differ from those of `others`, as text.
+    pub(super) fn beside(&self, others: &Self) -> String {
+        let mut changed = self.clone();
+        changed
+            .0
+            .retain(|name, values| others.0.get(name) != Some(values));
+        if changed.0.is_empty() {
+            return "the first machine alone".to_owned();
+        }
+        format!("the first machine alone; {changed}")
+    }
+
+    /// The numbers with these names and values.
+    #[cfg(test)]
+    pub(in crate::experiment) fn of(numbers: &[(&'static str, &[u64])]) -> Self {
+        let numbers = numbers.iter();
+        Self(
+            numbers
+                .map(|(name, values)| (*name, values.to_vec()))
+                .collect(),
+        )
+    }
+
+    /// Sets the values of the number `name`, in place of those that it has.
+    pub(in crate::experiment) fn set(&mut self, name: &'static str, values: Vec<u64>) {
+        self.0.insert(name, values);
+    }
+
+    /// Returns whether the number `name` has a value.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The names of the numbers that are no lists.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let single = self.0.iter().filter(|(_, values)| values.len() == 1);
+        single.map(|(name, _)| *name)
+    }
+
+    /// Replaces each `(name)` in the name of a metric by the number `name`, so that a file can name
+    /// the metric of a full and of a quick run together: `select_at_(most)_ns`.
+    pub(super) fn fill(&self, metric: &str) -> String {
+        let one = |text: String, (name, values): (&&str, &Vec<u64>)| match values[..] {
+            [value] => text.replace(&format!("({name})"), &value.to_string()),
+            _ => text,
+        };
+        self.0.iter().fold(metric.to_owned(), one)
+    }
+
+    /// The values of the list `name`.
+    ///
+    /// # Panics
+    /// If the workload does not declare the list. (The reader refuses a file without it.)
+    pub(in crate::experiment) fn list(&self, name: &str) -> &[u64] {
+        let values = self.0.get(name);
+        values.unwrap_or_else(|| panic!("no number is declared as {name}"))
+    }
+
+    /// The value of the number `name`.
+    ///
+    /// # Panics
+    /// As [`Numbers::list`].
+    pub(in crate::experiment) fn get(&self, name: &str) -> u64 {
+        self.list(name)[0]
+    }
+
+    /// The value of the number `name` as the length of a list in memory.
+    ///
+    /// # Panics
+    /// As [`Numbers::list`], and if no list of this computer can be so long.
+    pub(in crate::experiment) fn count(&self, name: &str) -> usize {
+        usize::try_from(self.get(name)).expect("a list that fits this computer")
+    }
+
+    /// The value of the number `name`, which is declared with a maximum below 2³².
+    ///
+    /// # Panics
+    /// As [`Numbers::list`], and if the declared maximum is larger.
+    pub(in crate::experiment) fn small(&self, name: &str) -> u32 {
+        u32::try_from(self.get(name)).expect("its declared maximum is below 2³²")
+    }
+}

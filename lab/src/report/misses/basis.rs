@@ -1,0 +1,35 @@
+//! How our figure depends on the published one.
+
+use serde::{Deserialize, Serialize};
+
+/// How our figure depends on the published figure. If it does depend on it, the two may agree
+/// although the simulation is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Our figure does not depend on the published figure.
+    Independent,
+    /// We derived a price from the published figure, so it proves nothing if our figure agrees.
+    Fitted,
+    /// Both figures follow directly from how the patch is built: nothing has to be measured.
+    Construction,
+}
+
+impl Basis {
+    /// The word for JSON, and for the page.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Independent => "independent",
+            Self::Fitted => "fitted",
+            Self::Construction => "construction",
+        }
+    }
+
+    /// The basis with this [`Basis::name`].
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Independent, Self::Fitted, Self::Construction];
+        all.into_iter().find(|basis| basis.name() == name)
+    }
+}
