@@ -9,9 +9,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Body, FewPages, Law, few_pages_of};
+use super::{Body, FewPages, Law, few_pages_in, few_pages_of};
 use crate::design::Design;
 use crate::machine::Machine;
+use crate::page::Layout;
 use crate::page::holds::{BatchedDrains, BatchedZoneLock, Bounded, BoundedPages, Holds};
 use crate::page::sizing::Sizes;
 use crate::page::watermark::Watermarks;
@@ -22,11 +23,16 @@ const BATCH: Pages = Pages(4);
 
 /// Makes an allocator of 16 pages, as most laws do, but its lists move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
+    batched_in(machine, holds, Layout::arena(Pages(16)))
+}
+
+/// Makes the same allocator, but of the pages of `layout`.
+fn batched_in<M: Machine>(machine: &M, holds: &'static dyn Holds, layout: Layout) -> FewPages<M> {
     let design = Design {
         holds,
         ..Design::OURS
     };
-    let few = few_pages_of(machine, design, 16);
+    let few = few_pages_in(machine, design, layout);
     let high = Pages(2 * BATCH.0);
     let sizes = Sizes {
         batch: BATCH,
@@ -99,6 +105,34 @@ pub fn batched_drains_churn<M: Machine>() -> Law<M, FewPages<M>> {
         name: "no page is lost or shared when CPUs drain by batches and spill all at once",
         setup: |machine| batched(machine, &BatchedDrains),
         bodies: churn_and_drains(),
+        check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// Two CPUs allocate and free pages while a third drains their lists, and the zone keeps small free
+/// blocks in bitmaps. No page is lost or allocated twice.
+#[must_use]
+pub fn bitmap_churn<M: Machine>() -> Law<M, FewPages<M>> {
+    Law {
+        name: "no page is lost or shared when CPUs refill and drain from bitmaps at once",
+        setup: |machine| batched_in(machine, &Bounded, Layout::arena(Pages(16)).with_bitmaps()),
+        bodies: churn_and_drains(),
+        check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// Two CPUs allocate blocks of 16 pages and single pages from bitmaps and free them, so that a huge
+/// block is split and becomes whole again. No block is lost or allocated twice.
+#[must_use]
+pub fn bitmap_splits<M: Machine>() -> Law<M, FewPages<M>> {
+    let body: Body<M, FewPages<M>> = |machine, few| {
+        churn_directly(machine, few);
+        churn_and_drain(machine, few);
+    };
+    Law {
+        name: "no block is lost or shared when huge blocks are split and become whole again",
+        setup: |machine| batched_in(machine, &Bounded, Layout::arena(Pages(512)).with_bitmaps()),
+        bodies: vec![body, body],
         check: |machine, few| few.is_whole(machine),
     }
 }

@@ -99,7 +99,14 @@ fn few_pages<M: Machine>(machine: &M, design: Design) -> FewPages<M> {
 
 /// Makes an allocator of `count` pages. `count` must be a power of two.
 fn few_pages_of<M: Machine>(machine: &M, design: Design, count: u32) -> FewPages<M> {
-    let mut config = Config::new(Layout::arena(Pages(count)));
+    few_pages_in(machine, design, Layout::arena(Pages(count)))
+}
+
+/// Makes an allocator of the pages of `layout`, which has one zone. Their number must be a power of
+/// two.
+fn few_pages_in<M: Machine>(machine: &M, design: Design, layout: Layout) -> FewPages<M> {
+    let count = layout.zones[0].spanned.0;
+    let mut config = Config::new(layout);
     config.design = design;
     // Limit lists to four pages, so that a handful of frees spills.
     config

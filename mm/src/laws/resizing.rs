@@ -38,7 +38,16 @@ impl<M: Machine> fmt::Debug for Blocks<M> {
 
 impl<M: Machine> Blocks<M> {
     fn new(machine: &M) -> Self {
+        Self::of(machine, Layout::arena_up_to(BLOCK, Pages(2 * BLOCK.0)))
+    }
+
+    /// Makes the state with bitmaps of free pages.
+    fn with_bitmaps(machine: &M) -> Self {
         let layout = Layout::arena_up_to(BLOCK, Pages(2 * BLOCK.0));
+        Self::of(machine, layout.with_bitmaps())
+    }
+
+    fn of(machine: &M, layout: Layout) -> Self {
         let mut config = Config::new(layout);
         config.design = Design::OURS;
         let fixed = config.tunables.set(Knob::HighFraction, 256);
@@ -179,6 +188,17 @@ pub fn resizing_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
             },
         ],
     )
+}
+
+/// A zone that keeps small free blocks in bitmaps grows and shrinks while another CPU allocates and
+/// frees blocks. No page is lost, and none is allocated outside the zone.
+#[must_use]
+pub fn resizing_with_bitmaps<M: Machine>() -> Law<M, Blocks<M>> {
+    Law {
+        name: "no page is lost, or is outside the zone, when a zone with bitmaps grows and shrinks",
+        setup: Blocks::with_bitmaps,
+        ..resizing_against_churn()
+    }
 }
 
 /// A zone shrinks while another CPU takes and frees pages of the block to be removed. The block is

@@ -327,7 +327,10 @@ impl<M: Machine> Zone<M> {
     /// hold of the zone lock, so this may take the lock several times (Linux: `rmqueue_bulk`).
     #[cold]
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: ZoneRequest) {
-        let wanted = pcp.refill_blocks(ask.order, &self.tuning_input(machine));
+        let mut wanted = pcp.refill_blocks(ask.order, &self.tuning_input(machine));
+        if self.has_bitmaps && ask.order == Order::HUGE {
+            wanted = wanted.max(pcp.huge_refill());
+        }
         let mut wanted = pcp.room(list, wanted);
         if self.owners.is_on() {
             wanted = self.refill_by_blocks(machine, pcp, list, ask, wanted);

@@ -14,7 +14,7 @@ use crate::units::{Order, count_of};
 
 /// The maximum number of blocks in the array. It is larger than the maximum batch that
 /// [`sizing::batch`](super::sizing::batch) computes, which is 63 pages.
-const CAPACITY: usize = 64;
+pub(super) const CAPACITY: usize = 64;
 
 /// The blocks in transit. Each entry is a block's first page and its order.
 pub(super) struct Blocks {

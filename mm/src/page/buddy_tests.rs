@@ -9,6 +9,7 @@ use core::cell::Cell;
 use proptest::prelude::*;
 
 use super::buddy::Buddy;
+use super::layout::FreeIndex;
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
 use super::tag;
@@ -69,12 +70,16 @@ impl Known {
 /// Creates the free lists of a zone of `pages` free pages, and the zone's tags and page block
 /// types.
 pub(super) fn grouped(pages: u32, metadata: Metadata, grouping: Grouping) -> (Buddy, Known) {
+    filled(pages, metadata, grouping, FreeIndex::Lists)
+}
+
+fn filled(pages: u32, metadata: Metadata, grouping: Grouping, index: FreeIndex) -> (Buddy, Known) {
     let known = Known {
         tags: TestTags::new(pages),
         types: BlockTypes::with(grouping, Pages(pages), |blocks| TestTags::new(blocks.0)),
     };
     let absent = vec![false; pages.div_ceil(1024) as usize];
-    let mut buddy = Buddy::new(Pages(pages), metadata, absent);
+    let mut buddy = Buddy::new(Pages(pages), metadata, absent, index);
     for page in (0..pages).step_by(1024) {
         if page + 1024 <= pages {
             buddy.give_fresh(page, known.types.of(page));
@@ -116,12 +121,20 @@ fn merged(free: &BTreeSet<u32>, pages: u32) -> [u32; Order::COUNT] {
 enum Op {
     Take(u8),
     Give(usize),
+    /// Takes this many single pages at once from the bitmaps, and none from lists.
+    TakePages(usize),
+    /// Frees all single pages that were allocated, at once, to the bitmaps.
+    GivePages,
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let take = (0u8..=10).prop_map(Op::Take);
     let give = any::<prop::sample::Index>().prop_map(|nth| Op::Give(nth.index(1 << 20)));
-    prop::collection::vec(prop_oneof![take, give], 1..200)
+    let pages = (0usize..700).prop_map(Op::TakePages);
+    prop::collection::vec(
+        prop_oneof![8 => take, 8 => give, 2 => pages, 1 => Just(Op::GivePages)],
+        1..200,
+    )
 }
 
 proptest! {
@@ -130,9 +143,10 @@ proptest! {
         ops in ops(),
         pages in 1u32..5000,
         lazily in any::<bool>(),
+        index in prop_oneof![Just(FreeIndex::Lists), Just(FreeIndex::Bitmaps)],
     ) {
         let metadata = if lazily { Metadata::WhenSplit } else { Metadata::Eager };
-        let (mut buddy, known) = zone(pages, metadata);
+        let (mut buddy, known) = filled(pages, metadata, Grouping::Off, index);
         let mut free: BTreeSet<u32> = (0..pages).collect();
         let mut held: Vec<(u32, Order)> = vec![];
         for op in ops {
@@ -151,6 +165,25 @@ proptest! {
                         held.push((page, order));
                     }
                 }
+                Op::TakePages(most) if index == FreeIndex::Bitmaps => {
+                    let mut out = vec![0; most];
+                    let got = buddy.take_pages(known.frames(), &mut out);
+                    prop_assert_eq!(got, most.min(free.len()), "all pages are found");
+                    for &page in &out[..got] {
+                        known.tags.set(page, tag::allocated(Order::ZERO));
+                        prop_assert!(free.remove(&page), "page {} was free", page);
+                        held.push((page, Order::ZERO));
+                    }
+                }
+                Op::GivePages if index == FreeIndex::Bitmaps => {
+                    let (single, rest): (Vec<_>, Vec<_>) =
+                        held.into_iter().partition(|held| held.1 == Order::ZERO);
+                    held = rest;
+                    let single: Vec<u32> = single.into_iter().map(|held| held.0).collect();
+                    buddy.give_pages(known.frames(), &single);
+                    free.extend(single);
+                }
+                Op::TakePages(_) | Op::GivePages => {}
                 Op::Give(nth) if !held.is_empty() => {
                     let (page, order) = held.swap_remove(nth % held.len());
                     buddy.give(known.frames(), page, order);
@@ -160,7 +193,13 @@ proptest! {
             }
             prop_assert_eq!(buddy.free().index(), free.len());
             let blocks: Vec<u32> = Order::all().map(|order| buddy.blocks(order)).collect();
-            prop_assert_eq!(blocks, merged(&free, pages).to_vec());
+            let expected = merged(&free, pages);
+            prop_assert_eq!(blocks, expected.to_vec());
+            let largest = expected.iter().rposition(|&count| count > 0);
+            for order in Order::all() {
+                let has = largest.is_some_and(|largest| largest >= order.index());
+                prop_assert_eq!(buddy.has(order), has);
+            }
         }
     }
 }

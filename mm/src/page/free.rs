@@ -260,7 +260,10 @@ impl<M: Machine> Zone<M> {
                 let version = (!M::PRICES_LOADS).then(|| self.version_before_load(machine));
                 let input = self.tuning_input(machine);
                 let excess = self.push_run(pcp, rest, order, forced, &input, &mut pushed);
-                let left = excess.map(|(pages, list)| {
+                let left = excess.map(|(mut pages, list)| {
+                    if self.has_bitmaps && order == Order::HUGE {
+                        pages = pages.max(pcp.huge_spill());
+                    }
                     let owed = count_in(slot.owed.take(machine));
                     let excess = Excess {
                         pages: pages + owed,

@@ -9,7 +9,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::blocks::Blocks;
+use super::blocks::{self, Blocks};
 use super::buddy::{Buddy, Stage, Wanted};
 use super::holds::{Limit, Unit};
 use super::pcp::Pcp;
@@ -18,7 +18,7 @@ use super::zone::Zone;
 use crate::event::Event;
 use crate::machine::{Lock, Machine, Tags, Word};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Nanos, Order, Pages, total_in};
+use crate::units::{CpuId, Nanos, Order, Pages, count_of, total_in};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
@@ -49,7 +49,9 @@ impl<M: Machine> Zone<M> {
         // A refill of single pages may take larger blocks and split them after the hold. It gets
         // the same pages as if it had taken them one by one. A refill of a higher order takes only
         // blocks of that order.
-        let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
+        let moved = if self.has_bitmaps && what.order == Order::ZERO {
+            self.take_singles(machine, pcp, list, wanted)
+        } else if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
             self.take_blocks(machine, pcp, list, what, wanted)
         } else {
             self.take_pages(machine, pcp, list, what, wanted)
@@ -84,6 +86,24 @@ impl<M: Machine> Zone<M> {
             }
             gauge.stop(machine);
         });
+        gauge.moved
+    }
+
+    /// Moves up to `wanted` single pages from the bitmaps of the zone to a page list.
+    fn take_singles(&self, machine: &M, pcp: &mut Pcp, list: usize, wanted: u32) -> Moved {
+        let mut gauge = self.gauge(machine, Site::Refill);
+        let mut pages = [0; blocks::CAPACITY];
+        let most = (wanted.min(gauge.blocks_left()) as usize).min(pages.len());
+        let got = self.locked(machine, Site::Refill, |buddy| {
+            let got = buddy.take_pages(self.frames(), &mut pages[..most]);
+            gauge.moved_run(machine, Order::ZERO, count_of(got));
+            got
+        });
+        for &page in &pages[..got] {
+            self.tags.set(page, tag::listed(Order::ZERO));
+            self.note_taken(machine, page, Order::ZERO);
+        }
+        pcp.extend_cold(list, &pages[..got]);
         gauge.moved
     }
 
@@ -142,9 +162,12 @@ impl<M: Machine> Zone<M> {
         wanted: u32,
         list: &mut usize,
     ) -> Moved {
-        match self.holds.unit() {
-            Unit::Pages => self.give_pages(machine, pcp, part, wanted, list),
-            Unit::Blocks => self.give_blocks(machine, pcp, part, wanted, list),
+        if self.has_bitmaps {
+            self.give_bits(machine, pcp, part, wanted, list)
+        } else if self.holds.unit() == Unit::Blocks {
+            self.give_blocks(machine, pcp, part, wanted, list)
+        } else {
+            self.give_pages(machine, pcp, part, wanted, list)
         }
     }
 
@@ -178,6 +201,61 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
+    /// Moves the coldest blocks, which are of one order, to a zone with bitmaps.
+    fn give_bits(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        part: Part,
+        wanted: u32,
+        list: &mut usize,
+    ) -> Moved {
+        let order = pcp.coldest(list).map(|coldest| coldest.order);
+        match order {
+            None => Moved::default(),
+            Some(Order::ZERO) => {
+                let mut pages = [0; blocks::CAPACITY];
+                self.give_run(machine, pcp, part, (wanted, Order::ZERO, *list), &mut pages)
+            }
+            Some(order) => {
+                let mut pages = [0; 16];
+                self.give_run(machine, pcp, part, (wanted, order, *list), &mut pages)
+            }
+        }
+    }
+
+    /// Moves about `wanted` pages, in blocks of `order`, from the cold end of a list to a zone with
+    /// bitmaps. `room` is for the first pages of these blocks.
+    fn give_run(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        part: Part,
+        (wanted, order, list): (u32, Order, usize),
+        room: &mut [u32],
+    ) -> Moved {
+        let mut gauge = self.gauge(machine, part.site);
+        let wanted = wanted.div_ceil(order.pages().0).min(gauge.blocks_left());
+        let most = (wanted as usize).min(room.len());
+        let got = pcp.take_cold(list, order, &mut room[..most]);
+        let pages = &room[..got];
+        self.locked(machine, part.site, |buddy| {
+            if order == Order::ZERO {
+                buddy.give_pages(self.frames(), pages);
+            } else {
+                for &page in pages {
+                    buddy.give(self.frames(), page, order);
+                }
+            }
+            gauge.moved_run(machine, order, count_of(got));
+        });
+        for &page in pages {
+            self.note_given(machine, page, order);
+        }
+        self.note_hold(machine, part, gauge.moved);
+        gauge.moved
+    }
+
     fn give_blocks(
         &self,
         machine: &M,
@@ -205,11 +283,13 @@ impl<M: Machine> Zone<M> {
 
     /// Moves `blocks`, which are on no list any more, to the zone.
     pub(super) fn give_planned(&self, machine: &M, mut part: Part, blocks: &mut Blocks) {
-        let before = blocks.len();
-        machine.spend(Work::Compare, blocks.join(&self.tags));
-        // Joining two blocks costs as much here as merging them does under the lock, but here no
-        // CPU waits for it.
-        machine.spend(Work::BuddyFree, before - blocks.len());
+        if !self.has_bitmaps {
+            let before = blocks.len();
+            machine.spend(Work::Compare, blocks.join(&self.tags));
+            // Joining two blocks costs as much here as merging them does under the lock, but here
+            // no CPU waits for it.
+            machine.spend(Work::BuddyFree, before - blocks.len());
+        }
         let mut rest = blocks.iter().peekable();
         // The loop ends: each hold returns at least one block to the zone.
         while rest.peek().is_some() {
@@ -256,8 +336,10 @@ impl<M: Machine> Zone<M> {
             Site::Refill | Site::AllocDirect => -i64::from(pages),
             _ => i64::from(pages),
         };
+        // With bitmaps, all pages of a hold are counted in one step.
+        let steps = if self.has_bitmaps { 1 } else { blocks };
         self.counters
-            .add_blocks(machine, ZoneItem::FreePages as usize, delta, blocks);
+            .add_blocks(machine, ZoneItem::FreePages as usize, delta, steps);
         let (zone, pages, batch) = (self.index, Pages(pages), self.sizes(machine).batch);
         machine.emit(Event::ZoneHold {
             zone,
@@ -274,13 +356,19 @@ impl<M: Machine> Zone<M> {
     /// lock.
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
-        let hold_time = Nanos(total_in(self.settings.hold_time_max.load(machine, Relaxed)));
+        // With bitmaps, a hold of 63 blocks takes about a microsecond, so the clock is not read.
+        let hold_time = if self.has_bitmaps {
+            Nanos(0)
+        } else {
+            Nanos(total_in(self.settings.hold_time_max.load(machine, Relaxed)))
+        };
         let work = match site {
             Site::Refill | Site::AllocDirect => Work::BuddyAlloc,
             _ => Work::BuddyFree,
         };
         Gauge {
             limit,
+            counts_blocks: self.has_bitmaps,
             hold_time,
             work,
             started: Nanos(0),
@@ -337,6 +425,9 @@ pub(super) struct Moved {
 /// advances its clock by the time that the work takes.
 pub(super) struct Gauge {
     limit: Limit,
+    /// True if the limit is in blocks and not in pages. With bitmaps, a block of any order moves in
+    /// one operation.
+    counts_blocks: bool,
     hold_time: Nanos,
     work: Work,
     started: Nanos,
@@ -374,6 +465,13 @@ impl Gauge {
         }
     }
 
+    /// Records that `count` blocks of `order` were moved.
+    fn moved_run(&mut self, machine: &impl Machine, order: Order, count: u32) {
+        self.moved.pages += count << order.get();
+        self.moved.blocks += count;
+        machine.spend(self.work, count);
+    }
+
     /// Reports to the machine the blocks that were moved since the last report.
     #[inline]
     pub(super) fn stop(&mut self, machine: &impl Machine) {
@@ -398,8 +496,19 @@ impl Gauge {
         }
     }
 
-    /// Returns whether another block of `order` stays within the limit in pages.
+    /// The number of blocks that a hold may still move in a zone with bitmaps.
+    fn blocks_left(&self) -> u32 {
+        match self.limit {
+            Limit::None => u32::MAX,
+            Limit::About(max) | Limit::Strict(max) => max.0.saturating_sub(self.moved.blocks),
+        }
+    }
+
+    /// Returns whether another block of `order` stays within the limit.
     pub(super) fn fits(&self, order: Order) -> bool {
+        if self.counts_blocks {
+            return self.blocks_left() > 0;
+        }
         let pages = self.moved.pages;
         match self.limit {
             Limit::None => true,

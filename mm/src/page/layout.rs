@@ -83,6 +83,23 @@ pub struct Layout {
     pub zones: Vec<ZoneLayout>,
     /// When memory for the links of the free lists is allocated.
     pub metadata: Metadata,
+    /// How the zones keep free blocks that are smaller than a huge block.
+    pub index: FreeIndex,
+}
+
+/// How a zone keeps its free blocks that are smaller than a huge block (512 pages). Huge and larger
+/// free blocks are always on free lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FreeIndex {
+    /// On a free list for each order, as in Linux. Each managed page takes 5 bytes.
+    #[default]
+    Lists,
+    /// As bits, one for each page, in a bitmap for each huge block. Freeing and allocating many
+    /// pages is faster, and each managed page takes 1.2 bytes. An allocation takes the lowest
+    /// suitable pages of a huge block, and not those that were freed last.
+    ///
+    /// Zones whose pages are grouped by mobility, or whose blocks have owners, use lists instead.
+    Bitmaps,
 }
 
 impl Layout {
@@ -122,6 +139,7 @@ impl Layout {
         Self {
             zones: zones.into_iter().collect(),
             metadata: Metadata::Eager,
+            index: FreeIndex::Lists,
         }
     }
 
@@ -161,6 +179,7 @@ impl Layout {
         Self {
             zones,
             metadata: Metadata::Eager,
+            index: FreeIndex::Lists,
         }
     }
 
@@ -177,6 +196,21 @@ impl Layout {
     #[must_use]
     pub fn lazily(mut self) -> Self {
         self.metadata = Metadata::WhenSplit;
+        self
+    }
+
+    /// Changes the layout so that zones keep small free blocks in bitmaps ([`FreeIndex::Bitmaps`]).
+    ///
+    /// ```
+    /// use plimsoll_mm::page::{FreeIndex, Layout};
+    /// use plimsoll_mm::units::Pages;
+    ///
+    /// let layout = Layout::arena(Pages(1 << 15)).with_bitmaps();
+    /// assert_eq!(layout.index, FreeIndex::Bitmaps);
+    /// ```
+    #[must_use]
+    pub fn with_bitmaps(mut self) -> Self {
+        self.index = FreeIndex::Bitmaps;
         self
     }
 

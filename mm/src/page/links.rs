@@ -5,6 +5,9 @@
 //! of pages at most one is the first page of a free block, and one link record serves the pair.
 //! Blocks of the largest order have records of their own, so memory that was never split needs no
 //! records for pairs.
+//!
+//! A zone with bitmaps (`buddy/bitmaps.rs`) links only huge and larger blocks. It has one record
+//! for each huge block, and no records for pairs.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -53,6 +56,8 @@ pub(super) type PairLinks = Box<[Link; PAIRS]>;
 pub(super) struct Links {
     largest: Vec<Link>,
     split: Vec<Option<PairLinks>>,
+    /// If the zone has bitmaps, the records of all huge blocks; otherwise empty.
+    huge: Vec<Link>,
 }
 
 /// Allocates the link records for the smaller blocks inside a block of the largest order, before
@@ -82,18 +87,33 @@ impl Links {
         Self {
             largest: vec![UNLINKED; blocks],
             split,
+            huge: Vec::new(),
+        }
+    }
+
+    /// Creates the records of a zone of `pages` pages with bitmaps.
+    pub(super) fn of_huge_blocks(pages: Pages) -> Self {
+        Self {
+            largest: Vec::new(),
+            split: Vec::new(),
+            huge: vec![UNLINKED; pages.0.div_ceil(Order::HUGE.pages().0) as usize],
         }
     }
 
     /// Exchanges the link records of a block of the largest order, given by its index, for those in
-    /// `records`. No part of the block may be on a free list.
+    /// `records`. No part of the block may be on a free list. Does nothing in a zone with bitmaps.
     pub(super) fn exchange(&mut self, block: usize, records: &mut Option<PairLinks>) {
-        core::mem::swap(&mut self.split[block], records);
+        if let Some(own) = self.split.get_mut(block) {
+            core::mem::swap(own, records);
+        }
     }
 
     /// The link record of the free block of `order` at `page`.
     #[inline]
     pub(super) fn of(&mut self, page: u32, order: Order) -> &mut Link {
+        if !self.huge.is_empty() {
+            return &mut self.huge[(page / Order::HUGE.pages().0) as usize];
+        }
         let block = (page / BLOCK_PAGES) as usize;
         if order == Order::MAX {
             &mut self.largest[block]

@@ -16,6 +16,7 @@
 //! `owned` has page lists whose CPUs own blocks.
 
 mod alloc;
+mod bits;
 mod blocks;
 mod buddy;
 #[cfg(test)]
@@ -65,7 +66,7 @@ pub use self::bulk::BULK_PAGES_MAX;
 pub use self::carve::FreeBlocks;
 pub use self::error::{AllocError, BulkError, FreeError, NoKill, Tried};
 pub use self::last_resort::{LastResort, Relief};
-pub use self::layout::{Layout, LayoutError, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
+pub use self::layout::{FreeIndex, Layout, LayoutError, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::list_state::{ListState, TypedBlock};
 pub use self::mobility::{Grouping, Mobility};

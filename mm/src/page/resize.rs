@@ -146,8 +146,11 @@ impl<M: Machine> PageAllocator<M> {
         room.map_err(|_short| ResizeError::NoMemory)?;
         for _ in 0..count {
             let record = match self.metadata {
-                Metadata::Eager => Some(pair_links().ok_or(ResizeError::NoMemory)?),
-                Metadata::WhenSplit => None,
+                // A zone with bitmaps has link records for its huge blocks from the start.
+                Metadata::Eager if !zone.has_bitmaps => {
+                    Some(pair_links().ok_or(ResizeError::NoMemory)?)
+                }
+                Metadata::Eager | Metadata::WhenSplit => None,
             };
             records.push(record);
         }

@@ -104,6 +104,7 @@ impl<M: Machine> PageAllocator<M> {
                     grouping,
                     cache_slice,
                     stays_unmixed: grouping.block().is_some() && layout.stays_unmixed(zone),
+                    index: layout.index,
                 };
                 Zone::new(machine, index, zone, layout.metadata, policy)
             })

@@ -32,7 +32,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::buddy::{Buddy, Wanted, absent_blocks};
 use super::holds::{FlushFrom, Holds};
-use super::layout::{ZoneKind, ZoneLayout};
+use super::layout::{FreeIndex, ZoneKind, ZoneLayout};
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
 use super::owned::{Owners, Owning, Stock};
@@ -59,6 +59,8 @@ pub(crate) struct Zone<M: Machine> {
     managed: AtomicU32,
     pub(super) tags: M::Tags,
     pub(super) types: BlockTypes<M::Tags>,
+    /// True if the zone keeps bitmaps of free pages.
+    pub(super) has_bitmaps: bool,
     pub(super) buddy: M::Lock<Buddy>,
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) owners: Owners<M>,
@@ -100,6 +102,7 @@ impl<M: Machine> Zone<M> {
             grouping,
             cache_slice,
             stays_unmixed,
+            index: wanted_index,
         } = policy;
         const { tag::fresh_is_free::<M::Tags>() };
         let topology = machine.topology();
@@ -111,7 +114,12 @@ impl<M: Machine> Zone<M> {
             tags: &tags,
             types: &types,
         };
-        let buddy = filled(layout, metadata, frames);
+        let free_index = if types.on() || owning != Owning::None {
+            FreeIndex::Lists
+        } else {
+            wanted_index
+        };
+        let buddy = filled(layout, metadata, frames, free_index);
         let free = i64::from(buddy.free().0);
         let zone = Self {
             index,
@@ -122,6 +130,7 @@ impl<M: Machine> Zone<M> {
             managed: AtomicU32::new(layout.managed().0),
             tags,
             types,
+            has_bitmaps: free_index == FreeIndex::Bitmaps,
             buddy: machine.lock(LockClass::Zone, home, buddy),
             slots: topology
                 .ids()
@@ -270,6 +279,9 @@ pub(super) struct Policy {
     /// True if a request that tries this zone first must, on the fast path, try all zones of the
     /// node before a zone may mix types in a page block to serve it.
     pub(super) stays_unmixed: bool,
+    /// How free blocks that are smaller than a huge block are kept, if pages are not grouped by
+    /// mobility and blocks have no owners.
+    pub(super) index: FreeIndex,
 }
 
 /// An allocation request in the form that is passed to a single zone.
@@ -332,10 +344,15 @@ pub enum Kswapd {
 }
 
 /// Creates free lists that contain all memory of `layout`.
-fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T>) -> Buddy {
+fn filled<T: Tags>(
+    layout: &ZoneLayout,
+    metadata: Metadata,
+    frames: Frames<'_, T>,
+    index: FreeIndex,
+) -> Buddy {
     let block = Order::MAX.pages().0;
     let absent = absent_blocks(layout);
-    let mut buddy = Buddy::new(layout.spanned, metadata, absent);
+    let mut buddy = Buddy::new(layout.spanned, metadata, absent, index);
     let first = layout.start.0;
     let mut holes = layout.holes.iter().peekable();
     for page in (0..layout.spanned.0).step_by(block as usize) {
@@ -361,6 +378,7 @@ fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T
             match holes.peek() {
                 Some(hole) if hole.start - first <= at => at = (hole.end - first).min(end),
                 _ => {
+                    frames.tags.set(at, tag::TAIL);
                     buddy.give(frames, at, Order::ZERO);
                     at += 1;
                 }

@@ -161,7 +161,7 @@ impl Plimsoll {
         let host = Host::with_topology(Topology::flat(CPUS));
         let config = Config {
             design,
-            ..Config::new(Layout::arena(FRAMES))
+            ..Config::new(Layout::arena(FRAMES).with_bitmaps())
         };
         let invalid = |why: LayoutError| Error::Invalid(why.to_string());
         let manager = Manager::new(&host, config).map_err(invalid)?;

@@ -305,7 +305,7 @@ fn machine(
 /// Divides `pages` pages into one zone for each of `nodes` nodes.
 fn divided(pages: Pages, nodes: u32) -> Result<Layout, BuildError> {
     if nodes == 1 {
-        return Ok(Layout::arena(pages));
+        return Ok(Layout::arena(pages).with_bitmaps());
     }
     let refused = BuildError::Nodes { nodes, pages };
     if !(1..=NODES_MAX).contains(&nodes) {
@@ -334,7 +334,7 @@ fn divided(pages: Pages, nodes: u32) -> Result<Layout, BuildError> {
             holes: Vec::new(),
         }
     };
-    Ok(Layout::of((0..nodes).map(zone)))
+    Ok(Layout::of((0..nodes).map(zone)).with_bitmaps())
 }
 
 impl std::fmt::Debug for Builder {

@@ -24,6 +24,8 @@ fn churn_by_batches() {
     run_law(&laws::churn::zone_lock_churn(), 3, ROUNDS);
     run_law(&laws::churn::batched_drains_churn(), 3, ROUNDS);
     run_law(&laws::churn::direct_churn(), 2, ROUNDS);
+    run_law(&laws::churn::bitmap_churn(), 3, ROUNDS);
+    run_law(&laws::churn::bitmap_splits(), 2, ROUNDS);
 }
 
 #[test]
@@ -54,6 +56,7 @@ fn two_mobilities() {
 fn zones_that_change_their_size() {
     const FEWER: u32 = ROUNDS / 4;
     run_law(&laws::resizing::resizing_against_churn(), 2, FEWER);
+    run_law(&laws::resizing::resizing_with_bitmaps(), 2, FEWER);
     run_law(&laws::resizing::shrinking_against_churn(), 2, FEWER);
     run_law(&laws::resizing::two_resize(), 2, FEWER);
     run_law(&laws::resizing::two_grow(), 2, FEWER);

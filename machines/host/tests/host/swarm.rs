@@ -15,7 +15,7 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{Config, Layout, Request};
+use plimsoll_mm::page::{Config, FreeIndex, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
@@ -62,9 +62,11 @@ fn any(order: Order) -> Request {
 }
 
 impl Stage {
-    fn new(design: Design) -> Self {
+    fn new(design: Design, index: FreeIndex) -> Self {
         let host = Host::with_topology(Topology::flat(CPUS));
-        let mut config = Config::new(Layout::arena(Pages(PAGES)));
+        let mut layout = Layout::arena(Pages(PAGES));
+        layout.index = index;
+        let mut config = Config::new(layout);
         config.design = design;
         let mm = Manager::new(&host, config).expect("an arena is a layout");
         let owners = (0..PAGES).map(|_| AtomicU32::new(0)).collect();
@@ -183,23 +185,26 @@ impl Stage {
 #[test]
 fn threads_neither_share_nor_lose_pages() {
     for (seed, holds) in (0..).zip(HOLDS) {
-        let stage = Stage::new(Design {
-            holds,
-            ..Design::OURS
-        });
-        stage.run(seed, Duration::from_millis(400));
-        stage.is_whole();
+        for index in [FreeIndex::Lists, FreeIndex::Bitmaps] {
+            let design = Design {
+                holds,
+                ..Design::OURS
+            };
+            let stage = Stage::new(design, index);
+            stage.run(seed, Duration::from_millis(200));
+            stage.is_whole();
+        }
     }
 }
 
 #[test]
 fn nor_do_they_while_workers_refresh_every_other_millisecond() {
-    for (seed, design) in [
-        (10, Design::OURS),
-        (11, Design::UNPATCHED),
-        (12, Design::PATCHED),
+    for (seed, design, index) in [
+        (10, Design::OURS, FreeIndex::Bitmaps),
+        (11, Design::UNPATCHED, FreeIndex::Lists),
+        (12, Design::PATCHED, FreeIndex::Lists),
     ] {
-        let stage = std::sync::Arc::new(Stage::new(design));
+        let stage = std::sync::Arc::new(Stage::new(design, index));
         let refreshes = std::sync::Arc::new(AtomicU32::new(0));
         {
             let _entered = stage.host.enter(CpuId(0));
@@ -257,10 +262,16 @@ fn goes_dormant(stage: &Stage) {
 #[test]
 fn after_a_drain_every_block_that_can_exist_can_be_had() {
     for (seed, holds) in (0..40).zip(HOLDS.into_iter().cycle()) {
-        let stage = Stage::new(Design {
+        let design = Design {
             holds,
             ..Design::OURS
-        });
+        };
+        let index = if seed % 4 < 2 {
+            FreeIndex::Bitmaps
+        } else {
+            FreeIndex::Lists
+        };
+        let stage = Stage::new(design, index);
         let dice = &mut Dice(seed);
         let mut all: Vec<Block> = {
             let _entered = stage.host.enter(CpuId(0));

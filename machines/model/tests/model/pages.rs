@@ -50,6 +50,7 @@ fn shuttle_bulk_allocation_runs_out() {
 fn shuttle_zones_that_change_their_size() {
     const FEWER: u32 = SCHEDULES / 4;
     shuttle::run_law(&laws::resizing::resizing_against_churn(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::resizing_with_bitmaps(), 2, FEWER);
     shuttle::run_law(&laws::resizing::shrinking_against_churn(), 2, FEWER);
     shuttle::run_law(&laws::resizing::two_resize(), 2, FEWER);
     shuttle::run_law(&laws::resizing::two_grow(), 2, FEWER);
@@ -194,6 +195,8 @@ fn shuttle_churn_by_batches() {
     shuttle::run_law(&laws::churn::zone_lock_churn(), 3, SCHEDULES);
     shuttle::run_law(&laws::churn::batched_drains_churn(), 3, SCHEDULES);
     shuttle::run_law(&laws::churn::direct_churn(), 2, SCHEDULES);
+    shuttle::run_law(&laws::churn::bitmap_churn(), 3, SCHEDULES);
+    shuttle::run_law(&laws::churn::bitmap_splits(), 2, SCHEDULES / 4);
 }
 
 #[test]

@@ -41,6 +41,8 @@ fn churn_by_batches() {
     run_law(&laws::churn::zone_lock_churn(), &three, seeds());
     run_law(&laws::churn::batched_drains_churn(), &three, seeds());
     run_law(&laws::churn::direct_churn(), &machine(), seeds());
+    run_law(&laws::churn::bitmap_churn(), &three, seeds());
+    run_law(&laws::churn::bitmap_splits(), &machine(), seeds());
 }
 
 #[test]
@@ -53,6 +55,11 @@ fn bulk_allocation_runs_out() {
 fn zones_that_change_their_size() {
     run_law(
         &laws::resizing::resizing_against_churn(),
+        &machine(),
+        seeds(),
+    );
+    run_law(
+        &laws::resizing::resizing_with_bitmaps(),
         &machine(),
         seeds(),
     );

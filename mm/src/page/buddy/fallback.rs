@@ -5,7 +5,8 @@
 //! fails, the request steals from the smallest free block that is large enough, and the page block
 //! around it keeps its type.
 
-use super::{Buddy, End, order_at};
+use super::list::End;
+use super::{Buddy, order_at};
 use crate::machine::Tags;
 use crate::page::mobility::{Frames, Mobility};
 use crate::page::tag;

@@ -11,29 +11,37 @@
 //! Locks: a `&mut Buddy` exists only while its zone's lock is held. Tags of free pages change only
 //! under that lock.
 
+mod bitmaps;
 mod fallback;
+mod list;
 mod report;
 mod reserve;
 mod resize;
 
+use self::bitmaps::Bitmaps;
 pub(super) use self::fallback::{Stage, Wanted};
+use self::list::{End, List};
 use self::report::Ages;
 pub(super) use self::report::{Isolated, Visited};
 pub(super) use self::resize::{Stays, absent_blocks};
 use alloc::vec::Vec;
 
 use super::carve::Piece;
-use super::links::{Link, Links, Metadata, NONE};
+use super::layout::FreeIndex;
+use super::links::{Links, Metadata};
 use super::mobility::{Frames, Mobility};
 use super::tag;
 use crate::machine::Tags;
-use crate::units::{Order, Pages};
+use crate::units::{Order, Pages, count_of};
 
 /// The free lists of a zone.
 #[derive(Debug)]
 pub(crate) struct Buddy {
     lists: [[List; Order::COUNT]; Mobility::COUNT],
     links: Links,
+    /// The free blocks that are smaller than a huge block, if the zone keeps bitmaps for them. The
+    /// lists then have only huge and larger blocks.
+    bitmaps: Option<Bitmaps>,
     /// The number of pages of the zone, holes included. No block extends beyond it.
     spanned: Pages,
     /// The number of free pages, which are on the lists.
@@ -51,36 +59,25 @@ pub(crate) struct Buddy {
     ages: Ages,
 }
 
-/// The free blocks of one order and type. Blocks are taken from the head, where the hottest blocks
-/// are.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    head: u32,
-    tail: u32,
-    len: u32,
-}
-
-/// The end of a list at which a block is inserted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// The end from which blocks are taken, so this block is taken next.
-    Head,
-    /// The other end, for a block that should be taken last, because it is likely to merge soon.
-    Tail,
-}
-
 impl Buddy {
     /// Creates empty free lists for a zone of `spanned` pages. `absent` says for each block of the
-    /// largest order whether it has no memory.
-    pub(super) fn new(spanned: Pages, metadata: Metadata, absent: Vec<bool>) -> Self {
-        let empty = List {
-            head: NONE,
-            tail: NONE,
-            len: 0,
+    /// largest order whether it has no memory. `index` says how the zone keeps blocks that are
+    /// smaller than a huge block; bitmaps are only for zones whose pages are not grouped by
+    /// mobility.
+    pub(super) fn new(
+        spanned: Pages,
+        metadata: Metadata,
+        absent: Vec<bool>,
+        index: FreeIndex,
+    ) -> Self {
+        let (links, bitmaps) = match index {
+            FreeIndex::Lists => (Links::new(spanned, metadata, &absent), None),
+            FreeIndex::Bitmaps => (Links::of_huge_blocks(spanned), Some(Bitmaps::new(spanned))),
         };
         Self {
-            lists: [[empty; Order::COUNT]; Mobility::COUNT],
-            links: Links::new(spanned, metadata, &absent),
+            lists: [[List::EMPTY; Order::COUNT]; Mobility::COUNT],
+            links,
+            bitmaps,
             spanned,
             free: Pages::ZERO,
             free_kept: Pages::ZERO,
@@ -100,6 +97,9 @@ impl Buddy {
         order: Order,
         mobility: Mobility,
     ) -> Option<u32> {
+        if order < Order::HUGE && self.bitmaps.is_some() {
+            return self.take_bits(frames, order, mobility);
+        }
         let lists = &self.lists[mobility.index()];
         let found = (order.index()..Order::COUNT).find(|&at| lists[at].len > 0)?;
         let page = lists[found].head;
@@ -107,6 +107,51 @@ impl Buddy {
         self.link_rest(frames, page, order_at(found), order, mobility);
         self.account_taken(order, mobility);
         Some(page)
+    }
+
+    /// Takes a block that is smaller than a huge block from the bitmaps. If they have none, splits a
+    /// whole block.
+    fn take_bits<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        order: Order,
+        mobility: Mobility,
+    ) -> Option<u32> {
+        loop {
+            let bitmaps = self.bitmaps.as_mut()?;
+            if let Some(page) = bitmaps.take(&mut self.links, order) {
+                self.account_taken(order, mobility);
+                return Some(page);
+            }
+            self.open(frames, mobility)?;
+        }
+    }
+
+    /// Takes up to `out.len()` single pages from the bitmaps, writes them to `out`, and returns
+    /// their number. Splits whole blocks if the bitmaps have too few pages.
+    pub(super) fn take_pages<T: Tags>(&mut self, frames: Frames<'_, T>, out: &mut [u32]) -> usize {
+        let mut got = 0;
+        while got < out.len()
+            && let Some(bitmaps) = self.bitmaps.as_mut()
+        {
+            match bitmaps.take_pages(&mut self.links, &mut out[got..]) {
+                0 if self.open(frames, Mobility::Unmovable).is_none() => break,
+                more => got += more,
+            }
+        }
+        self.free -= Pages(count_of(got));
+        got
+    }
+
+    /// Moves a whole block from the lists to the bitmaps. Returns `None` if there is none.
+    #[cold]
+    fn open<T: Tags>(&mut self, frames: Frames<'_, T>, mobility: Mobility) -> Option<()> {
+        let first = self.take(frames, Order::HUGE, mobility)?;
+        // The pages stay free.
+        self.free += Order::HUGE.pages();
+        frames.tags.set(first, tag::TAIL);
+        self.bitmaps.as_mut()?.open(&mut self.links, first);
+        Some(())
     }
 
     /// Takes the free block of `order` at `page`, which is inside one page block. The block's tag
@@ -175,6 +220,36 @@ impl Buddy {
         }
     }
 
+    /// Frees single pages to the bitmaps. Does nothing if the zone has no bitmaps.
+    pub(super) fn give_pages<T: Tags>(&mut self, frames: Frames<'_, T>, pages: &[u32]) {
+        let mut rest = pages;
+        while let Some((&page, others)) = rest.split_first()
+            && let Some(bitmaps) = &mut self.bitmaps
+        {
+            // Pages that were freed one after the other are often neighbours. All pages of a run
+            // whose bits are in the same word are freed in one step.
+            let word = page / 64;
+            let is_beside = |other: &&u32| **other / 64 == word;
+            let (count, whole) = if others.first().is_some_and(|other| is_beside(&other)) {
+                let beside = others.iter().take_while(is_beside);
+                let first = 1_u64 << (page % 64);
+                let bits = beside.fold(first, |bits, page| bits | 1 << (page % 64));
+                let whole = bitmaps.give_word(&mut self.links, word, bits);
+                (bits.count_ones(), whole)
+            } else {
+                (1, bitmaps.give(&mut self.links, page, Order::ZERO))
+            };
+            rest = &rest[count as usize..];
+            self.free += Pages(count);
+            if let Some(whole) = whole {
+                // `give_piece` counts all pages of the block, but each was counted when it was
+                // freed.
+                self.free -= Order::HUGE.pages();
+                self.give_piece(frames, whole, Order::HUGE);
+            }
+        }
+    }
+
     /// Frees a block that lies inside one page block (Linux: `__free_one_page`).
     #[inline]
     fn give_piece<T: Tags>(&mut self, frames: Frames<'_, T>, mut page: u32, mut order: Order) {
@@ -183,6 +258,14 @@ impl Buddy {
         self.free += order.pages();
         if mobility == Mobility::HighAtomic {
             self.free_kept += order.pages();
+        }
+        if order < Order::HUGE
+            && let Some(bitmaps) = &mut self.bitmaps
+        {
+            match bitmaps.give(&mut self.links, page, order) {
+                Some(first) => (page, order) = (first, Order::HUGE),
+                None => return,
+            }
         }
         while let Some(up) = order.up() {
             let buddy = page ^ order.pages().0;
@@ -239,8 +322,16 @@ impl Buddy {
                 }
             }
             frames.types.set(page, order, mobility);
-            frames.tags.set(page, tag::free(order));
             self.free += order.pages();
+            if order < Order::HUGE
+                && let Some(bitmaps) = &mut self.bitmaps
+            {
+                // The block has no free buddy, so the huge block around it does not become whole.
+                frames.tags.set(page, tag::TAIL);
+                let _split = bitmaps.give(&mut self.links, page, order);
+                continue;
+            }
+            frames.tags.set(page, tag::free(order));
             self.link(page, order, mobility, End::Tail);
         }
     }
@@ -253,20 +344,41 @@ impl Buddy {
     /// The number of free blocks of `order` (Linux: `nr_free` in `/proc/buddyinfo`).
     pub(crate) fn blocks(&self, order: Order) -> u32 {
         let of = |lists: &[List; Order::COUNT]| lists[order.index()].len;
-        self.lists.iter().map(of).sum()
+        self.lists.iter().map(of).sum::<u32>() + self.blocks_in_bitmaps(order)
+    }
+
+    fn blocks_in_bitmaps(&self, order: Order) -> u32 {
+        let bitmaps = self.bitmaps.as_ref();
+        bitmaps.map_or(0, |bitmaps| bitmaps.count(order))
     }
 
     /// The number of free blocks of `order` in page blocks of type `mobility` (Linux:
     /// `/proc/pagetypeinfo`).
     pub(crate) fn blocks_of(&self, order: Order, mobility: Mobility) -> u32 {
-        self.lists[mobility.index()][order.index()].len
+        let on_list = self.lists[mobility.index()][order.index()].len;
+        if mobility == Mobility::Unmovable {
+            on_list + self.blocks_in_bitmaps(order)
+        } else {
+            on_list
+        }
     }
 
     /// Returns whether there is a free block of at least `order`.
     pub(super) fn has(&self, order: Order) -> bool {
         let has =
             |lists: &[List; Order::COUNT]| lists[order.index()..].iter().any(|list| list.len > 0);
-        self.lists.iter().any(has)
+        let bitmaps = self.bitmaps.as_ref();
+        self.lists.iter().any(has) || bitmaps.is_some_and(|bitmaps| bitmaps.has(order))
+    }
+
+    /// The order of the free block whose first page is `page`, or `None` if there is no such block.
+    /// A free page in a bitmap counts as a block of one page.
+    fn free_at(&self, tags: &impl Tags, page: u32) -> Option<Order> {
+        let bitmaps = self.bitmaps.as_ref();
+        if bitmaps.is_some_and(|bitmaps| bitmaps.is_free(page)) {
+            return Some(Order::ZERO);
+        }
+        tag::free_order(tags.get(page))
     }
 
     /// Subtracts a block of `order` from the counts of free pages. The block was taken from the
@@ -301,58 +413,13 @@ impl Buddy {
     #[inline]
     fn link(&mut self, page: u32, order: Order, mobility: Mobility, end: End) {
         let list = &mut self.lists[mobility.index()][order.index()];
-        list.len += 1;
-        let (neighbour, link) = match end {
-            End::Head => (
-                list.head,
-                Link {
-                    prev: NONE,
-                    next: list.head,
-                },
-            ),
-            End::Tail => (
-                list.tail,
-                Link {
-                    prev: list.tail,
-                    next: NONE,
-                },
-            ),
-        };
-        let (at_head, at_tail) = (link.prev == NONE, link.next == NONE);
-        if at_head {
-            list.head = page;
-        }
-        if at_tail {
-            list.tail = page;
-        }
-        *self.links.of(page, order) = link;
-        if neighbour != NONE {
-            let beside = self.links.of(neighbour, order);
-            match end {
-                End::Head => beside.prev = page,
-                End::Tail => beside.next = page,
-            }
-        }
+        list.insert(&mut self.links, page, order, end);
     }
 
     #[inline]
     fn unlink(&mut self, page: u32, order: Order, mobility: Mobility) {
-        let Link { prev, next } = *self.links.of(page, order);
         let list = &mut self.lists[mobility.index()][order.index()];
-        debug_assert!(list.len > 0, "a free block is on its list");
-        list.len -= 1;
-        if prev == NONE {
-            list.head = next;
-        }
-        if next == NONE {
-            list.tail = prev;
-        }
-        if prev != NONE {
-            self.links.of(prev, order).next = next;
-        }
-        if next != NONE {
-            self.links.of(next, order).prev = prev;
-        }
+        list.remove(&mut self.links, page, order);
     }
 }
 

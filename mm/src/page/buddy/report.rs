@@ -9,7 +9,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Buddy, End};
+use super::Buddy;
+use super::list::End;
 use crate::machine::Tags;
 use crate::page::mobility::Frames;
 use crate::page::tag;
@@ -44,7 +45,13 @@ impl Ages {
     }
 
     fn set(&mut self, page: u32, order: Order, age: Age) {
-        self.of(page, order).fill(age);
+        // The slice has one or two entries, for which a call of `memset` would be slow.
+        if let [first, rest @ ..] = self.of(page, order) {
+            *first = age;
+            if let [second] = rest {
+                *second = age;
+            }
+        }
     }
 
     /// The ages of the parts that the block of `order` at `page` covers, or of the part that it

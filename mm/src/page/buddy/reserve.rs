@@ -71,7 +71,7 @@ impl Buddy {
         if order > block {
             self.unlink(page, order, kept);
             frames.types.set(page, order, to);
-            self.link(page, order, to, super::End::Tail);
+            self.link(page, order, to, super::list::End::Tail);
             self.free_kept -= order.pages();
         } else {
             let start = page & !(block.pages().0 - 1);

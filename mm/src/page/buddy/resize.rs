@@ -98,7 +98,8 @@ impl Buddy {
         // precede the first page that is not free.
         while at < end {
             let tag = frames.tags.get(at);
-            let order = tag::free_order(tag).ok_or(Stays::Used { page: at, tag })?;
+            let free = self.free_at(frames.tags, at);
+            let order = free.ok_or(Stays::Used { page: at, tag })?;
             at += order.pages().0;
         }
         Ok(())

@@ -237,7 +237,7 @@ impl<M: Machine> Zone<M> {
     /// Adds all pages of `found` to the stock or the lists of `pcp`.
     pub(super) fn put_all(&self, machine: &M, pcp: &mut Pcp, found: &Record) {
         let (first, _) = self.owners.group_of(self.owners.first_page(found.block));
-        for (index, &bits) in (0..).zip(&found.bits) {
+        for (index, &bits) in (0..).zip(&found.bits.0) {
             if bits != 0 {
                 self.put(machine, pcp, first.after(index), bits);
             }

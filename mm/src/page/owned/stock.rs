@@ -12,7 +12,7 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use super::GROUPS;
+use crate::page::bits::Bits;
 use crate::page::links::Metadata;
 use crate::page::mobility::Mobility;
 use crate::units::{CpuId, Order, Pages};
@@ -47,7 +47,7 @@ pub(super) struct Record {
     /// The number of pages in the record.
     pub(super) pages: u32,
     /// A bit for each page of the block, which is 1 if the page is in the record.
-    pub(super) bits: [u64; GROUPS],
+    pub(super) bits: Bits,
 }
 
 impl Record {
@@ -56,106 +56,56 @@ impl Record {
             block,
             kind,
             pages: 0,
-            bits: [0; GROUPS],
+            bits: Bits::NONE,
         }
     }
 
     /// Returns a record that has all pages of a block of `order`.
     pub(super) fn whole(block: u32, kind: Mobility, order: Order) -> Self {
         let pages = order.pages().0;
-        let mut record = Self::empty(block, kind);
-        for (group, bits) in (0..pages.div_ceil(64)).zip(&mut record.bits) {
-            *bits = ones((pages - group * 64).min(64));
+        Self {
+            block,
+            kind,
+            pages,
+            bits: Bits::first(pages),
         }
-        record.pages = pages;
-        record
     }
 
-    /// Returns whether the record has all pages of some block of `order`, which must be at most 6.
+    /// Returns whether the record has all pages of some block of `order`.
     pub(super) fn has(&self, order: Order) -> bool {
-        let pages = order.pages().0;
-        self.bits.iter().any(|bits| starts(*bits, pages) != 0)
+        self.bits.has(order)
     }
 
     /// Adds the pages `bits` of the group with the index `group`. None of them may be in the record
     /// yet.
     pub(super) fn add(&mut self, group: usize, bits: u64) {
-        debug_assert_eq!(self.bits[group] & bits, 0, "no page is here twice");
-        self.bits[group] |= bits;
+        debug_assert_eq!(self.bits.0[group] & bits, 0, "no page is here twice");
+        self.bits.0[group] |= bits;
         self.pages += bits.count_ones();
     }
 
     /// Adds the block of `order` whose first page is at `offset`. None of its pages may be in the
     /// record yet.
     pub(super) fn add_run(&mut self, offset: u32, order: Order) {
-        let pages = order.pages().0;
-        let (group, bit) = ((offset / 64) as usize, offset % 64);
-        if pages <= 64 {
-            self.add(group, ones(pages) << bit);
-        } else {
-            (group..group + (pages / 64) as usize).for_each(|group| self.add(group, u64::MAX));
-        }
+        self.bits.add(offset, order);
+        self.pages += order.pages().0;
     }
 
-    /// Takes the lowest free block of `order`, at most 6, and returns the offset of its first page.
+    /// Takes the lowest free block of `order`, and returns the offset of its first page.
     pub(super) fn take(&mut self, order: Order) -> Option<u32> {
-        let pages = order.pages().0;
-        for (group, bits) in (0..).zip(&mut self.bits) {
-            let at = starts(*bits, pages).trailing_zeros();
-            if at < 64 {
-                *bits &= !(ones(pages) << at);
-                self.pages -= pages;
-                return Some(group * 64 + at);
-            }
-        }
-        None
+        let offset = self.bits.take(order)?;
+        self.pages -= order.pages().0;
+        Some(offset)
     }
 
     /// Takes the largest block of at most order `most`, all of whose pages are in the record.
     /// Returns the offset of the block's first page, and its order.
     pub(super) fn take_largest(&mut self, most: Order) -> Option<(u32, Order)> {
-        let small = |order: &Order| order.get() <= 6;
-        for order in Order::all().rev().filter(|order| *order <= most) {
-            let found = if small(&order) {
-                self.take(order)
-            } else {
-                self.take_groups(order)
-            };
-            if let Some(at) = found {
-                return Some((at, order));
-            }
-        }
-        None
+        let orders = Order::all().rev().filter(|order| *order <= most);
+        orders
+            .into_iter()
+            .find_map(|order| Some((self.take(order)?, order)))
     }
-
-    /// Takes the lowest block of `order`, which must have more than one group of 64 pages, and
-    /// returns the offset of its first page.
-    fn take_groups(&mut self, order: Order) -> Option<u32> {
-        let groups = (order.pages().0 / 64) as usize;
-        let free = |chunk: &[u64]| chunk.iter().all(|bits| *bits == u64::MAX);
-        let at = self.bits.chunks(groups).position(free)? * groups;
-        self.bits[at..at + groups].fill(0);
-        self.pages -= order.pages().0;
-        u32::try_from(at * 64).ok()
-    }
-}
-
-/// Returns a word whose lowest `count` bits are 1. `count` must be 1 to 64.
-const fn ones(count: u32) -> u64 {
-    u64::MAX >> (64 - count)
-}
-
-/// Returns a word whose bit `i` is 1 if the `pages` bits of `bits` from bit `i` on are all 1, and
-/// `i` is a multiple of `pages`. `pages` must be a power of two of at most 64.
-fn starts(bits: u64, pages: u32) -> u64 {
-    let mut starts = bits;
-    let mut step = 1;
-    while step < pages {
-        starts &= starts >> step;
-        step *= 2;
-    }
-    // Keeps only the bits whose index is a multiple of `pages`.
-    starts & (u64::MAX / ones(pages))
 }
 
 impl Default for Stock {
@@ -273,7 +223,7 @@ mod tests {
         let orders: Vec<u8> = seen.iter().map(|found| found.1).collect();
         assert_eq!(orders, [0, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
         assert_eq!(seen.iter().map(|found| 1 << found.1).sum::<u32>(), 512);
-        assert_eq!((record.pages, record.bits), (0, [0; GROUPS]));
+        assert_eq!((record.pages, record.bits), (0, Bits::NONE));
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasu
     };
     let host = Host::with_observer(Topology::flat(2), observer);
     let pages = options.pages.max(Pages(1 << 14));
-    let mut config = Config::new(Layout::arena(pages));
+    let mut config = Config::new(Layout::arena(pages).with_bitmaps());
     // A short interval makes page lists decay often, so that decay and allocations coincide.
     let often = config.tunables.set(Knob::StatInterval, 50);
     often.expect("in bounds");

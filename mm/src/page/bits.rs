@@ -1,0 +1,229 @@
+//! The free pages of one huge block, as bits: a block of any order is a run of bits whose index is
+//! a multiple of its length.
+
+use crate::units::Order;
+
+/// The number of words of a [`Bits`], each of which has the bits of 64 pages.
+pub(super) const WORDS: usize = (1 << Order::HUGE.index()) / 64;
+
+/// A bit for each page of a huge block. The bit is 1 if the page is in the set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bits(pub(super) [u64; WORDS]);
+
+impl Bits {
+    /// No page.
+    pub(super) const NONE: Self = Self([0; WORDS]);
+    /// All pages of a huge block.
+    pub(super) const ALL: Self = Self([u64::MAX; WORDS]);
+
+    /// The first `pages` pages.
+    pub(super) fn first(pages: u32) -> Self {
+        let mut bits = Self::NONE;
+        for (word, bits) in (0..pages.div_ceil(64)).zip(&mut bits.0) {
+            *bits = ones((pages - word * 64).min(64));
+        }
+        bits
+    }
+
+    /// Adds the block of `order` whose first page is at `offset`. None of its pages may be in the
+    /// set yet.
+    #[inline]
+    pub(super) fn add(&mut self, offset: u32, order: Order) {
+        let pages = order.pages().0;
+        let (word, bit) = at(offset);
+        if pages <= 64 {
+            let bits = ones(pages) << bit;
+            debug_assert_eq!(self.0[word] & bits, 0, "no page is here twice");
+            self.0[word] |= bits;
+        } else {
+            self.0[word..word + (pages / 64) as usize].fill(u64::MAX);
+        }
+    }
+
+    /// Adds the pages `bits` of the word that has the bit of the page at `offset`. None of them may
+    /// be in the set yet.
+    #[inline]
+    pub(super) fn add_to_word(&mut self, offset: u32, bits: u64) {
+        let (word, _) = at(offset);
+        debug_assert_eq!(self.0[word] & bits, 0, "no page is here twice");
+        self.0[word] |= bits;
+    }
+
+    /// Returns whether the set has all pages of some block of `order` that has a bit in the word of
+    /// the page at `offset`.
+    #[inline]
+    pub(super) fn has_in_word(&self, offset: u32, order: Order) -> bool {
+        let (word, _) = at(offset);
+        if order.pages().0 <= 64 {
+            starts(self.0[word], order.pages().0) != 0
+        } else {
+            self.has_around(offset, order)
+        }
+    }
+
+    /// Returns whether the set has all pages of the block of `order` around the page at `offset`.
+    #[inline]
+    pub(super) fn has_around(&self, offset: u32, order: Order) -> bool {
+        let pages = order.pages().0;
+        let (word, bit) = at(offset & !(pages - 1));
+        if pages <= 64 {
+            let bits = ones(pages) << bit;
+            self.0[word] & bits == bits
+        } else {
+            let words = &self.0[word..word + (pages / 64) as usize];
+            words.iter().all(|bits| *bits == u64::MAX)
+        }
+    }
+
+    /// Returns whether the set has all pages of some block of `order`.
+    pub(super) fn has(&self, order: Order) -> bool {
+        self.find(order).is_some()
+    }
+
+    /// The offset of the first page of the lowest block of `order` in the set.
+    pub(super) fn find(&self, order: Order) -> Option<u32> {
+        let pages = order.pages().0;
+        if pages <= 64 {
+            let starts = self.0.iter().map(|bits| starts(*bits, pages));
+            let (word, starts) = (0..).zip(starts).find(|found| found.1 != 0)?;
+            Some(word * 64 + starts.trailing_zeros())
+        } else {
+            let words = (pages / 64) as usize;
+            let is_full = |chunk: &[u64]| chunk.iter().all(|bits| *bits == u64::MAX);
+            let word = self.0.chunks_exact(words).position(is_full)? * words;
+            u32::try_from(word * 64).ok()
+        }
+    }
+
+    /// Takes the lowest block of `order` out of the set, and returns the offset of its first page.
+    pub(super) fn take(&mut self, order: Order) -> Option<u32> {
+        let offset = self.find(order)?;
+        let pages = order.pages().0;
+        let (word, bit) = at(offset);
+        if pages <= 64 {
+            self.0[word] &= !(ones(pages) << bit);
+        } else {
+            self.0[word..word + (pages / 64) as usize].fill(0);
+        }
+        Some(offset)
+    }
+
+    /// Takes up to `out.len()` of the lowest pages out of the set, writes `first` plus the offset
+    /// of each to `out`, and returns their number.
+    pub(super) fn take_pages(&mut self, first: u32, out: &mut [u32]) -> usize {
+        let mut got = 0;
+        for (word, bits) in (0..).zip(&mut self.0) {
+            let from = first + word * 64;
+            while *bits != 0 && got < out.len() {
+                out[got] = from + bits.trailing_zeros();
+                *bits &= *bits - 1;
+                got += 1;
+            }
+        }
+        got
+    }
+
+    /// The number of blocks of each order, up to that of a huge block, if the pages of the set are
+    /// merged as far as possible.
+    pub(super) fn blocks(mut self) -> [u32; Order::HUGE.index() + 1] {
+        let mut blocks = [0; Order::HUGE.index() + 1];
+        for order in Order::all().rev().filter(|order| *order <= Order::HUGE) {
+            while self.take(order).is_some() {
+                blocks[order.index()] += 1;
+            }
+        }
+        blocks
+    }
+}
+
+/// The index of the word that has the bit of the page at `offset`, and the index of the bit in it.
+#[inline]
+const fn at(offset: u32) -> (usize, u32) {
+    ((offset / 64) as usize % WORDS, offset % 64)
+}
+
+/// Returns a word whose lowest `count` bits are 1. `count` must be 1 to 64.
+#[inline]
+pub(super) const fn ones(count: u32) -> u64 {
+    u64::MAX >> (64 - count)
+}
+
+/// Returns a word whose bit `i` is 1 if the `pages` bits of `bits` from bit `i` on are all 1, and
+/// `i` is a multiple of `pages`. `pages` must be a power of two of at most 64.
+#[inline]
+fn starts(bits: u64, pages: u32) -> u64 {
+    let mut starts = bits;
+    let mut step = 1;
+    while step < pages {
+        starts &= starts >> step;
+        step *= 2;
+    }
+    // Keeps only the bits whose index is a multiple of `pages`.
+    starts & (u64::MAX / ones(pages))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn order(order: u8) -> Order {
+        Order::new(order).expect("small")
+    }
+
+    #[test]
+    fn blocks_are_taken_in_ascending_order_and_aligned() {
+        let mut bits = Bits::ALL;
+        let taken = [0, 1, 0, 3, 2, 6, 8].map(|size| bits.take(order(size)));
+        assert_eq!(taken, [0, 2, 1, 8, 4, 64, 256].map(Some));
+        assert_eq!(bits.find(order(8)), None);
+        assert_eq!(bits.find(order(7)), Some(128));
+    }
+
+    #[test]
+    fn the_first_pages_are_a_block_whatever_its_size() {
+        for size in [0, 2, 6, 7, 9] {
+            let mut bits = Bits::first(1 << size);
+            assert!(bits.has_around((1 << size) - 1, order(size)));
+            assert_eq!(bits.take(order(size)), Some(0));
+            assert_eq!(bits, Bits::NONE);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_of_bits_agrees_with_a_set_of_numbers(
+            pages in prop::collection::btree_set(0u32..512, 0..512),
+            take in 0usize..600,
+        ) {
+            let mut bits = Bits::NONE;
+            pages.iter().for_each(|&page| bits.add(page, Order::ZERO));
+            for size in 0..=9 {
+                let run = |start: u32| (start..start + (1 << size)).all(|page| pages.contains(&page));
+                let lowest = (0..512).step_by(1 << size).find(|&start| run(start));
+                prop_assert_eq!(bits.find(order(size)), lowest);
+                for page in [0, 77, 300, 511] {
+                    let start = page & !((1 << size) - 1);
+                    prop_assert_eq!(bits.has_around(page, order(size)), run(start));
+                    let word = page & !63;
+                    let from = if size > 6 { start } else { word };
+                    let in_word = (from..word + 64).step_by(1 << size).any(run);
+                    prop_assert_eq!(bits.has_in_word(page, order(size)), in_word);
+                }
+            }
+            let sizes = bits.blocks().into_iter().zip(0..).map(|(count, size)| count << size);
+            prop_assert_eq!(sizes.sum::<u32>() as usize, pages.len());
+            let mut out = vec![0; take];
+            let got = bits.take_pages(1000, &mut out);
+            let lowest: Vec<u32> = pages.iter().map(|page| page + 1000).take(take).collect();
+            prop_assert_eq!(&out[..got], &lowest[..]);
+            let left: BTreeSet<u32> = (0..512).filter(|&page| bits.has_around(page, Order::ZERO)).collect();
+            prop_assert!(left.iter().copied().eq(pages.into_iter().skip(got)));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Free pages as bits: the free blocks that are smaller than a huge block, if the zone keeps
+//! bitmaps for them ([`FreeIndex::Bitmaps`](crate::page::FreeIndex)).
+//!
+//! A huge block is *split* if some of its pages are free and some are not. For each huge block,
+//! there is a bitmap of the pages that are free while the block is split. Freeing a page sets its
+//! bit, so pages merge without further work, and no tag changes. When all bits of a huge block are
+//! set, the block is whole, and moves to the free lists of whole blocks.
+//!
+//! Each split block is on one list: that of the largest order of which the block has a free block.
+//! So an allocation finds a block of its order if there is one, and takes it from the split block
+//! that has the smallest such block.
+//!
+//! The tags of free pages in a split block have no meaning, except that they say neither
+//! "allocated" nor "free block of a huge or larger order".
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::list::{End, List};
+use super::order_at;
+use crate::page::bits::Bits;
+use crate::page::links::Links;
+use crate::units::{Order, Pages, count_of};
+
+/// The number of orders below that of a huge block.
+const SMALL: usize = Order::HUGE.index();
+const HUGE: u32 = Order::HUGE.pages().0;
+
+/// The free pages of all split blocks of a zone.
+#[derive(Debug)]
+pub(super) struct Bitmaps {
+    blocks: Vec<Split>,
+    /// For each small order, the split blocks whose largest free block has that order.
+    lists: [List; SMALL],
+}
+
+/// The free pages of one huge block while it is split. None if the block is whole, or all its pages
+/// are in use.
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    bits: Bits,
+    /// The number of free pages.
+    free: u32,
+    /// The order of the largest free block. Meaningless if no page is free.
+    largest: Order,
+}
+
+impl Split {
+    /// An order that the largest free block has at least after a block of `order` was freed. The
+    /// number of free pages has not been changed yet.
+    #[inline]
+    fn least(&self, order: Order) -> Order {
+        if self.free == 0 {
+            order
+        } else {
+            self.largest.max(order)
+        }
+    }
+}
+
+// With 8 bytes for the link record, this is 80 bytes for each huge block.
+const _: () = assert!(size_of::<Split>() == 72);
+
+impl Bitmaps {
+    /// Creates the bitmaps of a zone of `spanned` pages. No block is split.
+    pub(super) fn new(spanned: Pages) -> Self {
+        let none = Split {
+            bits: Bits::NONE,
+            free: 0,
+            largest: Order::ZERO,
+        };
+        Self {
+            blocks: vec![none; spanned.0.div_ceil(HUGE) as usize],
+            lists: [List::EMPTY; SMALL],
+        }
+    }
+
+    /// Frees the block of a small `order` at `page`. If the huge block around it is now whole,
+    /// takes that block out of the bitmaps, and returns its first page.
+    #[inline]
+    pub(super) fn give(&mut self, links: &mut Links, page: u32, order: Order) -> Option<u32> {
+        let offset = page % HUGE;
+        let split = &mut self.blocks[(page / HUGE) as usize];
+        split.bits.add(offset, order);
+        // A block that has become free just now contains the freed block. So the search starts at
+        // the freed block, and ends at the first order whose block around it is not free.
+        let least = split.least(order);
+        let has = |bits: &Bits, up| bits.has_around(offset, up);
+        self.freed(links, page - offset, order.pages().0, least, has)
+    }
+
+    /// Frees the pages `bits`, at least one, of the word with the index `word`, counted from the
+    /// start of the zone. If the huge block around them is now whole, takes that block out of the bitmaps, and
+    /// returns its first page.
+    pub(super) fn give_word(&mut self, links: &mut Links, word: u32, bits: u64) -> Option<u32> {
+        let page = word * 64;
+        let offset = page % HUGE;
+        let split = &mut self.blocks[(page / HUGE) as usize];
+        split.bits.add_to_word(offset, bits);
+        let least = split.least(Order::ZERO);
+        let has = |bits: &Bits, up| bits.has_in_word(offset, up);
+        self.freed(links, page - offset, bits.count_ones(), least, has)
+    }
+
+    /// Continues a free of `pages` pages, whose bits are set, in the huge block at `first`. The
+    /// largest free block has at least the order `least`. `has` says whether there is a free block
+    /// of some order around the freed pages.
+    #[inline]
+    fn freed(
+        &mut self,
+        links: &mut Links,
+        first: u32,
+        pages: u32,
+        least: Order,
+        has: impl Fn(&Bits, Order) -> bool,
+    ) -> Option<u32> {
+        let split = &mut self.blocks[(first / HUGE) as usize];
+        let (before, old) = (split.free, split.largest);
+        split.free += pages;
+        if split.free == HUGE {
+            (split.bits, split.free) = (Bits::NONE, 0);
+            self.lists[old.index()].remove(links, first, Order::HUGE);
+            return Some(first);
+        }
+        let mut new = least;
+        while let Some(up) = new.up()
+            && up < Order::HUGE
+            && has(&split.bits, up)
+        {
+            new = up;
+        }
+        if before == 0 || new != old {
+            split.largest = new;
+            if before > 0 {
+                self.lists[old.index()].remove(links, first, Order::HUGE);
+            }
+            self.lists[new.index()].insert(links, first, Order::HUGE, End::Tail);
+        }
+        None
+    }
+
+    /// Splits the whole block at `first`, which is not on the free lists any more: all its pages
+    /// are now free pages of a split block.
+    pub(super) fn open(&mut self, links: &mut Links, first: u32) {
+        let split = &mut self.blocks[(first / HUGE) as usize];
+        debug_assert_eq!(split.free, 0, "a whole block has no bits");
+        let largest = order_at(SMALL - 1);
+        *split = Split {
+            bits: Bits::ALL,
+            free: HUGE,
+            largest,
+        };
+        self.lists[largest.index()].insert(links, first, Order::HUGE, End::Head);
+    }
+
+    /// Takes a free block of a small `order`, or returns `None` if there is none.
+    pub(super) fn take(&mut self, links: &mut Links, order: Order) -> Option<u32> {
+        let first = self.best(order)?;
+        let split = &mut self.blocks[(first / HUGE) as usize];
+        let offset = split.bits.take(order)?;
+        split.free -= order.pages().0;
+        self.sort_in(links, first);
+        Some(first + offset)
+    }
+
+    /// Takes up to `out.len()` single pages, all from one split block, writes them to `out`, and
+    /// returns their number. Returns 0 if there is no split block.
+    pub(super) fn take_pages(&mut self, links: &mut Links, out: &mut [u32]) -> usize {
+        let Some(first) = self.best(Order::ZERO) else {
+            return 0;
+        };
+        let split = &mut self.blocks[(first / HUGE) as usize];
+        let got = split.bits.take_pages(first, out);
+        split.free -= count_of(got);
+        self.sort_in(links, first);
+        got
+    }
+
+    /// The first page of a split block that has a free block of `order`, and whose largest free
+    /// block is as small as possible.
+    fn best(&self, order: Order) -> Option<u32> {
+        let lists = self.lists.get(order.index()..)?;
+        let list = lists.iter().find(|list| list.len > 0)?;
+        Some(list.head)
+    }
+
+    /// Moves the split block at `first`, from which pages were taken, to the list that it belongs
+    /// to now.
+    fn sort_in(&mut self, links: &mut Links, first: u32) {
+        let split = &mut self.blocks[(first / HUGE) as usize];
+        let old = split.largest;
+        let has = |order: &usize| split.bits.has(order_at(*order));
+        let new = (0..=old.index()).rev().find(has).map(order_at);
+        if new == Some(old) {
+            return;
+        }
+        self.lists[old.index()].remove(links, first, Order::HUGE);
+        if let Some(new) = new {
+            split.largest = new;
+            self.lists[new.index()].insert(links, first, Order::HUGE, End::Head);
+        }
+    }
+
+    /// Returns whether the page is a free page of a split block.
+    pub(super) fn is_free(&self, page: u32) -> bool {
+        let split = &self.blocks[(page / HUGE) as usize];
+        split.bits.has_around(page % HUGE, Order::ZERO)
+    }
+
+    /// Returns whether there is a free block of at least a small `order`.
+    pub(super) fn has(&self, order: Order) -> bool {
+        self.best(order).is_some()
+    }
+
+    /// The number of free blocks of `order` in split blocks, if pages are merged as far as
+    /// possible. Looks at all split blocks.
+    pub(super) fn count(&self, order: Order) -> u32 {
+        let split = self.blocks.iter().filter(|split| split.free > 0);
+        split
+            .map(|split| split.bits.blocks().get(order.index()).copied().unwrap_or(0))
+            .sum()
+    }
+}
