@@ -1,24 +1,22 @@
 //! One hold of a zone lock, which moves pages between the free lists and a CPU's page lists.
 //!
-//! The policy limits how much one hold may move; a [`Gauge`] keeps the hold within that limit and
+//! The policy limits how much one hold may move; a `Gauge` (`gauge.rs`) keeps it within that limit and
 //! reports the work to the machine. The free-page counter is changed only after the lock is
 //! released. Otherwise a fold of that counter would lengthen the hold by the transfer of a cache
 //! line.
 //!
 //! Locks: the zone lock is taken here. Callers of `take_hold` and `give_hold` hold the pcp lock.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use super::blocks::{self, Blocks};
 use super::buddy::{Buddy, Stage, Wanted};
-use super::holds::{Limit, Unit};
+use super::holds::Unit;
 use super::pcp::Pcp;
 use super::tag;
 use super::zone::Zone;
 use crate::event::Event;
-use crate::machine::{Lock, Machine, Tags, Word};
+use crate::machine::{Lock, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Nanos, Order, Pages, count_of, total_in};
+use crate::units::{CpuId, Order, Pages, count_of};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
@@ -351,31 +349,6 @@ impl<M: Machine> Zone<M> {
             batch,
         });
     }
-
-    /// Creates a gauge for one hold at `site`. The caller starts the gauge as soon as it holds the
-    /// lock.
-    pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
-        let limit = self.holds.limit(site, self.sizes(machine).batch);
-        // With bitmaps, a hold of 63 blocks takes about a microsecond, so the clock is not read.
-        let hold_time = if self.has_bitmaps {
-            Nanos(0)
-        } else {
-            Nanos(total_in(self.settings.hold_time_max.load(machine, Relaxed)))
-        };
-        let work = match site {
-            Site::Refill | Site::AllocDirect => Work::BuddyAlloc,
-            _ => Work::BuddyFree,
-        };
-        Gauge {
-            limit,
-            counts_blocks: self.has_bitmaps,
-            hold_time,
-            work,
-            started: Nanos(0),
-            moved: Moved::default(),
-            unspent: 0,
-        }
-    }
 }
 
 /// The operation that a hold belongs to, such as a refill or a drain, and whether it already had an
@@ -419,125 +392,4 @@ impl Part {
 pub(super) struct Moved {
     pub(super) pages: u32,
     pub(super) blocks: u32,
-}
-
-/// Keeps one hold within its limit, and reports the hold's work to the machine. A simulated machine
-/// advances its clock by the time that the work takes.
-pub(super) struct Gauge {
-    limit: Limit,
-    /// True if the limit is in blocks and not in pages. With bitmaps, a block of any order moves in
-    /// one operation.
-    counts_blocks: bool,
-    hold_time: Nanos,
-    work: Work,
-    started: Nanos,
-    pub(super) moved: Moved,
-    /// The number of moved blocks that have not been reported to the machine yet.
-    unspent: u32,
-}
-
-/// The number of blocks moved between two readings of the clock.
-const CLOCK_EVERY: u32 = 8;
-
-impl Gauge {
-    /// Records that the lock is held from now on.
-    pub(super) fn start(&mut self, machine: &impl Machine) {
-        if matches!(self.limit, Limit::Strict(_)) && self.hold_time > Nanos(0) {
-            self.started = clock(machine);
-        }
-    }
-
-    /// Returns whether the hold may move another block of `order`. The first block is always
-    /// admitted.
-    #[inline]
-    pub(super) fn admits(&self, machine: &impl Machine, order: Order) -> bool {
-        self.fits(order) && self.has_time(machine)
-    }
-
-    /// Records that a block of `order` was moved.
-    #[inline]
-    pub(super) fn moved(&mut self, machine: &impl Machine, order: Order) {
-        self.moved.pages += order.pages().0;
-        self.moved.blocks += 1;
-        self.unspent += 1;
-        if self.unspent == CLOCK_EVERY {
-            self.stop(machine);
-        }
-    }
-
-    /// Records that `count` blocks of `order` were moved.
-    fn moved_run(&mut self, machine: &impl Machine, order: Order, count: u32) {
-        self.moved.pages += count << order.get();
-        self.moved.blocks += count;
-        machine.spend(self.work, count);
-    }
-
-    /// Reports to the machine the blocks that were moved since the last report.
-    #[inline]
-    pub(super) fn stop(&mut self, machine: &impl Machine) {
-        machine.spend(self.work, self.unspent);
-        self.unspent = 0;
-    }
-
-    /// The number of pages that the hold may still move.
-    fn room(&self, machine: &impl Machine) -> u32 {
-        match self.limit {
-            Limit::None => u32::MAX,
-            _ if !self.has_time(machine) => 0,
-            _ => self.pages_left(),
-        }
-    }
-
-    /// The number of pages that the hold may still move if it has the time.
-    pub(super) fn pages_left(&self) -> u32 {
-        match self.limit {
-            Limit::None => u32::MAX,
-            Limit::About(max) | Limit::Strict(max) => max.0.saturating_sub(self.moved.pages),
-        }
-    }
-
-    /// The number of blocks that a hold may still move in a zone with bitmaps.
-    fn blocks_left(&self) -> u32 {
-        match self.limit {
-            Limit::None => u32::MAX,
-            Limit::About(max) | Limit::Strict(max) => max.0.saturating_sub(self.moved.blocks),
-        }
-    }
-
-    /// Returns whether another block of `order` stays within the limit.
-    pub(super) fn fits(&self, order: Order) -> bool {
-        if self.counts_blocks {
-            return self.blocks_left() > 0;
-        }
-        let pages = self.moved.pages;
-        match self.limit {
-            Limit::None => true,
-            Limit::About(max) => pages < max.0,
-            Limit::Strict(max) => pages == 0 || pages + order.pages().0 <= max.0,
-        }
-    }
-
-    /// Counts a block that will be moved in the hold that is being planned. That hold reports the
-    /// work.
-    pub(super) fn plan(&mut self, order: Order) {
-        self.moved.pages += order.pages().0;
-        self.moved.blocks += 1;
-    }
-
-    /// Returns whether the hold is still within its time limit. Always true for the first block,
-    /// and for blocks between two readings of the clock.
-    #[inline]
-    fn has_time(&self, machine: &impl Machine) -> bool {
-        !matches!(self.limit, Limit::Strict(_))
-            || self.hold_time == Nanos(0)
-            || self.moved.blocks == 0
-            || self.unspent != 0
-            || clock(machine).since(self.started) < self.hold_time
-    }
-}
-
-/// Reads the clock. Also reports the reading to the machine, because it takes time.
-fn clock(machine: &impl Machine) -> Nanos {
-    machine.spend(Work::Clock, 1);
-    machine.now()
 }

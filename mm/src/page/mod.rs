@@ -26,6 +26,7 @@ mod carve;
 mod drain;
 mod error;
 mod free;
+mod gauge;
 #[cfg(test)]
 mod grouped_tests;
 mod hold;

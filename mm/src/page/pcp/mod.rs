@@ -13,6 +13,7 @@
 //! Locks: a `&mut Pcp` exists only while its pcp lock is held.
 
 mod quiet;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -283,30 +284,6 @@ impl Pcp {
         self.count += order.pages().0;
     }
 
-    /// Puts single pages at the cold end, in the order in which they will be allocated.
-    pub(super) fn extend_cold(&mut self, list: usize, pages: &[u32]) {
-        let stack = &mut self.lists[list];
-        if stack.is_empty() {
-            // Appending the pages in reverse order has the same result, and is faster.
-            stack.extend(pages.iter().rev());
-        } else {
-            pages.iter().for_each(|&page| stack.push_front(page));
-        }
-        self.count += count_of(pages.len());
-    }
-
-    /// Removes up to `out.len()` of the coldest blocks from a list, whose blocks are of `order`,
-    /// writes their first pages to `out`, and returns their number.
-    pub(super) fn take_cold(&mut self, list: usize, order: Order, out: &mut [u32]) -> usize {
-        let stack = &mut self.lists[list];
-        let got = stack.len().min(out.len());
-        for (out, page) in out.iter_mut().zip(stack.drain(..got)) {
-            *out = page;
-        }
-        self.count -= count_of(got) << order.get();
-        got
-    }
-
     /// The number of further blocks for which a list has room, at most `blocks`.
     pub(super) fn room(&mut self, list: usize, blocks: u32) -> u32 {
         let stack = &mut self.lists[list];
@@ -355,19 +332,6 @@ impl Pcp {
         } else {
             batch
         }
-    }
-
-    /// The number of huge blocks to refill an empty list with in a zone with bitmaps: enough to fill
-    /// the lists to half of `high`, but 2 to 8.
-    pub(super) fn huge_refill(&self) -> u32 {
-        let half = self.high.saturating_sub(self.count) / 2;
-        (half >> Order::HUGE.get()).clamp(2, 8)
-    }
-
-    /// The number of pages to return to a zone with bitmaps when huge blocks fill the lists: half of
-    /// the pages on the lists, but at most 8 huge blocks.
-    pub(super) fn huge_spill(&self) -> u32 {
-        (self.count / 2).min(8 << Order::HUGE.get())
     }
 
     /// Records that a block of `order` was pushed. Returns the number of pages to spill now (Linux:

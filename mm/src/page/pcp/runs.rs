@@ -1,0 +1,48 @@
+//! Moves of several blocks at once between a page list and a zone with bitmaps.
+
+use super::Pcp;
+use crate::units::{Order, count_of};
+
+impl Pcp {
+    /// Puts single pages at the cold end, in the order in which they will be allocated.
+    pub(in crate::page) fn extend_cold(&mut self, list: usize, pages: &[u32]) {
+        let stack = &mut self.lists[list];
+        if stack.is_empty() {
+            // Appending the pages in reverse order has the same result, and is faster.
+            stack.extend(pages.iter().rev());
+        } else {
+            pages.iter().for_each(|&page| stack.push_front(page));
+        }
+        self.count += count_of(pages.len());
+    }
+
+    /// Removes up to `out.len()` of the coldest blocks from a list, whose blocks are of `order`,
+    /// writes their first pages to `out`, and returns their number.
+    pub(in crate::page) fn take_cold(
+        &mut self,
+        list: usize,
+        order: Order,
+        out: &mut [u32],
+    ) -> usize {
+        let stack = &mut self.lists[list];
+        let got = stack.len().min(out.len());
+        for (out, page) in out.iter_mut().zip(stack.drain(..got)) {
+            *out = page;
+        }
+        self.count -= count_of(got) << order.get();
+        got
+    }
+
+    /// The number of huge blocks to refill an empty list with in a zone with bitmaps: enough to fill
+    /// the lists to half of `high`, but 2 to 8.
+    pub(in crate::page) fn huge_refill(&self) -> u32 {
+        let half = self.high.saturating_sub(self.count) / 2;
+        (half >> Order::HUGE.get()).clamp(2, 8)
+    }
+
+    /// The number of pages to return to a zone with bitmaps when huge blocks fill the lists: half of
+    /// the pages on the lists, but at most 8 huge blocks.
+    pub(in crate::page) fn huge_spill(&self) -> u32 {
+        (self.count / 2).min(8 << Order::HUGE.get())
+    }
+}
