@@ -31,6 +31,7 @@ pub mod event;
 pub mod laws;
 pub mod machine;
 mod manager;
+pub mod no_front;
 pub mod oom;
 pub mod page;
 pub mod reclaim;

@@ -48,6 +48,9 @@ pub trait Machine: Sized + 'static {
     type Field: Field;
     /// A lock that several readers may hold at once; see [`RwLock`].
     type RwLock<T>: RwLock<Self, T>;
+    /// A stack of free pages in front of a CPU's page lists; see [`Front`]. A machine without such
+    /// stacks uses [`NoFront`](crate::no_front::NoFront).
+    type Front: Front<Self>;
 
     /// True if each load of a [`Word`] has a price on this machine. The manager then takes no short
     /// cuts: every allocation and every free loads the same words, so its price does not depend on
@@ -109,6 +112,9 @@ pub trait Machine: Sized + 'static {
 
     /// Creates a field that holds `value`.
     fn field(&self, value: u64) -> Self::Field;
+
+    /// Creates an empty front whose limit is 0.
+    fn front(&self) -> Self::Front;
 
     /// Accounts for `n` units of local work. On a real CPU this does nothing. On a simulated one it
     /// takes `n` times the price of `work`, and the CPU may be preempted here unless it is pinned.
@@ -224,6 +230,14 @@ pub trait Field {
 pub trait LocalWord<M> {
     /// Adds `delta`, wrapping, and returns the new value.
     fn add(&self, machine: &M, delta: i64) -> i64;
+    /// Adds `delta`, wrapping, to a word of `cpu`, and returns the new value. Returns `None`,
+    /// without having done anything, if the machine cannot make sure that the caller is on `cpu`.
+    /// Nothing but this function and [`LocalWord::read`] may be called on the word meanwhile, on any
+    /// CPU. So a machine can do without an operation that excludes other CPUs.
+    #[inline]
+    fn add_here(&self, machine: &M, _cpu: CpuId, delta: i64) -> Option<i64> {
+        Some(self.add(machine, delta))
+    }
     /// Sets the value.
     fn set(&self, machine: &M, value: i64);
     /// Sets the value to zero and returns the old one.
@@ -346,6 +360,72 @@ pub trait Tags {
     /// # Errors
     /// The page's current tag, if it is not `old`.
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8>;
+}
+
+/// A stack of free single pages in front of one CPU's page lists. Its CPU pushes and pops without a
+/// lock; any CPU can empty it.
+///
+/// A thread can use a front only while the machine knows it to be on the front's CPU. If a call
+/// reports that the front is of no use at the moment, the caller uses the page lists instead. So a
+/// machine may refuse any call except [`Front::empty`].
+///
+/// The manager emits no events for pages that it pops from a front or frees to it. So a machine that
+/// has observers makes fronts without room.
+///
+/// Pages are numbers relative to the zone. A caller of [`Front::push`] owns the page until the push
+/// succeeds; a caller that pops a page owns it from then on.
+pub trait Front<M: Machine> {
+    /// The largest number of pages that a front can hold. The limit is at most this number.
+    const CAPACITY: u32;
+
+    /// Takes the page that was pushed last. Returns `None` if the front is empty, or if the caller
+    /// cannot use it at the moment.
+    fn pop(&self, machine: &M) -> Option<u32>;
+
+    /// Frees an allocated page to the front: changes the tag of `page` from `old` to `new`, then
+    /// pushes the page. Of two calls for one page, at least one finds that the tag is not `old`,
+    /// unless both read the tag before either changes it. A machine says how likely that is.
+    fn free(&self, machine: &M, tags: &M::Tags, page: u32, old: u8, new: u8) -> Freed;
+
+    /// Pushes a page whose tag the caller has set. Returns `false`, without having done anything,
+    /// if the front has as many pages as its limit, or if the caller cannot use it at the moment.
+    fn push(&self, machine: &M, page: u32) -> bool;
+
+    /// Returns whether the caller can use the front now. If no other CPU uses the front, the caller
+    /// becomes its user. Another CPU's front becomes the caller's only if the other CPU has not
+    /// used it while the caller made many such calls.
+    fn admits(&self, machine: &M) -> bool;
+
+    /// Keeps every CPU from using the front, passes all pages to `f`, and then lets the CPUs use
+    /// the front again. Passes the pages in runs, from the one that was pushed last to the one that
+    /// was pushed first. Calls on other CPUs wait meanwhile; `f` must not use the front. Any CPU
+    /// may call this.
+    fn empty(&self, machine: &M, f: impl FnMut(&[u32]));
+
+    /// The number of pages. May be outdated, except for pages whose push happened before the call.
+    fn pages(&self) -> u32;
+
+    /// Returns whether no CPU has pushed or popped a page since the last call of this function.
+    fn is_idle(&self) -> bool;
+
+    /// The number of pages that the front may hold. If this is 0, no page can be pushed.
+    fn limit(&self) -> u32;
+
+    /// Changes the limit. Pages beyond the limit stay until they are popped or the front is
+    /// emptied.
+    fn set_limit(&self, pages: u32);
+}
+
+/// The outcome of [`Front::free`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// The page is in the front, with its new tag.
+    Pushed,
+    /// The page has its new tag, but is not in the front. The caller still owns it.
+    Tagged,
+    /// Nothing has changed: the page has another tag than `old`, or the caller cannot use the
+    /// front.
+    Unchanged,
 }
 
 /// A kind of work that the manager defers to a CPU. A CPU has at most one pending job of each kind.

@@ -20,7 +20,7 @@
 use std::process;
 use std::sync::Once;
 
-use crate::{cpu, sys};
+use crate::{cpu, fronts, locks, sys};
 
 /// The text that a child prints before it aborts.
 const MESSAGE: &[u8] = b"plimsoll: this process was forked from the one that created its memory \
@@ -31,7 +31,7 @@ manager, and must not use that manager: create a manager after the fork, or call
 pub(crate) fn watched_forks() -> u64 {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: `in_child` only stores to an atomic and to a thread-local cell that needs neither
+        // SAFETY: `in_child` only stores to an atomic and to thread-local cells that need neither
         // initialization nor a destructor, which a signal handler may do as well.
         #[expect(unsafe_code, reason = "see `in_child`")]
         let watched = unsafe { sys::at_fork(in_child) };
@@ -68,6 +68,8 @@ impl Origin {
 
 extern "C" fn in_child() {
     cpu::leave_in_child();
+    fronts::leave();
+    locks::stand_up_in_child();
 }
 
 /// Prints the reason to the standard error stream and aborts. Takes no lock and allocates nothing,

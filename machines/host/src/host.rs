@@ -16,6 +16,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use crate::affinity::{self, CpuMask};
 use crate::cpu::{self, Entered, HostId, PinError};
 use crate::fork;
+use crate::fronts::{self, Fronts, Homes};
 use crate::job_queue::JobQueue;
 use crate::locks;
 use crate::numa::{self, Placement};
@@ -42,6 +43,10 @@ pub(crate) struct Shared {
     /// The deferred jobs: one [`JobQueue`] per CPU.
     pub(crate) job_queues: Box<[JobQueue]>,
     owner_locks: OwnerLocks,
+    fronts: Fronts,
+    pub(crate) homes: Homes,
+    /// The number of calls by strangers after which a front changes its user.
+    pub(crate) patience: u32,
     /// True while the machine has worker threads, which run the jobs of the queues.
     pub(crate) served: AtomicBool,
 }
@@ -59,7 +64,7 @@ impl Host {
     /// Creates a machine with this topology, whatever CPUs this computer has.
     #[must_use]
     pub fn with_topology(topology: Topology) -> Self {
-        Self::build(topology, OwnerLocks::Exchanged, None)
+        Self::build(topology, OwnerLocks::Exchanged, Fronts::best(), None)
     }
 
     /// Creates a machine with this topology, whose threads take the locks of page lists in the way
@@ -67,7 +72,16 @@ impl Host {
     /// [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
     #[must_use]
     pub fn with_owner_locks(topology: Topology, locks: OwnerLocks) -> Self {
-        Self::build(topology, locks, None)
+        Self::build(topology, locks, Fronts::best(), None)
+    }
+
+    /// Creates a machine with this topology, whose threads use the fronts of page lists in the way
+    /// that `fronts` names, and take the locks of page lists in the way that `locks` names. If this
+    /// process cannot use such fronts, the machine uses the next kind that it can use;
+    /// [`Host::fronts`] says which.
+    #[must_use]
+    pub fn with_fronts(topology: Topology, fronts: Fronts, locks: OwnerLocks) -> Self {
+        Self::build(topology, locks, fronts.or_next(), None)
     }
 
     /// Creates a machine with this topology, which passes each event, with its CPU and time, to
@@ -78,15 +92,24 @@ impl Host {
     /// must be short and must not call the manager. If it drained page lists, for example, it would
     /// wait forever for the lists that its own thread has locked. The observer should pass any
     /// further work to another thread, for instance through a channel.
+    ///
+    /// The machine has no fronts ([`Fronts::Off`]), so that the events of a page come in the order in
+    /// which the page was allocated and freed.
     #[must_use]
     pub fn with_observer(
         topology: Topology,
         observer: impl Fn(CpuId, Nanos, Event) + Send + Sync + 'static,
     ) -> Self {
-        Self::build(topology, OwnerLocks::Exchanged, Some(Box::new(observer)))
+        let observer = Some(Box::new(observer) as Box<Observer>);
+        Self::build(topology, OwnerLocks::Exchanged, Fronts::Off, observer)
     }
 
-    fn build(topology: Topology, wanted: OwnerLocks, observer: Option<Box<Observer>>) -> Self {
+    fn build(
+        topology: Topology,
+        wanted: OwnerLocks,
+        fronts: Fronts,
+        observer: Option<Box<Observer>>,
+    ) -> Self {
         static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
         // Relaxed is enough: the number only has to be unique.
         let id = HostId(MACHINES.fetch_add(1, Relaxed));
@@ -96,6 +119,10 @@ impl Host {
             wanted
         } else {
             OwnerLocks::Exchanged
+        };
+        let homes = match fronts {
+            Fronts::Restartable => Homes::new(topology.cpus()),
+            Fronts::Owned | Fronts::Off => Homes::default(),
         };
         let (created, served) = (Instant::now(), AtomicBool::new(false));
         Self(Arc::new(Shared {
@@ -108,6 +135,9 @@ impl Host {
             observer,
             job_queues,
             owner_locks,
+            fronts,
+            homes,
+            patience: fronts::PATIENCE,
             served,
         }))
     }
@@ -143,10 +173,29 @@ impl Host {
         self.0.owner_locks
     }
 
+    /// The way in which this machine's threads use the fronts of page lists.
+    #[inline(always)]
+    #[must_use]
+    pub fn fronts(&self) -> Fronts {
+        self.0.fronts
+    }
+
     fn sit_down(&self) {
+        self.0.fronts.prepare_thread();
         if self.0.owner_locks != OwnerLocks::Exchanged {
             locks::sit_down();
         }
+    }
+
+    /// The real CPU on which the calling thread runs, if it is found by a few instructions and the
+    /// machine has a CPU of that number.
+    #[inline(always)]
+    pub(crate) fn real_cpu_at_once(&self) -> Option<CpuId> {
+        if self.0.fronts != Fronts::Restartable {
+            return None;
+        }
+        let cpu = fronts::real_cpu()?;
+        (cpu < self.0.topology.cpus() && !self.is_in_child()).then_some(CpuId(cpu))
     }
 
     fn assert_has(&self, cpu: CpuId) {

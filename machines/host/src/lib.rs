@@ -24,12 +24,15 @@
 //! These files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
 //! `measure/clock.rs`, which reads the time-stamp counter; `arena/`, which returns memory to the
 //! kernel; `discard.rs` and `return_free.rs`, which call `arena/` to return the memory of freed
-//! pages; `sys.rs`, with system calls; and `fork.rs`, which runs a function in the child of a fork.
+//! pages; `fronts/rseq/`, with restartable sequences in assembly and the areas that threads share with
+//! the kernel; `sys.rs`, with system calls; and `fork.rs`, which runs a function in the child of a
+//! fork.
 
 pub mod affinity;
 pub mod arena;
 pub mod cpu;
 pub mod discard;
+pub mod fronts;
 pub mod locks;
 pub mod measure;
 pub mod numa;

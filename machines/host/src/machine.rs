@@ -11,6 +11,7 @@ use plimsoll_mm::units::{CpuId, Hz, Jiffies, Nanos, Pages};
 use plimsoll_mm::wheel::Wheel;
 
 use crate::cpu;
+use crate::fronts::HostFront;
 use crate::host::Host;
 use crate::locks::{OwnerLock, SharedLock, TicketLock};
 use crate::words::{CpuWord, HostField, HostOnce, PageTags, SharedLine, SharedWord};
@@ -28,6 +29,7 @@ impl Machine for Host {
     type Once<T> = HostOnce<T>;
     type Field = HostField;
     type RwLock<T> = SharedLock<T>;
+    type Front = HostFront;
 
     #[inline]
     fn topology(&self) -> &Topology {
@@ -42,10 +44,14 @@ impl Machine for Host {
         }
     }
 
-    /// Returns `None` for a thread that plays no CPU.
+    /// For a thread that plays no CPU, the result is the real CPU if the thread can run restartable
+    /// sequences and the machine has a CPU of that number, and otherwise `None`.
     #[inline(always)]
     fn this_cpu_at_once(&self) -> Option<CpuId> {
-        cpu::played(self.0.id)
+        match cpu::played(self.0.id) {
+            None => self.real_cpu_at_once(),
+            played => played,
+        }
     }
 
     /// The time since the machine was created.
@@ -93,6 +99,10 @@ impl Machine for Host {
 
     fn field(&self, value: u64) -> HostField {
         HostField::new(value)
+    }
+
+    fn front(&self) -> HostFront {
+        HostFront::new()
     }
 
     /// Moves an array that has one element for each CPU to the nodes of the CPUs, if the computer

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64};
 
 use once_cell::sync::OnceCell;
 use plimsoll_mm::machine::{Field, LINE_WORDS, Line, LocalWord, Once, Tags, Word};
-use plimsoll_mm::units::{Order, Pages};
+use plimsoll_mm::units::{CpuId, Order, Pages};
 
 use crate::Host;
 
@@ -175,6 +175,16 @@ impl LocalWord<Host> for CpuWord {
         self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
     }
 
+    /// With restartable sequences, adds by a sequence if the caller runs on the real CPU that is the
+    /// home of `cpu` ([`Homes`](crate::fronts::Homes)). Otherwise adds by an atomic instruction.
+    #[inline(always)]
+    fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
+        match machine.shared().homes.home_of(cpu) {
+            Some(home) => machine.add_at_home(home, &self.0, delta),
+            None => Some(self.add(machine, delta)),
+        }
+    }
+
     #[inline]
     fn set(&self, _machine: &Host, value: i64) {
         self.0.store(value, Relaxed);
@@ -202,6 +212,12 @@ impl PageTags {
             AtomicU8::new(if heads { Self::FRESH_HEAD } else { 0 })
         };
         Self((0..pages.0).map(fresh).collect())
+    }
+
+    /// The tag of `page`.
+    #[inline(always)]
+    pub(crate) fn of(&self, page: u32) -> &AtomicU8 {
+        &self.0[page as usize]
     }
 }
 

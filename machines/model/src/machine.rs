@@ -22,6 +22,7 @@ macro_rules! checked_machine {
             CpuLock, Due, Field, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once,
             Tags, WhenIdle, Word,
         };
+        use plimsoll_mm::no_front::NoFront;
         use plimsoll_mm::site::{LockClass, Site, Work};
         use plimsoll_mm::topology::Topology;
         use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
@@ -121,6 +122,7 @@ macro_rules! checked_machine {
             type Once<T> = ModelOnce<T>;
             type Field = ModelField;
             type RwLock<T> = ModelRwLock<T>;
+            type Front = NoFront;
 
             fn topology(&self) -> &Topology {
                 &self.shared.topology
@@ -173,6 +175,10 @@ macro_rules! checked_machine {
 
             fn field(&self, value: u64) -> ModelField {
                 ModelField(ModelU64::new(value))
+            }
+
+            fn front(&self) -> NoFront {
+                NoFront
             }
 
             fn spend(&self, _work: Work, _n: u32) {}

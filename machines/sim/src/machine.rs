@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
+use plimsoll_mm::no_front::NoFront;
 use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
@@ -27,6 +28,7 @@ impl Machine for Sim {
     type Once<T> = SimOnce<T>;
     type Field = SimField;
     type RwLock<T> = SimRwLock<T>;
+    type Front = NoFront;
 
     const PRICES_LOADS: bool = true;
 
@@ -83,6 +85,10 @@ impl Machine for Sim {
 
     fn field(&self, value: u64) -> SimField {
         SimField::new(value)
+    }
+
+    fn front(&self) -> NoFront {
+        NoFront
     }
 
     #[inline]

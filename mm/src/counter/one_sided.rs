@@ -35,7 +35,7 @@ use super::tree::check;
 use super::used::{self, Used};
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
-use crate::units::CpuId;
+use crate::units::{CpuId, count_of};
 
 /// The largest number of counters in a group. The two other words of the group's first cache line
 /// are for bookkeeping.
@@ -60,7 +60,7 @@ pub struct OneSidedTree<M: Machine> {
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
     /// The group's first cache line. It has one word for each counter, with the sum of all
-    /// additions made before the tree existed. Two more words are [`BEHIND`] and [`HOME`].
+    /// additions made before the tree existed, and of those that a CPU could not make to its cell. Two more words are [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -267,12 +267,23 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
-        let new = grown.cells.word(cpu, counter).add(machine, delta);
+        let word = grown.cells.word(cpu, counter);
+        let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
+            return self.add_beside(machine, counter, delta);
+        };
         let batch = i64::from(self.shape.batch().get());
         let carried = carry(new.wrapping_sub(delta), new, batch);
         if carried != 0 {
             self.carry_up(machine, grown, cpu, counter, carried);
         }
+    }
+
+    /// Adds to the group's first line, for a CPU that cannot add to its cell at the moment. The sums
+    /// contain the counter's word there, so this carries nothing.
+    #[cold]
+    #[inline(never)]
+    fn add_beside(&self, machine: &M, counter: usize, delta: i64) {
+        self.first.add(machine, counter, delta, Relaxed);
     }
 
     /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When

@@ -13,7 +13,7 @@ use super::holds::MeetsDrain;
 use super::pcp::{Expiry, Pcp};
 use super::zone::Zone;
 use super::{PageAllocator, SeedError};
-use crate::machine::{CpuLock, LocalWord, Lock, Machine};
+use crate::machine::{CpuLock, Front, LocalWord, Lock, Machine};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Pages, count_in, count_of};
 
@@ -96,8 +96,9 @@ impl<M: Machine> Zone<M> {
         // so nothing is owed any more.
         slot.owed.take(machine);
         self.open_inbox(machine, cpu, Site::Drain);
+        let direct = Pages(self.empty_front(machine, cpu, Site::Drain));
         if slot.count.read(machine) == 0 {
-            return Pages::ZERO;
+            return direct;
         }
         let mut given = 0;
         let mut list = 0;
@@ -126,19 +127,24 @@ impl<M: Machine> Zone<M> {
             let owed = slot.owed.take(machine);
             slot.owed.add(machine, (owed - i64::from(given)).max(0));
         }
-        Pages(given)
+        Pages(given) + direct
     }
 
     /// Lowers `high` of `cpu`'s lists. Moves to the zone the pages that exceed `high`, and as many
-    /// more as an interrupted spill owes (Linux: `decay_pcp_high`).
+    /// more as an interrupted spill owes (Linux: `decay_pcp_high`). First empties the front if it
+    /// was not used since the last call. So a CPU that allocates and frees pages is not disturbed.
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
-        let mut more = false;
+        let slot = self.slot(cpu);
         self.open_inbox(machine, cpu, Site::Decay);
-        let owed = count_in(self.slot(cpu).owed.take(machine));
+        if slot.front.is_idle() {
+            self.empty_front(machine, cpu, Site::Decay);
+        }
+        let mut more = slot.front.pages() > 0;
+        let owed = count_in(slot.owed.take(machine));
         let input = self.tuning_input(machine);
         let mut left = self.hold_on(machine, cpu, Site::Decay, |pcp| {
             let (excess, again) = pcp.decay(&input);
-            more = again;
+            more |= again;
             Some(Excess {
                 pages: excess + owed,
                 ..Excess::default()
@@ -177,11 +183,13 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns whether `cpu` has more than `high_min` pages on its lists, or any page in its inbox.
-    /// Takes no lock.
+    /// Returns whether `cpu` has more than `high_min` pages on its lists and in its front, or any
+    /// page in its inbox. Takes no lock.
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
         machine.spend(Work::ScanCpu, 1);
-        self.slot(cpu).count.read(machine) > i64::from(self.sizes(machine).high_min.0)
+        let slot = self.slot(cpu);
+        slot.count.read(machine) + i64::from(slot.front.pages())
+            > i64::from(self.sizes(machine).high_min.0)
             || self.owners.has_mail(machine, cpu)
     }
 

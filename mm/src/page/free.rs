@@ -31,6 +31,7 @@ impl<M: Machine> PageAllocator<M> {
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         match self.free_quickly(machine, pfn, order) {
             Quick::Freed => Ok(()),
+            Quick::Refused(why) => Err(why),
             quick => self.free_fully(machine, pfn, order, None, quick == Quick::Tagged),
         }
     }

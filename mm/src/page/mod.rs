@@ -26,6 +26,7 @@ mod carve;
 mod drain;
 mod error;
 mod free;
+mod front;
 mod gauge;
 #[cfg(test)]
 mod grouped_tests;
@@ -36,6 +37,7 @@ mod last_resort;
 mod layout;
 mod links;
 mod list_state;
+mod local;
 mod mobility;
 pub mod owned;
 mod pcp;
@@ -70,6 +72,7 @@ pub use self::last_resort::{LastResort, Relief};
 pub use self::layout::{FreeIndex, Layout, LayoutError, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::list_state::{ListState, TypedBlock};
+pub use self::local::Local;
 pub use self::mobility::{Grouping, Mobility};
 pub(crate) use self::pcp::FREE_BATCH;
 pub use self::pressure::Pressure;
@@ -265,6 +268,16 @@ impl<M: Machine> PageAllocator<M> {
     pub fn listed(&self, machine: &M, cpu: CpuId) -> Pages {
         let of = |zone: &Zone<M>| zone.listed(machine, cpu);
         Pages(self.zones.iter().map(of).sum())
+    }
+
+    /// The number of frees that were found to be the second free of a page only after they had
+    /// succeeded, because two threads freed the page at the same moment ([`Front::free`]). Such a
+    /// page may have had two owners for a while. A program that frees no page twice sees 0.
+    ///
+    /// [`Front::free`]: crate::machine::Front::free
+    pub fn double_frees(&self) -> u64 {
+        let dropped = |zone: &Zone<M>| zone.dropped.load(Relaxed);
+        self.zones.iter().map(dropped).sum()
     }
 
     /// Tells the zones of `node`, up to the kind `highest`, whether reclaim is active. While

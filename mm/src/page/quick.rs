@@ -1,24 +1,25 @@
-//! The quick paths: a block moves between the caller and this CPU's list, and nothing else happens.
+//! The quick paths: a block moves between the caller and this CPU's front or list, and nothing else
+//! happens.
 //!
 //! Each function does what the first steps of the complete path do (`alloc.rs`, `free.rs`), or
 //! nothing at all. The simulator, on which each load of a word takes time, always takes the
-//! complete path.
+//! complete path. Single pages go through the front (`front.rs`) if the machine has fronts.
 //!
 //! Locks: the pcp lock of this CPU, which these functions try to take and never wait for.
 
 use super::mobility::Mobility;
 use super::pcp::list_of;
 use super::zone::Zone;
-use super::{PageAllocator, Request, tag};
+use super::{FreeError, PageAllocator, Request, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pfn};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Takes a block from this CPU's list of the first zone that `request` tries. Returns `None`,
-    /// without having done anything, if there is no such list, the list is empty, or another CPU
-    /// holds its lock.
+    /// Takes a block from this CPU's front or list of the first zone that `request` tries. Returns
+    /// `None`, without having done anything, if the front is empty and there is no such list, the
+    /// list is empty, or another CPU holds its lock.
     #[inline(always)]
     pub(super) fn alloc_quickly(&self, machine: &M, request: Request) -> Option<Pfn> {
         if M::PRICES_LOADS {
@@ -26,9 +27,14 @@ impl<M: Machine> PageAllocator<M> {
         }
         let cpu = machine.this_cpu_at_once()?;
         let zone = self.first_zone_from(machine, cpu, request)?;
+        let slot = zone.slot(cpu);
+        if request.order == Order::ZERO
+            && let Some(page) = zone.alloc_front(machine, slot)
+        {
+            return Some(zone.pfn(page));
+        }
         let (order, mobility) = (request.order, zone.types.served_as(request.mobility));
         let list = list_of(order, mobility)?;
-        let slot = zone.slot(cpu);
         let take = slot.pcp.try_quick(
             machine,
             Site::PcpAlloc,
@@ -45,7 +51,8 @@ impl<M: Machine> PageAllocator<M> {
         Some(zone.pfn(page))
     }
 
-    /// Puts a block on this CPU's list if this free certainly spills no pages (if it is quiet).
+    /// Puts a single page in this CPU's front, or a block on this CPU's list if this free certainly
+    /// spills no pages (if it is quiet).
     #[inline(always)]
     pub(super) fn free_quickly(&self, machine: &M, pfn: Pfn, order: Order) -> Quick {
         if M::PRICES_LOADS || !(order == Order::ZERO || order == Order::HUGE) {
@@ -55,10 +62,21 @@ impl<M: Machine> PageAllocator<M> {
         let (Some(cpu), Some(zone)) = (machine.this_cpu_at_once(), self.zones.last()) else {
             return Quick::Nothing;
         };
-        let (Some(page), Some(list)) = (zone.page(pfn), zone.only_list_of(order)) else {
+        let Some(page) = zone.page(pfn) else {
             return Quick::Nothing;
         };
         let slot = zone.slot(cpu);
+        if order == Order::ZERO
+            && let Some(freed) = zone.free_front(machine, slot, page)
+        {
+            return match freed {
+                Ok(()) => Quick::Freed,
+                Err(why) => Quick::Refused(why),
+            };
+        }
+        let Some(list) = zone.only_list_of(order) else {
+            return Quick::Nothing;
+        };
         let done = slot.pcp.try_quick(
             machine,
             Site::PcpFree,
@@ -84,8 +102,10 @@ impl<M: Machine> PageAllocator<M> {
 /// The outcome of the quick path of a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quick {
-    /// The block is on the list, and nothing is left to do.
+    /// The block is in the front or on the list, and nothing is left to do.
     Freed,
+    /// The page is not the caller's: another free of the page raced with this one.
+    Refused(FreeError),
     /// The block is tagged as listed, but is on no list yet, because this free might spill pages.
     /// The complete path continues from there.
     Tagged,

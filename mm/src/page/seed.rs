@@ -166,11 +166,12 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// The state of `cpu`'s lists in a zone, or `None` if there is no such zone. Waits for the pcp
-    /// lock if another CPU holds it.
+    /// The state of `cpu`'s lists in a zone, or `None` if there is no such zone. Moves the pages of
+    /// the CPU's front to the lists first. Waits for the pcp lock if another CPU holds it.
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);
+        zone.empty_front(machine, cpu, Site::Control);
         // Room for the blocks is allocated without the lock. The loop ends when the lists have not
         // become longer in the meantime.
         let mut room = Vec::new();
@@ -273,6 +274,7 @@ impl<M: Machine> Zone<M> {
 
     fn seed_lists(&self, machine: &M, cpu: CpuId, state: &ListState) -> Result<(), SeedError> {
         let slot = self.slot(cpu);
+        self.empty_front(machine, cpu, Site::Control);
         slot.pcp.with(machine, Site::Control, |pcp| {
             pcp.set_state(state);
             let outcome = state.blocks.iter().try_for_each(|block| {

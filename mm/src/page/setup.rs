@@ -231,6 +231,7 @@ impl<M: Machine> PageAllocator<M> {
         let sizes = Sizes::of(zone.managed(), marks.low, sharing, fraction);
         let hold = Nanos(tunables.get(Knob::HoldTimeMax));
         zone.set_sizes(machine, sizes, tunables.get(Knob::BatchScaleMax), hold);
+        zone.set_front_limits(machine, sizes, &self.cpus);
         for class in ZoneKind::ALL {
             zone.set_reserve(machine, class, self.reserve(tunables, zone, class));
         }

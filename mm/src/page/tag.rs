@@ -1,7 +1,7 @@
 //! Tags: the state of a page frame, in one byte.
 //!
 //! Only the first page of a block has a state; the others are [`TAIL`]. A page is in exactly one
-//! place: on a free list, on a pcp list, allocated, or in a hole. The tag lets a double or
+//! place: on a free list, on a pcp list, in a front, allocated, or in a hole. The tag lets a double or
 //! misplaced free return an error instead of corrupting the lists.
 
 use super::mobility::Mobility;
@@ -22,6 +22,9 @@ const ALLOCATED: u8 = 0x30;
 /// The state of a block allocated for a request whose pages can be moved. Used only if pages are
 /// grouped by mobility.
 const MOVABLE: u8 = 0x50;
+/// The tag of a single page in a front, or on its way from there to a list.
+pub(crate) const FRONTED: u8 = 0x70;
+
 const STATE: u8 = 0xf0;
 
 /// The tag of the first page of a block on the free list of `order`.

@@ -12,7 +12,8 @@
 //! | `alloc.rs` | allocate a block from a page list or the zone; refill a list |
 //! | `bulk.rs` | allocate many single pages |
 //! | `free.rs` | free a block to a page list or the zone; spill a list |
-//! | `quick.rs` | allocate and free a block of a page list, if nothing else has to happen |
+//! | `quick.rs` | allocate and free a block of a front or a page list, if nothing else has to happen |
+//! | `front.rs` | move pages between a front and the page lists |
 //! | `drain.rs` | empty the page lists of a CPU; decay them periodically |
 //! | `hold.rs` | move pages between the free lists and a page list under one hold of the lock |
 //! | `supply.rs` | decide whether the zone may give a block |
@@ -27,8 +28,8 @@
 //! released.
 
 use alloc::boxed::Box;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::buddy::{Buddy, Wanted, absent_blocks};
 use super::holds::{FlushFrom, Holds};
@@ -57,6 +58,8 @@ pub(crate) struct Zone<M: Machine> {
     /// This is an ordinary atomic and not a word of the machine, because readers need no particular
     /// order. So accesses have no price, and model checkers do not try their interleavings.
     managed: AtomicU32,
+    /// The number of entries of fronts that were dropped, because their pages had been freed twice.
+    pub(super) dropped: AtomicU64,
     pub(super) tags: M::Tags,
     pub(super) types: BlockTypes<M::Tags>,
     /// True if the zone keeps bitmaps of free pages.
@@ -74,11 +77,13 @@ pub(crate) struct Zone<M: Machine> {
 }
 
 /// One CPU's part of a zone, which shares no cache line with other CPUs' parts. The words `count`,
-/// `owed` and `room` are in front of the lock. Whether they share a cache line with the lock
+/// `owed` and `room` are before the lock. Whether they share a cache line with the lock
 /// depends on the machine: the machine of real threads aligns its locks to pairs of cache lines, so
 /// there the words have a pair to themselves.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
+    /// Single pages that the CPU allocates and frees without a lock.
+    pub(super) front: M::Front,
     /// The number of pages on the lists, for readers that do not take the lock.
     pub(super) count: M::LocalWord,
     /// The number of pages that an interrupted spill has not returned to the zone yet.
@@ -128,6 +133,7 @@ impl<M: Machine> Zone<M> {
             start: layout.start,
             spanned: layout.spanned,
             managed: AtomicU32::new(layout.managed().0),
+            dropped: AtomicU64::new(0),
             tags,
             types,
             has_bitmaps: free_index == FreeIndex::Bitmaps,
@@ -246,6 +252,7 @@ impl<M: Machine> Slot<M> {
         let mut pcp = Pcp::new(metadata);
         pcp.stock = Stock::new(cpu, metadata);
         Self {
+            front: machine.front(),
             pcp: machine.cpu_lock(LockClass::Pcp, cpu, pcp),
             room: machine.field(match metadata {
                 Metadata::Eager => 0,

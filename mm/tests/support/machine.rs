@@ -10,6 +10,7 @@ use plimsoll_mm::machine::{
     CpuLock, Due, Field, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, RwLock,
     Tags, WhenIdle, Word,
 };
+use plimsoll_mm::no_front::NoFront;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
@@ -67,6 +68,7 @@ impl Machine for Plain {
     type Once<T> = OnceLocked<T>;
     type Field = Unsigned;
     type RwLock<T> = Shared<T>;
+    type Front = NoFront;
 
     fn topology(&self) -> &Topology {
         &self.topology
@@ -120,6 +122,10 @@ impl Machine for Plain {
 
     fn field(&self, value: u64) -> Unsigned {
         Unsigned(AtomicU64::new(value))
+    }
+
+    fn front(&self) -> NoFront {
+        NoFront
     }
 
     fn spend(&self, _work: Work, _n: u32) {}

@@ -12,6 +12,7 @@ mod subject;
 mod timing;
 
 use plimsoll_host::affinity::{self, CpuMask};
+use plimsoll_host::fronts::Fronts;
 use plimsoll_host::measure::Pair;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Pages;
@@ -66,12 +67,14 @@ fn run_for(
     let mut note = format!(
         "ns per operation, or per pair of an allocation and its freeing. {rounds} rounds in turns, \
          medians; rounds in which the thread lost its CPU do not count. × is to the fastest {}, \
-         round by round, with its 95 % interval.",
+         round by round, with its 95 % interval. A machine on this computer uses this kind of fronts \
+         unless the program chooses another: {}.",
         if others_from < subjects.len() - 1 {
             "other allocator"
         } else {
             "other row"
-        }
+        },
+        Fronts::best(),
     );
     match pair {
         Ok(pair) => {
@@ -87,13 +90,25 @@ fn run_for(
     Ok(Found { tables, rows })
 }
 
-/// Makes the two subjects of this package: Plimsoll's page allocator, and the floor, a minimal
-/// allocator with which others are compared.
+/// The ways in which threads use the fronts of page lists, and the names of their rows.
+const MODES: [(&str, Fronts); 3] = [
+    ("plimsoll, rseq", Fronts::Restartable),
+    ("plimsoll, owned", Fronts::Owned),
+    ("plimsoll, no fronts", Fronts::Off),
+];
+
+/// Makes the subjects of this package: Plimsoll's page allocator in each way that this computer
+/// allows, and the floor, a minimal allocator with which others are compared.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
-    Ok(vec![
-        Box::new(Plimsoll::new("plimsoll", Design::default())?),
-        Box::new(Floor::new()),
-    ])
+    let design = Design::default;
+    let mut ours: Vec<Box<dyn Subject>> = Vec::new();
+    for (name, fronts) in MODES {
+        if fronts.is_available() {
+            ours.push(Box::new(Plimsoll::new(name, design(), fronts)?));
+        }
+    }
+    ours.push(Box::new(Floor::new()));
+    Ok(ours)
 }
 
 /// A column of the result table: one load, with a cell for each subject (allocator).

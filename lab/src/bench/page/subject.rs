@@ -4,13 +4,14 @@
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plimsoll_host::Host;
 use plimsoll_host::cpu::Entered;
+use plimsoll_host::fronts::Fronts;
 use plimsoll_host::locks::OwnerLock;
+use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::{CpuLock, Machine};
-use plimsoll_mm::page::{Config, Layout, LayoutError, PageAllocator, Request};
+use plimsoll_mm::page::{Config, Layout, LayoutError, Local, PageAllocator, Request};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pfn};
@@ -47,6 +48,26 @@ pub trait Frames: Send + Sync {
     /// Returns the free frames that the allocator holds in caches of CPUs or threads to the common
     /// pool, if it can.
     fn settle(&self) {}
+
+    /// The loop of [`Subject::pairs`]. An allocator overrides this and the next two functions if a
+    /// program would keep a handle of the thread outside of such a loop.
+    fn pairs_of<const ORDER: u8>(&self, times: usize) {
+        pairs(
+            times,
+            || self.alloc::<ORDER>(),
+            |block| self.free::<ORDER>(block),
+        );
+    }
+
+    /// The loop of [`Subject::take`].
+    fn take_of<const ORDER: u8>(&self, blocks: &mut [usize]) -> usize {
+        take(blocks, || self.alloc::<ORDER>())
+    }
+
+    /// The loop of [`Subject::give`].
+    fn give_of<const ORDER: u8>(&self, blocks: &[usize]) {
+        give(blocks, |block| self.free::<ORDER>(block));
+    }
 }
 
 /// The loops that the bench times, for any allocator. Each loop is compiled for each allocator, so
@@ -100,40 +121,39 @@ impl<F: Frames> Subject for F {
 
     fn pairs(&self, size: Size, times: usize) {
         match size {
-            Size::Page => pairs::<F, 0>(self, times),
-            Size::Huge => pairs::<F, HUGE>(self, times),
+            Size::Page => self.pairs_of::<0>(times),
+            Size::Huge => self.pairs_of::<HUGE>(times),
         }
     }
 
     fn take(&self, size: Size, blocks: &mut [usize]) -> usize {
         match size {
-            Size::Page => take::<F, 0>(self, blocks),
-            Size::Huge => take::<F, HUGE>(self, blocks),
+            Size::Page => self.take_of::<0>(blocks),
+            Size::Huge => self.take_of::<HUGE>(blocks),
         }
     }
 
     fn give(&self, size: Size, blocks: &[usize]) {
         match size {
-            Size::Page => give::<F, 0>(self, blocks),
-            Size::Huge => give::<F, HUGE>(self, blocks),
+            Size::Page => self.give_of::<0>(blocks),
+            Size::Huge => self.give_of::<HUGE>(blocks),
         }
     }
 }
 
-fn pairs<F: Frames, const ORDER: u8>(frames: &F, times: usize) {
+fn pairs(times: usize, alloc: impl Fn() -> Option<usize>, free: impl Fn(usize)) {
     for _ in 0..times {
-        let block = frames.alloc::<ORDER>();
         // Without `black_box`, the compiler could merge the allocation with the freeing.
-        if let Some(block) = black_box(block) {
-            frames.free::<ORDER>(block);
+        if let Some(block) = black_box(alloc()) {
+            free(block);
         }
     }
 }
 
-fn take<F: Frames, const ORDER: u8>(frames: &F, blocks: &mut [usize]) -> usize {
+fn take(blocks: &mut [usize], alloc: impl Fn() -> Option<usize>) -> usize {
     let mut failed = 0;
     for block in blocks {
-        *block = frames.alloc::<ORDER>().unwrap_or_else(|| {
+        *block = alloc().unwrap_or_else(|| {
             failed += 1;
             NO_BLOCK
         });
@@ -141,10 +161,10 @@ fn take<F: Frames, const ORDER: u8>(frames: &F, blocks: &mut [usize]) -> usize {
     failed
 }
 
-fn give<F: Frames, const ORDER: u8>(frames: &F, blocks: &[usize]) {
+fn give(blocks: &[usize], free: impl Fn(usize)) {
     for &block in blocks {
         if block != NO_BLOCK {
-            frames.free::<ORDER>(block);
+            free(block);
         }
     }
 }
@@ -157,8 +177,8 @@ pub(super) struct Plimsoll {
 }
 
 impl Plimsoll {
-    pub(super) fn new(name: &'static str, design: Design) -> Result<Self, Error> {
-        let host = Host::with_topology(Topology::flat(CPUS));
+    pub(super) fn new(name: &'static str, design: Design, fronts: Fronts) -> Result<Self, Error> {
+        let host = Host::with_fronts(Topology::flat(CPUS), fronts, OwnerLocks::Exchanged);
         let config = Config {
             design,
             ..Config::new(Layout::arena(FRAMES).with_bitmaps())
@@ -174,6 +194,35 @@ impl Plimsoll {
 
     fn pages(&self) -> &PageAllocator<Host> {
         self.manager.pages()
+    }
+
+    fn here(&self) -> Here<'_> {
+        Here {
+            host: &self.host,
+            local: self.pages().local(&self.host, self.host.this_cpu()),
+        }
+    }
+}
+
+/// The handle that a thread keeps, like a `Bound` of a pool.
+struct Here<'a> {
+    host: &'a Host,
+    local: Local<'a, Host>,
+}
+
+impl Here<'_> {
+    #[inline]
+    fn alloc<const ORDER: u8>(&self) -> Option<usize> {
+        let request = const { Request::new(order(ORDER)) };
+        let pfn = self.local.alloc(self.host, request).ok()?;
+        Some(pfn.0 as usize)
+    }
+
+    #[inline]
+    fn free<const ORDER: u8>(&self, block: usize) {
+        let pfn = Pfn(frame(block));
+        let freed = self.local.free(self.host, pfn, const { order(ORDER) });
+        freed.expect("the block was allocated");
     }
 }
 
@@ -198,18 +247,31 @@ impl Frames for Plimsoll {
         Some(self.host.enter(cpu_of(thread)))
     }
 
-    #[inline]
     fn alloc<const ORDER: u8>(&self) -> Option<usize> {
-        let request = const { Request::new(order(ORDER)) };
-        let pfn = self.pages().alloc(&self.host, request).ok()?;
-        Some(pfn.0 as usize)
+        self.here().alloc::<ORDER>()
     }
 
-    #[inline]
     fn free<const ORDER: u8>(&self, block: usize) {
-        let pfn = Pfn(frame(block));
-        let freed = self.pages().free(&self.host, pfn, const { order(ORDER) });
-        freed.expect("the block was allocated");
+        self.here().free::<ORDER>(block);
+    }
+
+    fn pairs_of<const ORDER: u8>(&self, times: usize) {
+        let here = self.here();
+        pairs(
+            times,
+            || here.alloc::<ORDER>(),
+            |block| here.free::<ORDER>(block),
+        );
+    }
+
+    fn take_of<const ORDER: u8>(&self, blocks: &mut [usize]) -> usize {
+        let here = self.here();
+        take(blocks, || here.alloc::<ORDER>())
+    }
+
+    fn give_of<const ORDER: u8>(&self, blocks: &[usize]) {
+        let here = self.here();
+        give(blocks, |block| here.free::<ORDER>(block));
     }
 
     fn settle(&self) {

@@ -10,6 +10,7 @@ use plimsoll_mm::machine::{
     CpuLock, Due, Field, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, RwLock,
     Tags, WhenIdle, Word,
 };
+use plimsoll_mm::no_front::NoFront;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
@@ -80,6 +81,7 @@ impl Machine for Stepwise {
     type Once<T> = StepOnce<T>;
     type Field = StepField;
     type RwLock<T> = StepLock<T>;
+    type Front = NoFront;
 
     fn topology(&self) -> &Topology {
         &self.topology
@@ -138,6 +140,10 @@ impl Machine for Stepwise {
 
     fn field(&self, value: u64) -> StepField {
         StepField(Cell::new(value))
+    }
+
+    fn front(&self) -> NoFront {
+        NoFront
     }
 
     fn spend(&self, _work: Work, _n: u32) {}

@@ -39,7 +39,8 @@ const BIAS_GROWTH: u32 = 16;
 /// writes to it.
 #[repr(align(128))]
 pub(crate) struct Seat {
-    /// The address of the lock that the thread holds as its owner, or 0.
+    /// The address of the lock that the thread holds as its owner, or of the stack of a front that
+    /// the thread is using as its owner, or 0.
     holding: AtomicUsize,
     /// The state of a lock that is biased to this seat and that no other thread holds.
     token: usize,
@@ -52,6 +53,13 @@ impl Seat {
             holding: AtomicUsize::new(0),
             token: FIRST + 2 * index,
         }
+    }
+
+    /// Returns whether the thread of this seat is inside the lock or the stack at `address`.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        // Acquire pairs with the Release stores of `holding`: if the thread has left, the caller
+        // sees its writes.
+        self.holding.load(Acquire) == address
     }
 }
 
@@ -72,12 +80,36 @@ impl<'a> Sitter<'a> {
             _not_send: PhantomData,
         }
     }
+
+    /// The number of the seat, unique in its table.
+    #[inline(always)]
+    pub(crate) fn number(self) -> u32 {
+        number_of(self.seat.token)
+    }
+
+    /// The word in which the thread notes what it is inside of.
+    #[inline(always)]
+    pub(crate) fn holding(self) -> &'a AtomicUsize {
+        &self.seat.holding
+    }
+}
+
+/// The number of the seat with this token.
+#[expect(clippy::cast_possible_truncation, reason = "there are few seats")]
+#[inline(always)]
+const fn number_of(token: usize) -> u32 {
+    token as u32
 }
 
 /// The table of the seats that a lock can be biased to.
 pub(crate) trait Seating {
     /// All seats, each at the index with which it was created.
     fn seats() -> &'static [Seat];
+
+    /// The seat with the number `number` ([`Sitter::number`]).
+    fn seat_of(number: u32) -> &'static Seat {
+        &Self::seats()[(number as usize - FIRST) / 2]
+    }
 }
 
 /// A lock that can be biased to a seat of `P`.
@@ -131,7 +163,7 @@ impl<'a> Held<'a> {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Release pairs with the Acquire load of `holding` in `is_inside`, or with the Acquire
+        // Release pairs with the Acquire load in `Seat::holds`, or with the Acquire
         // accesses of the state in `sit` and `take`. So the next holder sees the writes of this
         // holder.
         self.word.store(self.after, Release);
@@ -217,7 +249,7 @@ impl<P: Seating> Biased<P> {
         if self.state.load(Relaxed) != seat.token || seat.holding.load(Relaxed) != 0 {
             return None;
         }
-        // Release pairs with the Acquire in `is_inside`. A thread that waits for another lock,
+        // Release pairs with the Acquire in `Seat::holds`. A thread that waits for another lock,
         // which this thread held before, may read this address instead of the 0 that the release
         // stored. It must see the writes under that lock too.
         seat.holding.store(self.address(), Release);
@@ -307,9 +339,7 @@ impl<P: Seating> Biased<P> {
     /// caller has set [`TAKEN`].
     fn is_inside(&self, owner: usize) -> bool {
         let seat = &P::seats()[(owner - FIRST) / 2];
-        // Acquire pairs with the Release stores of `holding` in `Held::drop` and `sit`: if the
-        // owner has left, the caller sees its writes.
-        seat.holding.load(Acquire) == self.address()
+        seat.holds(self.address())
     }
 
     fn address(&self) -> usize {

@@ -31,7 +31,9 @@ pub use queued::TicketLock;
 pub use shared::SharedLock;
 
 pub(crate) use barrier::are_available as barriers_are_available;
-pub(crate) use seats::sit_down;
+pub(crate) use barrier::{heavy_barrier, light_barrier};
+pub(crate) use biased::{Seat, Sitter};
+pub(crate) use seats::{mine, seat_of, sit_down, stand_up_in_child};
 
 /// The number of attempts to acquire a lock before a waiter starts to yield. They take about two
 /// microseconds, which is more than a short hold and far less than a time slice.

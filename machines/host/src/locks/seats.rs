@@ -30,9 +30,21 @@ thread_local! {
 }
 
 /// The seat of the calling thread, if it has one.
-#[inline]
+#[inline(always)]
 pub(crate) fn mine() -> Option<Sitter<'static>> {
     MINE.get()
+}
+
+/// The seat with the number `number`.
+pub(crate) fn seat_of(number: u32) -> &'static Seat {
+    Threads::seat_of(number)
+}
+
+/// Makes the calling thread, the first one in the child of a fork, a thread without a seat. Only
+/// async-signal-safe functions may run there; the thread-local `MINE` is safe, because it needs
+/// neither initialization nor a destructor.
+pub(crate) fn stand_up_in_child() {
+    MINE.set(None);
 }
 
 /// Gives the calling thread a seat. Does nothing if the thread has a seat, all seats are taken, or

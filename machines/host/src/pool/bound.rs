@@ -4,7 +4,7 @@ use std::fmt;
 
 use plimsoll_mm::counter::CounterId;
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::page::{AllocError, BulkError, FreeError, PageAllocator, Request};
+use plimsoll_mm::page::{AllocError, BulkError, FreeError, Local, PageAllocator, Request};
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 use super::Pool;
@@ -12,14 +12,16 @@ use crate::Host;
 use crate::cpu::Entered;
 
 /// The right of a thread to use a [`Pool`] as one of its CPUs. Each method is the method of the
-/// same name of [`PageAllocator`], called with the pool's machine, and costs the same.
+/// same name of [`PageAllocator`], called with the pool's machine. Calls for single pages take less
+/// time, because the value has looked up the CPU's page lists ([`Local`]).
 ///
 /// The type is `!Send`, because it says which CPU its thread plays. If a thread enters several CPUs
-/// of a pool, it plays the CPU that it entered last, and its older `Bound` values use that CPU too.
-/// The thread must drop the newest value first.
+/// of a pool, it plays the CPU that it entered last. Its older `Bound` values then use that CPU too,
+/// except that single pages still come from the front of the CPU for which the value was made. The
+/// thread must drop the newest value first.
 ///
-/// A thread plays a CPU of one machine at a time. If it enters a second pool, each call through the
-/// `Bound` of the first pool asks the kernel for the CPU until the newer value is dropped. Such a
+/// A thread plays a CPU of one machine at a time. If it enters a second pool, most calls through the
+/// `Bound` of the first pool ask the kernel for the CPU until the newer value is dropped. Such a
 /// call is slower, and it uses the CPU that the kernel names, not the one that the thread entered.
 ///
 /// ```compile_fail
@@ -32,6 +34,7 @@ pub struct Bound<'p> {
     pool: &'p Pool,
     host: &'p Host,
     pages: &'p PageAllocator<Host>,
+    local: Local<'p, Host>,
     _entered: Entered,
 }
 
@@ -41,6 +44,7 @@ impl<'p> Bound<'p> {
             pool,
             host: pool.host(),
             pages: pool.pages(),
+            local: pool.pages().local(pool.host(), pool.host().this_cpu()),
             _entered: entered,
         }
     }
@@ -64,7 +68,7 @@ impl<'p> Bound<'p> {
     /// [`AllocError`].
     #[inline]
     pub fn alloc(&self, request: Request) -> Result<Pfn, AllocError> {
-        self.pages.alloc(self.host, request)
+        self.local.alloc(self.host, request)
     }
 
     /// Frees a block: [`PageAllocator::free`].
@@ -73,7 +77,7 @@ impl<'p> Bound<'p> {
     /// [`FreeError`]; nothing has changed then.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        self.pages.free(self.host, pfn, order)
+        self.local.free(self.host, pfn, order)
     }
 
     /// Allocates some single pages and returns their number: [`PageAllocator::alloc_bulk`].

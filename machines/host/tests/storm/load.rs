@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::time::{Duration, Instant};
 
-use plimsoll_host::Host;
 use plimsoll_host::affinity::CpuMask;
+use plimsoll_host::fronts::Fronts;
+use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::Manager;
-use plimsoll_mm::page::{Config, Layout, Request, ResizeError, Sweep};
+use plimsoll_mm::page::{Config, Layout, Local, Request, ResizeError, Sweep};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{Order, Pages, Pfn};
@@ -40,8 +41,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn new(cpus: u32) -> Self {
-        let host = Host::with_topology(Topology::flat(cpus));
+    pub(crate) fn new(cpus: u32, fronts: Fronts) -> Self {
+        let host = Host::with_fronts(Topology::flat(cpus), fronts, OwnerLocks::Exchanged);
         let mut config = Config::new(Layout::arena_up_to(LEAST, MOST));
         // A short interval makes vmstat work coincide with all other operations.
         let often = config.tunables.set(Knob::StatInterval, 10);
@@ -64,7 +65,20 @@ impl Load {
 
     /// Allocates a block and checks that no page of it has an owner.
     pub(crate) fn take(&self, order: Order) -> Option<Pfn> {
-        let pfn = self.manager.pages().alloc(&self.host, Request::new(order));
+        self.take_by(None, order)
+    }
+
+    pub(crate) fn free(&self, pfn: Pfn, order: Order) {
+        self.free_by(None, pfn, order);
+    }
+
+    /// As [`Load::take`], through `local` if it is given.
+    fn take_by(&self, local: Option<Local<'_, Host>>, order: Order) -> Option<Pfn> {
+        let request = Request::new(order);
+        let pfn = match local {
+            Some(local) => local.alloc(&self.host, request),
+            None => self.manager.pages().alloc(&self.host, request),
+        };
         let pfn = pfn.ok()?;
         for page in pfn.0..pfn.0 + order.pages().0 {
             let owners = self.owners[page as usize].fetch_add(1, AcqRel);
@@ -74,19 +88,22 @@ impl Load {
         Some(pfn)
     }
 
-    pub(crate) fn free(&self, pfn: Pfn, order: Order) {
+    fn free_by(&self, local: Option<Local<'_, Host>>, pfn: Pfn, order: Order) {
         for page in pfn.0..pfn.0 + order.pages().0 {
             let owners = self.owners[page as usize].fetch_sub(1, AcqRel);
             assert_eq!(owners, 1, "page {page} has one owner");
         }
         self.freed.fetch_add(order.pages().0.into(), Relaxed);
-        let freed = self.manager.pages().free(&self.host, pfn, order);
+        let freed = match local {
+            Some(local) => local.free(&self.host, pfn, order),
+            None => self.manager.pages().free(&self.host, pfn, order),
+        };
         freed.expect("it was handed out with this order");
     }
 
-    /// Allocates and frees blocks until `is_over` returns true. Meanwhile the storm moves and
-    /// interrupts the thread.
-    pub(crate) fn use_pages(&self, is_over: impl Fn() -> bool) {
+    /// Allocates and frees blocks until `is_over` returns true, through `local` if it is given.
+    /// Meanwhile the storm moves and interrupts the thread.
+    pub(crate) fn use_pages(&self, local: Option<Local<'_, Host>>, is_over: impl Fn() -> bool) {
         let this = kernel::this_thread();
         self.threads.lock().expect("no thread panicked").push(this);
         let mut held: Vec<(Pfn, Order)> = Vec::new();
@@ -95,14 +112,14 @@ impl Load {
             turn += 1;
             let order = Order::new([0, 0, 0, 0, 1, 2, 0, 3, 0, 5][turn % 10]);
             let order = order.expect("at most 10");
-            held.extend(self.take(order).map(|pfn| (pfn, order)));
+            held.extend(self.take_by(local, order).map(|pfn| (pfn, order)));
             if held.len() > 200 {
                 held.drain(..150)
-                    .for_each(|(pfn, order)| self.free(pfn, order));
+                    .for_each(|(pfn, order)| self.free_by(local, pfn, order));
             }
         }
         held.into_iter()
-            .for_each(|(pfn, order)| self.free(pfn, order));
+            .for_each(|(pfn, order)| self.free_by(local, pfn, order));
         let mut threads = self.threads.lock().expect("no thread panicked");
         threads.retain(|thread| *thread != this);
     }
@@ -166,6 +183,7 @@ impl Load {
         assert!(self.taken.load(Relaxed) > 1000, "the threads did something");
         assert!(self.owners.iter().all(|owner| owner.load(Relaxed) == 0));
         assert!(self.cpus_taken.load(Relaxed) > 3, "CPUs went offline");
+        assert_eq!(pages.double_frees(), 0, "no thread frees a page twice");
         pages.drain_all_sync(host);
         let zone = &pages.view(host)[0];
         assert!(zone.managed >= LEAST && zone.managed <= MOST);

@@ -3,7 +3,7 @@
 //!
 //! The disturbances are: another CPU for each thread every 10 µs, signals, forks, threads that end
 //! while other threads have their pages, CPUs that go offline and come back, drains, and a zone
-//! that changes its size. The storm lasts 2 seconds, or as many as `PLIMSOLL_STORM_SECONDS` says:
+//! that changes its size. There is a storm for each kind of fronts. It lasts 2 seconds, or as many as `PLIMSOLL_STORM_SECONDS` says:
 //!
 //! ```sh
 //! PLIMSOLL_STORM_SECONDS=600 cargo test --release -p plimsoll-host --test storm
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
 use plimsoll_host::affinity::CpuMask;
+use plimsoll_host::fronts::Fronts;
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
 use kernel::Signals;
@@ -39,7 +40,14 @@ fn length() -> Duration {
 
 #[test]
 fn every_count_is_exact_after_a_storm() {
-    let load = Arc::new(Load::new(CPUS));
+    let all = [Fronts::Restartable, Fronts::Owned, Fronts::Off];
+    for fronts in all.into_iter().filter(|fronts| fronts.is_available()) {
+        storm(fronts);
+    }
+}
+
+fn storm(fronts: Fronts) {
+    let load = Arc::new(Load::new(CPUS, fronts));
     let upkeep = Arc::clone(&load);
     let workers = load
         .host
@@ -55,7 +63,8 @@ fn every_count_is_exact_after_a_storm() {
         for cpu in [Some(CpuId(0)), Some(CpuId(1)), None, None] {
             scope.spawn(move || {
                 let _entered = cpu.map(|cpu| load.host.enter(cpu));
-                load.use_pages(is_over);
+                let local = cpu.map(|cpu| load.manager.pages().local(&load.host, cpu));
+                load.use_pages(local, is_over);
             });
         }
         scope.spawn(move || load.torment(&CpuMask::of_this_thread(), is_over));
@@ -112,7 +121,7 @@ fn take_cpus_away(load: &Load, is_over: impl Fn() -> bool + Copy) {
             scope.spawn(|| {
                 let _entered = host.enter(LEAVES);
                 let few = Instant::now() + Duration::from_millis(2);
-                load.use_pages(|| Instant::now() >= few);
+                load.use_pages(None, || Instant::now() >= few);
                 manager.cpu_going(host, LEAVES);
             });
         });

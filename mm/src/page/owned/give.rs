@@ -9,7 +9,7 @@
 //! Locks: the pcp lock is held throughout; the zone lock is taken inside it for each hold.
 
 use super::stock::Record;
-use crate::machine::{CpuLock, LocalWord, Machine, Tags};
+use crate::machine::{CpuLock, Front, LocalWord, Machine, Tags};
 use crate::page::blocks::Blocks;
 use crate::page::hold::Part;
 use crate::page::pcp::Pcp;
@@ -215,7 +215,8 @@ impl<M: Machine> Zone<M> {
 
     /// The number of pages on the lists of `cpu`, in its stock and in its inbox.
     pub(in crate::page) fn listed(&self, machine: &M, cpu: CpuId) -> u32 {
-        count_in(self.slot(cpu).count.read(machine)) + self.mailed(machine, cpu).0
+        let slot = self.slot(cpu);
+        count_in(slot.count.read(machine)) + slot.front.pages() + self.mailed(machine, cpu).0
     }
 }
 

@@ -58,6 +58,22 @@ impl Pcp {
         Some(page)
     }
 
+    /// Takes the hottest blocks of a list of single pages, the hottest first, until `pages` is full
+    /// or the list is empty. Records the allocations. Returns the number of pages.
+    pub(in crate::page) fn pop_run(&mut self, list: usize, pages: &mut [u32]) -> usize {
+        let stack = &mut self.lists[list];
+        let len = pages.len().min(stack.len());
+        let from = stack.len() - len;
+        let hottest = stack.drain(from..).rev();
+        pages
+            .iter_mut()
+            .zip(hottest)
+            .for_each(|(to, page)| *to = page);
+        self.count -= count_of(len);
+        self.free_count = self.free_count.checked_shr(count_of(len)).unwrap_or(0);
+        len
+    }
+
     /// The number of single pages that can be freed before the lists may have to spill.
     #[inline]
     pub(in crate::page) fn quiet_frees(&self, input: &TuningInput) -> u32 {

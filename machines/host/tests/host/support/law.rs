@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::{hint, thread};
 
 use plimsoll_host::affinity::{self, CpuMask};
+use plimsoll_host::fronts::Fronts;
 use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::laws::{Body, Law};
 use plimsoll_mm::topology::Topology;
@@ -33,13 +34,17 @@ const SPINS_MAX: u32 = 200;
 pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
     // If `after` is 0, nearly every acquisition of a lock makes the thread its owner or ends an
     // ownership.
-    for locks in [OwnerLocks::Exchanged, OwnerLocks::Biased { after: 0 }] {
-        run_law_with(locks, law, cpus, rounds / 2);
+    for ways in [
+        (Fronts::Off, OwnerLocks::Exchanged),
+        (Fronts::Restartable, OwnerLocks::Exchanged),
+        (Fronts::Owned, OwnerLocks::Biased { after: 0 }),
+    ] {
+        run_law_with(ways, law, cpus, rounds / 3);
     }
 }
 
 fn run_law_with<S: Send + Sync + 'static>(
-    locks: OwnerLocks,
+    (fronts, locks): (Fronts, OwnerLocks),
     law: &Law<Host, S>,
     cpus: u32,
     rounds: u32,
@@ -49,7 +54,7 @@ fn run_law_with<S: Send + Sync + 'static>(
         "law {:?} needs a CPU per body",
         law.name
     );
-    let host = &Host::with_owner_locks(Topology::flat(cpus), locks);
+    let host = &Host::with_fronts(Topology::flat(cpus), fronts, locks);
     let real = &CpuMask::of_this_thread();
     thread::scope(|scope| {
         let bodies = (0..).map(CpuId).zip(law.bodies.iter().copied());

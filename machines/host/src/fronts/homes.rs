@@ -1,0 +1,114 @@
+//! The real CPU whose threads add to the counters of a machine's CPU.
+//!
+//! A restartable sequence excludes only threads on the same real CPU. So each CPU of a machine has a
+//! *home*, and only threads that run there add to its counters by a sequence. If threads play the
+//! CPU on other real CPUs, their additions go elsewhere ([`LocalWord::add_here`]). A CPU without a
+//! home gets the first real CPU on which a thread plays it. It changes its home when threads on
+//! other real CPUs have made many additions.
+//!
+//! [`LocalWord::add_here`]: plimsoll_mm::machine::LocalWord::add_here
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI64, AtomicU32};
+use std::sync::{Mutex, PoisonError};
+
+use plimsoll_mm::units::CpuId;
+
+use super::rseq;
+use super::stack::{NOBODY, STRANGE_MAX};
+use crate::Host;
+
+/// The homes of a machine's CPUs. There are none if the machine does not use restartable sequences.
+#[derive(Default)]
+pub(crate) struct Homes {
+    homes: Box<[Home]>,
+    /// Is held by a thread that changes a home.
+    changing: Mutex<()>,
+}
+
+/// The home of one CPU.
+pub(crate) struct Home {
+    /// The number of the real CPU, or [`NOBODY`].
+    real: AtomicU32,
+    /// The number of additions by threads on other real CPUs since the home last changed.
+    strange: AtomicU32,
+}
+
+impl Homes {
+    /// Homes for `cpus` CPUs, which have none yet.
+    pub(crate) fn new(cpus: u32) -> Self {
+        let home = |_| Home {
+            real: AtomicU32::new(NOBODY),
+            strange: AtomicU32::new(0),
+        };
+        Self {
+            homes: (0..cpus).map(home).collect(),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// The home of `cpu`; `None` if the machine does not use restartable sequences.
+    #[inline(always)]
+    pub(crate) fn home_of(&self, cpu: CpuId) -> Option<&Home> {
+        self.homes.get(cpu.index())
+    }
+
+    /// Makes the real CPU on which the caller runs the home, if there is none or the caller is one
+    /// of many strangers. Returns whether an addition may succeed now.
+    #[cold]
+    #[inline(never)]
+    fn claim(&self, home: &Home) -> bool {
+        let Some(me) = rseq::set_up().and_then(rseq::Area::cpu) else {
+            return false;
+        };
+        // Relaxed is enough for this load and the count of strangers: both only decide whether to
+        // try the lock.
+        let real = home.real.load(Relaxed);
+        if real == me {
+            return true;
+        }
+        if real != NOBODY && home.strange.fetch_add(1, Relaxed) + 1 < STRANGE_MAX {
+            return false;
+        }
+        let changing = self.changing.try_lock();
+        let poisoned = |why: std::sync::TryLockError<_>| match why {
+            std::sync::TryLockError::Poisoned(held) => Some(PoisonError::into_inner(held)),
+            std::sync::TryLockError::WouldBlock => None,
+        };
+        let Some(_changing) = changing.map_or_else(poisoned, Some) else {
+            return false;
+        };
+        // Acquire pairs with the Release below: the last thread that changed the home has stopped
+        // the sequences on the real CPU that was the home before.
+        let real = home.real.load(Acquire);
+        if real != NOBODY {
+            home.real.store(NOBODY, Relaxed);
+            // This makes the threads on the old home load the home again, and acts as a barrier.
+            rseq::abort_on(real);
+        }
+        home.strange.store(0, Relaxed);
+        // Release pairs with the load of the home in a sequence: its loads see the additions of the
+        // old home.
+        home.real.store(me, Release);
+        true
+    }
+}
+
+impl Host {
+    /// Adds `delta` to a word of the CPU with this home, and returns the new value. Returns `None`,
+    /// without having done anything, if the caller does not run on the home.
+    #[inline(always)]
+    pub(crate) fn add_at_home(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
+        match rseq::add(rseq::mine(), &home.real, word, delta) {
+            None => self.add_after_claim(home, word, delta),
+            new => new,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_after_claim(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
+        let may = self.shared().homes.claim(home);
+        may.then(|| rseq::add(rseq::mine(), &home.real, word, delta))?
+    }
+}

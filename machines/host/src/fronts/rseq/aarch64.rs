@@ -1,0 +1,223 @@
+//! The sequences for AArch64. `x86_64.rs` explains their form and the offsets.
+//!
+//! The load of the home is an acquire, which pairs with the release by which another thread made
+//! this CPU the home. The other loads and stores are plain: their readers are threads of the same
+//! CPU, between which the kernel switches, and threads that have stopped the sequence by a barrier.
+
+#![expect(unsafe_code, reason = "restartable sequences are written in assembly")]
+
+use std::arch::asm;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32};
+
+use plimsoll_mm::machine::Freed;
+
+use super::super::stack::Stack;
+use super::Area;
+
+/// The word that the kernel wants before the place where a stopped sequence continues (Linux:
+/// `RSEQ_SIG`).
+pub(super) const SIGNATURE: u32 = 0xd428_bc00;
+
+/// A value that is no page: a zone has fewer pages.
+const NO_PAGE: u32 = u32::MAX;
+
+/// The description of a sequence, and the code that begins it again. `$begin` is the label before
+/// the sequence is noted, `$first` that of its first instruction, `$end` that after the commit.
+macro_rules! described {
+    ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\"\n",
+            ".balign 32\n",
+            $descr,
+            ": .long 0, 0\n",
+            ".quad ",
+            $first,
+            "f, ",
+            $end,
+            "f - ",
+            $first,
+            "f, ",
+            $again,
+            "f\n",
+            ".popsection\n",
+            ".pushsection .text.unlikely.plimsoll_rseq, \"ax\"\n",
+            // The signature is the encoding of an instruction (`brk`).
+            ".inst 0xd428bc00\n",
+            $again,
+            ": b ",
+            $begin,
+            "f\n",
+            ".popsection\n",
+            $begin,
+            ":\n",
+            "adrp {t}, ",
+            $descr,
+            "b\n",
+            "add {t}, {t}, :lo12:",
+            $descr,
+            "b\n",
+            "str {t}, [{area}, #8]\n",
+            $first,
+            ":\n",
+        )
+    };
+}
+
+/// Pops a page if the stack's home is the CPU on which the thread runs.
+#[inline(always)]
+pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
+    let page: u64;
+    // SAFETY: the sequence reads `home` and `state` of the stack and, below the depth that the
+    // state has, an entry of `pages`; it writes `state`. All of these are atomics. It writes the
+    // address of its description, which is never freed, to the thread's own area.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "ldr {t:w}, [{area}, #4]",
+            "ldar {s:w}, [{stack}]",
+            "cmp {t:w}, {s:w}",
+            "mov {page:w}, #-1",
+            "b.ne 25f",
+            "ldr {s}, [{stack}, #8]",
+            "ands {t}, {s}, #0xffff",
+            "b.eq 25f",
+            "add {t}, {stack}, {t}, lsl #2",
+            "ldr {page:w}, [{t}, #12]",
+            "add {s}, {s}, #16, lsl #12",
+            "sub {s}, {s}, #1",
+            "str {s}, [{stack}, #8]",
+            "25:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            page = out(reg) page,
+            t = out(reg) _,
+            s = out(reg) _,
+            options(nostack),
+        );
+    }
+    u32::try_from(page).ok().filter(|&page| page != NO_PAGE)
+}
+
+/// Pushes a page if the stack's home is the CPU on which the thread runs, and the stack has fewer
+/// pages than its limit.
+#[inline(always)]
+pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
+    let pushed: u64;
+    // SAFETY: as for `pop`, and the sequence writes an entry of `pages` below the limit, which is at
+    // most the length of `pages`.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "ldr {t:w}, [{area}, #4]",
+            "ldar {s:w}, [{stack}]",
+            "cmp {t:w}, {s:w}",
+            "b.ne 27f",
+            "ldr {s}, [{stack}, #8]",
+            "ldr {u:w}, [{stack}, #4]",
+            "and {t}, {s}, #0xffff",
+            "cmp {t:w}, {u:w}",
+            "b.hs 27f",
+            "add {t}, {stack}, {t}, lsl #2",
+            "str {page:w}, [{t}, #16]",
+            "add {s}, {s}, #16, lsl #12",
+            "add {s}, {s}, #1",
+            "str {s}, [{stack}, #8]",
+            "25:",
+            "mov {u:w}, #1",
+            "b 28f",
+            "27:",
+            "mov {u:w}, #0",
+            "28:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            page = in(reg) page,
+            t = out(reg) _,
+            s = out(reg) _,
+            u = out(reg) pushed,
+            options(nostack),
+        );
+    }
+    pushed != 0
+}
+
+/// Changes a tag from `old` to `new`, then pushes the page, if the stack's home is the CPU on which
+/// the thread runs. These are two sequences: the commit of the first is the store of the tag. So if
+/// the thread is preempted after it has loaded the tag, it loads the tag again.
+#[inline(always)]
+pub(crate) fn free(
+    area: &Area,
+    stack: &Stack,
+    page: u32,
+    tag: &AtomicU8,
+    [old, new]: [u8; 2],
+) -> Freed {
+    let tagged: u64;
+    // SAFETY: the sequence reads `home` of the stack and the tag, and writes the tag, all of them
+    // atomics. It writes the address of its description, which is never freed, to the thread's own
+    // area.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "ldr {t:w}, [{area}, #4]",
+            "ldar {s:w}, [{stack}]",
+            "cmp {t:w}, {s:w}",
+            "b.ne 27f",
+            "ldrb {t:w}, [{tag}]",
+            "cmp {t:w}, {old:w}",
+            "b.ne 27f",
+            "strb {new:w}, [{tag}]",
+            "25:",
+            "mov {t:w}, #1",
+            "b 28f",
+            "27:",
+            "mov {t:w}, #0",
+            "28:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            tag = in(reg) tag,
+            old = in(reg) u32::from(old),
+            new = in(reg) u32::from(new),
+            t = out(reg) tagged,
+            s = out(reg) _,
+            options(nostack),
+        );
+    }
+    match tagged != 0 {
+        false => Freed::Unchanged,
+        true if push(area, stack, page) => Freed::Pushed,
+        true => Freed::Tagged,
+    }
+}
+
+/// Adds `delta` to a word if `home` is the number of the CPU on which the thread runs. Returns the
+/// new value.
+#[inline(always)]
+pub(crate) fn add(area: &Area, home: &AtomicU32, word: &AtomicI64, delta: i64) -> Option<i64> {
+    let (added, new): (u64, i64);
+    // SAFETY: the sequence reads `home`, and reads and writes the word, all of them atomics. It
+    // writes the address of its description, which is never freed, to the thread's own area.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "ldr {t:w}, [{area}, #4]",
+            "ldar {s:w}, [{home}]",
+            "cmp {t:w}, {s:w}",
+            "mov {t:w}, #0",
+            "b.ne 27f",
+            "ldr {s}, [{word}]",
+            "add {s}, {s}, {delta}",
+            "str {s}, [{word}]",
+            "25:",
+            "mov {t:w}, #1",
+            "27:",
+            area = in(reg) area,
+            home = in(reg) home,
+            word = in(reg) word,
+            delta = in(reg) delta,
+            s = out(reg) new,
+            t = out(reg) added,
+            options(nostack),
+        );
+    }
+    (added != 0).then_some(new)
+}

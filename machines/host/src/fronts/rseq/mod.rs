@@ -1,0 +1,223 @@
+//! Restartable sequences (Linux: `rseq`): a few instructions that the kernel starts again if the
+//! thread is preempted, migrated or interrupted by a signal between them.
+//!
+//! Each thread has a registered area, in which the kernel keeps the number of the CPU, and in which
+//! the thread notes the sequence that it runs. glibc registers the area from version 2.35 on, and
+//! says where it is. Otherwise this module registers an area of its own (`own.rs`).
+//!
+//! `ops` has the sequences themselves, in assembly. Another thread stops the sequences on a CPU by
+//! [`abort_on`].
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+mod ops;
+mod own;
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+pub(super) use ops::{add, free, pop, push};
+use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
+
+/// The area that a thread shares with the kernel (Linux: `struct rseq`).
+#[repr(C, align(32))]
+pub(super) struct Area {
+    cpu_id_start: AtomicU32,
+    /// The number of the CPU. Before and after the registration it is no number of a CPU.
+    pub(super) cpu_id: AtomicU32,
+    /// The address of the description of the sequence that the thread runs.
+    pub(super) rseq_cs: AtomicU64,
+    flags: AtomicU32,
+}
+
+/// The value of `cpu_id` in an area that is not registered (Linux: `RSEQ_CPU_ID_UNINITIALIZED`).
+const NO_CPU: u32 = u32::MAX;
+/// Numbers from this one on are no numbers of CPUs.
+const CPUS_MAX: u32 = 1 << 20;
+
+/// The area of threads that have none. No stack's home is its CPU, so no sequence on it completes.
+static NONE: Area = Area::new();
+
+thread_local! {
+    static MINE: Cell<&'static Area> = const { Cell::new(&NONE) };
+}
+
+/// The calling thread's area. Of a thread that is not [set up](set_up) it is one on which no
+/// sequence completes.
+#[inline(always)]
+pub(super) fn mine() -> &'static Area {
+    MINE.get()
+}
+
+impl Area {
+    /// An area that is not registered.
+    const fn new() -> Self {
+        Self {
+            cpu_id_start: AtomicU32::new(0),
+            cpu_id: AtomicU32::new(NO_CPU),
+            rseq_cs: AtomicU64::new(0),
+            flags: AtomicU32::new(0),
+        }
+    }
+
+    /// The CPU on which the thread runs, or `None` if the area is not registered.
+    #[inline(always)]
+    pub(super) fn cpu(&self) -> Option<u32> {
+        // Relaxed is enough: the kernel changes the number only while the thread does not run.
+        let cpu = self.cpu_id.load(Relaxed);
+        (cpu < CPUS_MAX).then_some(cpu)
+    }
+}
+
+/// How a thread finds its area.
+#[derive(Clone, Copy, Debug)]
+enum Registration {
+    /// glibc has registered an area at this distance from the thread pointer.
+    Libc { offset: isize },
+    /// This module registers an area for each thread.
+    Own,
+}
+
+/// How threads of this process get their areas; `None` if the kernel or this process cannot use
+/// restartable sequences.
+fn registration() -> Option<Registration> {
+    static FOUND: OnceLock<Option<Registration>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let known = membarrier_query();
+        let can_abort = known.contains_command(MembarrierCommand::PrivateExpeditedRseq)
+            && membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok()
+            && own::abort_sequences_on(0);
+        if !can_abort {
+            return None;
+        }
+        let found = match own::libc_offset() {
+            Some(offset) => Registration::Libc { offset },
+            None => Registration::Own,
+        };
+        let area = own::area_of_this_thread(found)?;
+        area.cpu().map(|_| found)
+    })
+}
+
+/// Returns whether this process can use restartable sequences.
+pub(super) fn is_available() -> bool {
+    registration().is_some()
+}
+
+/// Makes the calling thread able to run sequences, if it is not yet. Returns its area if it is able.
+#[cold]
+pub(super) fn set_up() -> Option<&'static Area> {
+    if let Some(area) = Some(mine()).filter(|area| area.cpu().is_some()) {
+        return Some(area);
+    }
+    let area = own::area_of_this_thread(registration()?)?;
+    area.cpu()?;
+    MINE.set(area);
+    Some(area)
+}
+
+/// Makes the calling thread unable to run sequences until it calls [`set_up`]. Is safe in a signal
+/// handler.
+pub(crate) fn leave() {
+    MINE.set(&NONE);
+}
+
+/// Makes every sequence that another thread runs on `cpu` at the moment start again, and acts as a
+/// full barrier on that CPU.
+#[cold]
+pub(super) fn abort_on(cpu: u32) {
+    let aborted = own::abort_sequences_on(cpu);
+    assert!(aborted, "the process has registered for `membarrier`");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicU8};
+
+    use plimsoll_mm::machine::Freed;
+
+    use super::*;
+    use crate::fronts::stack::{NOBODY, Stack};
+
+    /// An area that the kernel does not know, so the sequences run but are never stopped.
+    fn area_on(cpu: u32) -> Area {
+        let area = Area::new();
+        area.cpu_id.store(cpu, Relaxed);
+        area
+    }
+
+    #[test]
+    fn sequences_push_and_pop_at_home_only() {
+        let (here, elsewhere) = (&area_on(3), &area_on(4));
+        let stack = &Stack::new();
+        stack.limit.store(2, Relaxed);
+        stack.home.store(3, Relaxed);
+        assert_eq!(pop(here, stack), None, "it is empty");
+        assert!(push(here, stack, 70) && push(here, stack, 80));
+        assert!(!push(here, stack, 90), "it is full");
+        assert_eq!((stack.len(), pop(elsewhere, stack)), (2, None));
+        assert!(!push(elsewhere, stack, 90));
+        assert_eq!(pop(here, stack), Some(80));
+        assert_eq!(pop(here, stack), Some(70));
+        assert_eq!(pop(here, stack), None);
+        stack.home.store(NOBODY, Relaxed);
+        assert!(!push(here, stack, 70), "nobody may use it");
+        assert!(
+            !push(&NONE, stack, 70),
+            "a thread without an area least of all"
+        );
+        let operations = stack.state.load(Relaxed) >> 16;
+        assert_eq!(operations, 4, "two pushes and two pops");
+    }
+
+    #[test]
+    fn a_sequence_frees_a_page_whose_tag_is_right() {
+        let (here, elsewhere) = (&area_on(0), &area_on(1));
+        let (stack, tag) = (&Stack::new(), &AtomicU8::new(7));
+        stack.home.store(0, Relaxed);
+        stack.limit.store(1, Relaxed);
+        assert_eq!(free(elsewhere, stack, 5, tag, [7, 9]), Freed::Unchanged);
+        assert_eq!(free(here, stack, 5, tag, [8, 9]), Freed::Unchanged);
+        assert_eq!((tag.load(Relaxed), stack.len()), (7, 0));
+        assert_eq!(free(here, stack, 5, tag, [7, 9]), Freed::Pushed);
+        assert_eq!((tag.load(Relaxed), stack.len()), (9, 1));
+        let other = &AtomicU8::new(7);
+        assert_eq!(
+            free(here, stack, 6, other, [7, 9]),
+            Freed::Tagged,
+            "it is full"
+        );
+        assert_eq!((other.load(Relaxed), pop(here, stack)), (9, Some(5)));
+    }
+
+    #[test]
+    fn a_sequence_adds_at_home_only() {
+        let (here, elsewhere) = (&area_on(0), &area_on(1));
+        let (home, word) = (&AtomicU32::new(0), &AtomicI64::new(-3));
+        assert_eq!(add(here, home, word, 5), Some(2));
+        assert_eq!(add(elsewhere, home, word, 5), None);
+        assert_eq!(add(here, home, word, i64::MIN), Some(i64::MIN + 2));
+        assert_eq!(word.load(Relaxed), i64::MIN + 2);
+    }
+
+    #[test]
+    fn a_thread_has_its_own_area_if_the_kernel_knows_sequences() {
+        if !is_available() {
+            return;
+        }
+        let area = set_up().expect("it is available");
+        let other = std::thread::spawn(|| {
+            let area = set_up().expect("it is available for every thread");
+            std::ptr::from_ref(area).addr()
+        });
+        assert_ne!(
+            other.join().expect("no panic"),
+            std::ptr::from_ref(area).addr()
+        );
+        abort_on(area.cpu().expect("it is registered"));
+        leave();
+        assert_eq!(mine().cpu(), None);
+    }
+}

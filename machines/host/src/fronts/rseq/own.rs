@@ -1,0 +1,131 @@
+//! The system calls of restartable sequences, and the areas of threads: where glibc has them, and
+//! the registration of own ones.
+
+#![expect(unsafe_code, reason = "an area is shared with the kernel")]
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_long};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Area, Registration, leave};
+
+/// The flag of the system call that ends a registration (Linux: `RSEQ_FLAG_UNREGISTER`).
+const UNREGISTER: i32 = 1;
+
+/// The distance from the thread pointer to the area that glibc has registered for each thread.
+/// `None` if the C library has not registered one.
+pub(super) fn libc_offset() -> Option<isize> {
+    let size = symbol(c"__rseq_size")?.cast::<u32>();
+    let offset = symbol(c"__rseq_offset")?.cast::<isize>();
+    // SAFETY: glibc documents `__rseq_size` as a constant of type `unsigned int`, which it sets
+    // before the program starts.
+    let size = unsafe { *size };
+    // SAFETY: glibc documents `__rseq_offset` as a constant of type `ptrdiff_t`, likewise.
+    let offset = unsafe { *offset };
+    (size > 0).then_some(offset)
+}
+
+fn symbol(name: &CStr) -> Option<*const u8> {
+    // SAFETY: the name ends with a zero byte, and the call changes nothing.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found.cast_const().cast())
+}
+
+/// The registered area of the calling thread.
+pub(super) fn area_of_this_thread(registration: Registration) -> Option<&'static Area> {
+    match registration {
+        Registration::Libc { offset } => {
+            let area = thread_pointer().wrapping_offset(offset).cast::<Area>();
+            // SAFETY: glibc keeps the area at this distance from the thread pointer for as long as
+            // the thread lives. All its fields are atomics, which the kernel changes only while the
+            // thread does not run. The reference is only used by this thread: it stays in this
+            // thread's `MINE`, and in values of functions that this thread runs.
+            Some(unsafe { &*area })
+        }
+        Registration::Own => OWN.try_with(Own::registered).ok().flatten(),
+    }
+}
+
+/// The thread pointer, from which glibc counts the distance to the area.
+fn thread_pointer() -> *const u8 {
+    let pointer: *const u8;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: in the ABI of x86-64, the word at address 0 of the segment `fs` is the address of this
+    // word.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: every thread may read this register, in which the ABI of AArch64 keeps the thread
+    // pointer.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags));
+    }
+    pointer
+}
+
+thread_local! {
+    static OWN: Own = const { Own(UnsafeCell::new(Area::new())) };
+}
+
+/// An area that this module registers. The registration ends before the memory is freed.
+struct Own(UnsafeCell<Area>);
+
+impl Own {
+    fn registered(&self) -> Option<&'static Area> {
+        let area = self.0.get();
+        // SAFETY: the area is in thread-local storage and consists of atomics. The reference is used
+        // by this thread alone, and not after `drop`, which makes the thread forget it.
+        let area: &'static Area = unsafe { &*area };
+        if area.cpu().is_some() {
+            return Some(area);
+        }
+        // SAFETY: the area stays where it is until `drop` ends the registration.
+        (unsafe { call(area, 0) } == 0).then_some(area)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        leave();
+        let area = self.0.get_mut();
+        if area.cpu().is_some() {
+            // SAFETY: the area was registered by this thread. If the call fails, the kernel may write
+            // to the area until the thread has ended. The thread's storage is freed after that.
+            let _ended = unsafe { call(area, UNREGISTER) };
+            area.cpu_id.store(super::NO_CPU, Relaxed);
+        }
+    }
+}
+
+/// Registers the area of this thread, or ends the registration.
+///
+/// # Safety
+/// A registered area must stay in place until its registration ends.
+unsafe fn call(area: &Area, flags: i32) -> c_long {
+    let bytes = size_of::<Area>();
+    // SAFETY: the kernel writes only to the area, which has `bytes` bytes and the alignment that the
+    // kernel wants. The caller guarantees that the area stays in place.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rseq,
+            std::ptr::from_ref(area),
+            bytes,
+            flags,
+            super::ops::SIGNATURE,
+        )
+    }
+}
+
+/// Makes every sequence that another thread of this process runs on `cpu` start again, and acts as a
+/// full barrier on that CPU. Returns whether the kernel has done so.
+pub(super) fn abort_sequences_on(cpu: u32) -> bool {
+    /// Linux: `MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ`.
+    const ABORT_SEQUENCES: i32 = 1 << 7;
+    /// Linux: `MEMBARRIER_CMD_FLAG_CPU`.
+    const ON_ONE_CPU: u32 = 1;
+    // SAFETY: the call changes no memory of this process, except that the kernel continues a thread
+    // that runs a sequence where the sequence's description says.
+    let outcome = unsafe { libc::syscall(libc::SYS_membarrier, ABORT_SEQUENCES, ON_ONE_CPU, cpu) };
+    outcome == 0
+}

@@ -1,0 +1,230 @@
+//! The sequences for x86-64.
+//!
+//! A sequence begins by noting its description in the thread's area. The description names the
+//! first instruction of the sequence, its length up to and including the last store (the commit),
+//! and the place at which the kernel continues if it stops the sequence before the commit: there
+//! the sequence begins again. The offsets of fields are those of `Area` (4: `cpu_id`, 8: `rseq_cs`)
+//! and of `Stack` (0: `home`, 4: `limit`, 8: `state`, 16: `pages`).
+//!
+//! x86 does not reorder loads with loads or stores with stores, so the plain loads and stores here
+//! are acquires and releases.
+
+#![expect(unsafe_code, reason = "restartable sequences are written in assembly")]
+
+use std::arch::asm;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32};
+
+use plimsoll_mm::machine::Freed;
+
+use super::super::stack::Stack;
+use super::Area;
+
+/// The word that the kernel wants before the place where a stopped sequence continues (Linux:
+/// `RSEQ_SIG`).
+pub(super) const SIGNATURE: u32 = 0x5305_3053;
+
+/// A value that is no page: a zone has fewer pages.
+const NO_PAGE: u32 = u32::MAX;
+
+/// The description of a sequence, and the code that begins it again. `$begin` is the label before
+/// the sequence is noted, `$first` that of its first instruction, `$end` that after the commit.
+macro_rules! described {
+    ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\"\n",
+            ".balign 32\n",
+            $descr,
+            ": .long 0, 0\n",
+            ".quad ",
+            $first,
+            "f, ",
+            $end,
+            "f - ",
+            $first,
+            "f, ",
+            $again,
+            "f\n",
+            ".popsection\n",
+            ".pushsection .text.unlikely.plimsoll_rseq, \"ax\"\n",
+            // The signature is the operand of an instruction that does nothing useful (`ud1`), so
+            // that disassemblers stay in step.
+            ".byte 0x0f, 0xb9, 0x3d\n",
+            ".long 0x53053053\n",
+            $again,
+            ": jmp ",
+            $begin,
+            "f\n",
+            ".popsection\n",
+            $begin,
+            ":\n",
+            "lea {t:r}, [rip + ",
+            $descr,
+            "b]\n",
+            "mov qword ptr [{area} + 8], {t:r}\n",
+            $first,
+            ":\n",
+        )
+    };
+}
+
+/// Pops a page if the stack's home is the CPU on which the thread runs.
+#[inline(always)]
+pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
+    let page: u32;
+    // SAFETY: the sequence reads `home` and `state` of the stack and, below the depth that the
+    // state has, an entry of `pages`; it writes `state`. All of these are atomics. It writes the
+    // address of its description, which is never freed, to the thread's own area.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "mov {t:e}, dword ptr [{area} + 4]",
+            "cmp {t:e}, dword ptr [{stack}]",
+            "mov {t:e}, -1",
+            "jne 25f",
+            "mov {s}, qword ptr [{stack} + 8]",
+            "movzx {t:e}, {s:x}",
+            "sub {t:e}, 1",
+            "jb 25f",
+            "mov {t:e}, dword ptr [{stack} + 4 * {t:r} + 16]",
+            "add {s}, 0xffff",
+            "mov qword ptr [{stack} + 8], {s}",
+            "25:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            t = out(reg) page,
+            s = out(reg) _,
+            options(nostack),
+        );
+    }
+    (page != NO_PAGE).then_some(page)
+}
+
+/// Pushes a page if the stack's home is the CPU on which the thread runs, and the stack has fewer
+/// pages than its limit.
+#[inline(always)]
+pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
+    let pushed: u32;
+    // SAFETY: as for `pop`, and the sequence writes an entry of `pages` below the limit, which is at
+    // most the length of `pages`.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "mov {t:e}, dword ptr [{area} + 4]",
+            "cmp {t:e}, dword ptr [{stack}]",
+            "jne 27f",
+            "mov {s}, qword ptr [{stack} + 8]",
+            "movzx {t:e}, {s:x}",
+            "cmp {t:e}, dword ptr [{stack} + 4]",
+            "jae 27f",
+            "mov dword ptr [{stack} + 4 * {t:r} + 16], {page:e}",
+            "add {s}, 0x10001",
+            "mov qword ptr [{stack} + 8], {s}",
+            "25:",
+            "mov {t:e}, 1",
+            "jmp 28f",
+            "27:",
+            "xor {t:e}, {t:e}",
+            "28:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            page = in(reg) page,
+            t = out(reg) pushed,
+            s = out(reg) _,
+            options(nostack),
+        );
+    }
+    pushed != 0
+}
+
+/// Changes a tag from `old` to `new`, then pushes the page, if the stack's home is the CPU on which
+/// the thread runs. These are two sequences: the commit of the first is the store of the tag. So if
+/// the thread is preempted after it has loaded the tag, it loads the tag again.
+#[inline(always)]
+pub(crate) fn free(
+    area: &Area,
+    stack: &Stack,
+    page: u32,
+    tag: &AtomicU8,
+    [old, new]: [u8; 2],
+) -> Freed {
+    let outcome: u32;
+    // SAFETY: as for `push`, and the first sequence reads and writes the tag, an atomic.
+    unsafe {
+        asm!(
+            described!("32", "33", "34", "35", "36"),
+            "mov {t:e}, dword ptr [{area} + 4]",
+            "cmp {t:e}, dword ptr [{stack}]",
+            "jne 27f",
+            "cmp byte ptr [{tag}], {old}",
+            "jne 27f",
+            "mov byte ptr [{tag}], {new}",
+            "35:",
+            described!("22", "23", "24", "25", "26"),
+            "mov {t:e}, dword ptr [{area} + 4]",
+            "cmp {t:e}, dword ptr [{stack}]",
+            "jne 29f",
+            "mov {s}, qword ptr [{stack} + 8]",
+            "movzx {t:e}, {s:x}",
+            "cmp {t:e}, dword ptr [{stack} + 4]",
+            "jae 29f",
+            "mov dword ptr [{stack} + 4 * {t:r} + 16], {page:e}",
+            "add {s}, 0x10001",
+            "mov qword ptr [{stack} + 8], {s}",
+            "25:",
+            "mov {t:e}, 2",
+            "jmp 28f",
+            "29:",
+            "mov {t:e}, 1",
+            "jmp 28f",
+            "27:",
+            "xor {t:e}, {t:e}",
+            "28:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            page = in(reg) page,
+            tag = in(reg) tag,
+            old = in(reg_byte) old,
+            new = in(reg_byte) new,
+            t = out(reg) outcome,
+            s = out(reg) _,
+            options(nostack),
+        );
+    }
+    match outcome {
+        2 => Freed::Pushed,
+        1 => Freed::Tagged,
+        _ => Freed::Unchanged,
+    }
+}
+
+/// Adds `delta` to a word if `home` is the number of the CPU on which the thread runs. Returns the
+/// new value.
+#[inline(always)]
+pub(crate) fn add(area: &Area, home: &AtomicU32, word: &AtomicI64, delta: i64) -> Option<i64> {
+    let (added, new): (u32, i64);
+    // SAFETY: the sequence reads `home`, and reads and writes the word, all of them atomics. It
+    // writes the address of its description, which is never freed, to the thread's own area.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "mov {t:e}, dword ptr [{area} + 4]",
+            "cmp {t:e}, dword ptr [{home}]",
+            "mov {t:e}, 0",
+            "jne 27f",
+            "mov {new}, qword ptr [{word}]",
+            "add {new}, {delta}",
+            "mov qword ptr [{word}], {new}",
+            "25:",
+            "mov {t:e}, 1",
+            "27:",
+            area = in(reg) area,
+            home = in(reg) home,
+            word = in(reg) word,
+            delta = in(reg) delta,
+            new = out(reg) new,
+            t = out(reg) added,
+            options(nostack),
+        );
+    }
+    (added != 0).then_some(new)
+}

@@ -1,0 +1,260 @@
+//! The stack of a front, and the rule of which threads may use it.
+//!
+//! A stack has a *home*: the number of a user. With restartable sequences the users are the real
+//! CPUs; otherwise they are the threads that play CPUs. A push or a pop reads the home, and then
+//! reads and changes the stack by plain loads and stores. It does so only if the home is its own
+//! number.
+//!
+//! Any thread that holds the lock can change the home, and so stop the user. It stores [`NOBODY`] in
+//! the home and then makes sure that the user is not between its load of the home and its last
+//! store: it *quiesces* the user. How depends on the kind of users:
+//!
+//! * **Real CPUs.** The steps of a push or a pop are a restartable sequence, whose last step is the
+//!   only store that matters. The kernel starts the sequence again if the thread is preempted,
+//!   migrated or interrupted by a signal, and also if another thread asks for it (`membarrier`).
+//!   So after that call, the sequence either was complete or loads the home again.
+//! * **Threads.** The thread notes in its [seat](Seat) that it is inside. The other thread makes the
+//!   kernel issue a barrier on all CPUs that run this process, and then waits until the seat says
+//!   that the thread is not inside this stack.
+//!
+//! If the home is [`NOBODY`], the first thread that wants to use the stack sets it.
+
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, STACK_CAPACITY};
+use super::sync::{Seat, Sitter, light_barrier, try_lock};
+
+/// The home of a stack that no thread may use.
+pub(crate) const NOBODY: u32 = u32::MAX - 1;
+
+/// The number of calls of [`Stack::admit`] in a row that a stranger makes, while the user does not
+/// use the stack, until the stack becomes the stranger's.
+pub(crate) const STRANGE_MAX: u32 = 1024;
+
+/// What one operation adds to the part of the state that counts operations.
+pub(crate) const OPERATION: u64 = 1 << 16;
+/// The part of the state that is the number of pages.
+const PAGES: u64 = OPERATION - 1;
+
+/// A stack of page numbers.
+///
+/// The assembly of `rseq/` uses the offsets of the first four fields.
+#[repr(C, align(64))]
+pub(crate) struct Stack {
+    /// The number of the user, or [`NOBODY`].
+    pub(crate) home: AtomicU32,
+    /// The number of pages from which on a push fails.
+    pub(crate) limit: AtomicU32,
+    /// The number of pages in the low 16 bits, and the number of operations in the others.
+    pub(crate) state: AtomicU64,
+    pub(crate) pages: [AtomicU32; STACK_CAPACITY],
+    /// The state when [`Stack::is_idle`] was last called.
+    seen: AtomicU64,
+    lock: Mutex<Strangers>,
+}
+
+/// The calls of [`Stack::admit`] by threads for which the stack is not home.
+#[derive(Default)]
+struct Strangers {
+    /// The number of calls since the user last used the stack.
+    calls: u32,
+    /// The state at the last of these calls.
+    state: u64,
+}
+
+impl Stack {
+    pub(crate) fn new() -> Self {
+        Self {
+            home: AtomicU32::new(NOBODY),
+            limit: AtomicU32::new(0),
+            state: AtomicU64::new(0),
+            pages: [const { () }; STACK_CAPACITY].map(|()| AtomicU32::new(0)),
+            seen: AtomicU64::new(0),
+            lock: Mutex::new(Strangers::default()),
+        }
+    }
+
+    /// The number of pages in a stack with this state.
+    #[inline(always)]
+    fn depth(state: u64) -> usize {
+        // The mask leaves 16 bits.
+        (state & PAGES) as usize
+    }
+
+    /// The number of pages.
+    pub(crate) fn len(&self) -> u32 {
+        // Relaxed is enough: the number may be outdated. A push that happened before is seen in any
+        // case.
+        u32::try_from(self.state.load(Relaxed) & PAGES).unwrap_or(u32::MAX)
+    }
+
+    /// Returns whether no operation came between the last call of this function and this one.
+    pub(crate) fn is_idle(&self) -> bool {
+        // Relaxed is enough: the answer only decides when the stack is emptied. Calls of two
+        // threads at once make it wrong for once.
+        let state = self.state.load(Relaxed);
+        self.seen.load(Relaxed) == state || {
+            self.seen.store(state, Relaxed);
+            false
+        }
+    }
+
+    /// Returns whether the stack is home to a thread. May be wrong at once.
+    #[inline(always)]
+    pub(crate) fn is_home(&self, me: Sitter<'_>) -> bool {
+        // Relaxed is enough: an operation loads the home again.
+        self.home.load(Relaxed) == me.number()
+    }
+
+    /// Pops a page for the thread that has the seat `me`.
+    #[inline(always)]
+    pub(crate) fn pop_at(&self, me: Sitter<'_>) -> Option<u32> {
+        self.sit(me, || {
+            // Relaxed is enough from here on: only this thread uses the stack, and the load of the
+            // home has made the stores of earlier users visible.
+            let state = self.state.load(Relaxed);
+            let top = Self::depth(state).checked_sub(1)?;
+            let page = self.pages.get(top)?.load(Relaxed);
+            let after = state.wrapping_add(OPERATION).wrapping_sub(1);
+            self.state.store(after, Relaxed);
+            Some(page)
+        })
+    }
+
+    /// Pushes a page for the thread that has the seat `me`.
+    #[inline(always)]
+    pub(crate) fn push_at(&self, me: Sitter<'_>, page: u32) -> bool {
+        let pushed = self.sit(me, || {
+            // Relaxed is enough, as in `pop_at`.
+            let state = self.state.load(Relaxed);
+            let depth = Self::depth(state);
+            if depth >= self.limit.load(Relaxed) as usize {
+                return None;
+            }
+            self.pages.get(depth)?.store(page, Relaxed);
+            let after = state.wrapping_add(OPERATION).wrapping_add(1);
+            self.state.store(after, Relaxed);
+            Some(())
+        });
+        pushed.is_some()
+    }
+
+    /// Runs `f` if the stack is home to the thread that has the seat `me`, and the thread is not
+    /// inside a lock or a stack already.
+    #[inline(always)]
+    fn sit<R>(&self, me: Sitter<'_>, f: impl FnOnce() -> Option<R>) -> Option<R> {
+        let holding = me.holding();
+        // Relaxed is enough: only this thread writes the word.
+        if holding.load(Relaxed) != 0 {
+            return None;
+        }
+        // Release pairs with the Acquire in `Seat::holds`. A thread that waits for the user of
+        // another stack, which this thread used before, may read this address instead of the 0 that
+        // this thread stored. It must see the writes to that stack too.
+        holding.store(self.address(), Release);
+        light_barrier();
+        // Acquire pairs with the Release in `admit`, so that this thread sees what earlier users
+        // and the last thread that emptied the stack did. The barrier above and the one that
+        // `quiesce` issues make sure that either this load sees `NOBODY`, or `wait_outside` sees the
+        // address.
+        let done = if self.home.load(Acquire) == me.number() {
+            f()
+        } else {
+            None
+        };
+        // Release pairs with the Acquire in `Seat::holds`: the other thread sees the operation.
+        holding.store(0, Release);
+        done
+    }
+
+    /// Waits until the thread with this seat is not inside the stack. The caller has stored
+    /// [`NOBODY`] in the home and then issued a barrier. Calls `relax` while the thread is inside.
+    pub(crate) fn wait_outside(&self, seat: &Seat, mut relax: impl FnMut(u32)) {
+        let mut looks = 0;
+        while seat.holds(self.address()) {
+            relax(looks);
+            looks = looks.saturating_add(1);
+        }
+    }
+
+    /// Returns whether the user `me` may use the stack from now on. Stops another user only after
+    /// `patience` calls by strangers in a row, by `quiesce`, which gets the number of the user. Never
+    /// waits for the lock.
+    pub(crate) fn admit(&self, me: u32, patience: u32, quiesce: impl FnOnce(u32)) -> bool {
+        // Relaxed is enough for this and the next load: an operation loads the home again.
+        if self.home.load(Relaxed) == me {
+            return true;
+        }
+        let Some(mut strangers) = try_lock(&self.lock) else {
+            return false;
+        };
+        let home = self.home.load(Relaxed);
+        if home != NOBODY && home != me {
+            // Relaxed is enough: the state only tells whether the user still uses the stack.
+            let state = self.state.load(Relaxed);
+            if strangers.state != state {
+                *strangers = Strangers { calls: 0, state };
+            }
+            strangers.calls = strangers.calls.saturating_add(1);
+            if strangers.calls < patience {
+                return false;
+            }
+            self.stop(quiesce);
+        }
+        *strangers = Strangers::default();
+        // Release pairs with the Acquire load of the home by the user: it sees what this thread saw
+        // after it stopped the last user.
+        self.home.store(me, Release);
+        true
+    }
+
+    /// Stops the user, if there is one. The caller holds the lock.
+    fn stop(&self, quiesce: impl FnOnce(u32)) {
+        // Relaxed is enough: `quiesce` issues a barrier on the user's CPU.
+        let home = self.home.load(Relaxed);
+        if home != NOBODY {
+            self.home.store(NOBODY, Relaxed);
+            quiesce(home);
+        }
+    }
+
+    /// Stops the user by `quiesce`, which gets the user's number, and passes all pages to `f`, those
+    /// pushed last first, in one or more runs. Does nothing if the stack has no pages.
+    pub(crate) fn empty(&self, quiesce: impl FnOnce(u32), mut f: impl FnMut(&[u32])) {
+        let _strangers = locked(&self.lock);
+        if self.len() == 0 {
+            return;
+        }
+        self.stop(quiesce);
+        let mut run = [0; 64];
+        // Relaxed is enough: no other thread changes the stack while this one holds the lock and
+        // the home is `NOBODY`.
+        let mut state = self.state.load(Relaxed);
+        while Self::depth(state) > 0 {
+            let depth = Self::depth(state);
+            let from = depth.saturating_sub(run.len());
+            let pages = self.pages[from..depth].iter().rev();
+            let len = run
+                .iter_mut()
+                .zip(pages)
+                .map(|(to, page)| *to = page.load(Relaxed))
+                .count();
+            state = state.wrapping_add(OPERATION) - len as u64;
+            // The pages leave the stack before `f` gets them. So if `f` panics, no page is both in
+            // the stack and elsewhere.
+            self.state.store(state, Relaxed);
+            f(&run[..len]);
+        }
+    }
+
+    fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+}
+
+/// Waits for a lock, also if a thread that held it has panicked: the guarded counts are only hints.
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

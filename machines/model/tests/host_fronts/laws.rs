@@ -1,0 +1,331 @@
+//! Laws of the stacks behind the fronts of `host`. Each function is one run; a checker calls it once
+//! for each interleaving.
+//!
+//! A thread that owns a page adds 1 to the page's word by a separate load and store. If two threads
+//! own the page at once, or the second owner does not see what the first one did, an addition is
+//! lost.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::biased::{Seat, Seating, Sitter};
+use crate::checker::thread::{self, JoinHandle};
+use crate::checker::{self, AtomicU32, Condvar, Mutex};
+use crate::stack::{OPERATION, Stack};
+use crate::sync::heavy_barrier;
+
+/// The number of pages in a law.
+const PAGES: u32 = 2;
+/// The number of real CPUs in a law.
+const CPUS: usize = 2;
+
+/// A stack with all pages, and what the threads did with the pages.
+struct World {
+    stack: Stack,
+    /// For each page, the sum of the owners' additions, and their number.
+    pages: [[AtomicU32; 2]; PAGES as usize],
+    cpus: [Cpu; CPUS],
+    /// Whether the first owner of the stack will not use it any more. A thread that waits until the
+    /// owner has left the stack does not spin but sleeps until then; otherwise a checker would let
+    /// the thread spin forever.
+    is_done: Mutex<bool>,
+    done: Condvar,
+}
+
+/// A real CPU. A restartable sequence on it is stopped at its next store if another thread has run
+/// on the CPU, or has asked for it, since the sequence began.
+#[derive(Default)]
+struct Cpu {
+    switches: Mutex<u32>,
+}
+
+impl World {
+    /// A stack whose home is `home`, and which has all pages.
+    fn new(home: u32) -> Arc<Self> {
+        let word = || AtomicU32::new(0);
+        let world = Self {
+            stack: Stack::new(),
+            pages: [(); PAGES as usize].map(|()| [word(), word()]),
+            cpus: Default::default(),
+            is_done: Mutex::new(false),
+            done: Condvar::new(),
+        };
+        world.stack.limit.store(PAGES, Relaxed);
+        for page in 0..PAGES {
+            world.stack.pages[page as usize].store(page, Relaxed);
+        }
+        world.stack.state.store(PAGES.into(), Relaxed);
+        world.stack.home.store(home, Relaxed);
+        Arc::new(world)
+    }
+
+    /// Uses a page that the calling thread owns.
+    fn touch(&self, page: u32) {
+        let [sum, touches] = &self.pages[page as usize];
+        let before = sum.load(Relaxed);
+        sum.store(before + 1, Relaxed);
+        touches.fetch_add(1, Relaxed);
+    }
+
+    /// Empties the stack and uses the pages.
+    fn empty(&self, quiesce: impl FnOnce(&Self, u32)) -> Vec<u32> {
+        let mut got = Vec::new();
+        self.stack.empty(
+            |home| quiesce(self, home),
+            |pages| got.extend_from_slice(pages),
+        );
+        got.iter().for_each(|&page| self.touch(page));
+        got
+    }
+
+    /// Asserts that every page is in the stack or among those that the threads still own, and that
+    /// the threads owned them one after the other.
+    fn is_whole(&self, owned: impl IntoIterator<Item = u32>) {
+        let mut pages: Vec<u32> = owned.into_iter().collect();
+        self.stack.empty(
+            |_home| heavy_barrier(),
+            |rest| pages.extend_from_slice(rest),
+        );
+        pages.sort_unstable();
+        let all: Vec<u32> = (0..PAGES).collect();
+        assert_eq!(pages, all, "no page is lost or has two owners");
+        for [sum, touches] in &self.pages {
+            assert_eq!(
+                sum.load(Relaxed),
+                touches.load(Relaxed),
+                "no addition is lost"
+            );
+        }
+    }
+}
+
+/// The seats of a law's threads.
+struct Seats;
+
+impl Seating for Seats {
+    fn seats() -> &'static [Seat] {
+        checker::seats()
+    }
+}
+
+fn seat(index: usize) -> Sitter<'static> {
+    Sitter::new(&Seats::seats()[index])
+}
+
+impl World {
+    /// Stops an owner, as `host` does.
+    fn stop_owner(&self, home: u32) {
+        heavy_barrier();
+        self.stack.wait_outside(Seats::seat_of(home), |looks| {
+            let mut is_done = self.is_done.lock().expect("no thread panics inside");
+            while looks > 0 && !*is_done {
+                is_done = self.done.wait(is_done).expect("no thread panics inside");
+            }
+        });
+    }
+
+    /// Uses the stack as its first owner, for the last time.
+    fn pop_and_push_at_last(&self) -> Option<u32> {
+        let kept = self.pop_and_push_at(0);
+        *self.is_done.lock().expect("no thread panics inside") = true;
+        self.done.notify_all();
+        kept
+    }
+
+    /// Pops a page on seat `index`, uses it, and pushes it again. Returns the page if it could not
+    /// be pushed.
+    fn pop_and_push_at(&self, index: usize) -> Option<u32> {
+        let me = seat(index);
+        let page = self.stack.pop_at(me)?;
+        self.touch(page);
+        (!self.stack.push_at(me, page)).then_some(page)
+    }
+}
+
+fn spawn<R: Send + 'static>(
+    world: &Arc<World>,
+    body: impl FnOnce(&World) -> R + Send + 'static,
+) -> JoinHandle<R> {
+    let world = Arc::clone(world);
+    thread::spawn(move || body(&world))
+}
+
+fn join<R>(thread: JoinHandle<R>) -> R {
+    thread
+        .join()
+        .expect("a body that panics ends the whole model")
+}
+
+/// Asserts that no page is lost or owned twice if the owner of a stack uses it while another thread
+/// empties it.
+pub(crate) fn an_owner_meets_a_drain() {
+    let world = World::new(seat(0).number());
+    let drain = spawn(&world, |world| world.empty(World::stop_owner));
+    let kept = world.pop_and_push_at_last();
+    world.is_whole(join(drain).into_iter().chain(kept));
+}
+
+/// Asserts the same if the other thread becomes the owner, and both use the stack.
+pub(crate) fn an_owner_meets_a_stranger() {
+    let world = World::new(seat(0).number());
+    let other = spawn(&world, |world| {
+        let me = seat(1).number();
+        world.stack.admit(me, 1, |home| world.stop_owner(home));
+        world.pop_and_push_at(1)
+    });
+    let kept = world.pop_and_push_at_last();
+    world.is_whole(join(other).into_iter().chain(kept));
+}
+
+/// Asserts the same if, after a drain, two threads want to be the owner.
+pub(crate) fn a_drained_stack_gets_one_owner() {
+    let world = World::new(seat(0).number());
+    let drained = world.empty(World::stop_owner);
+    world.stack.limit.store(PAGES, Relaxed);
+    let give = |world: &World, index: usize, page: u32| {
+        let me = seat(index);
+        let patience = u32::MAX;
+        world.touch(page);
+        world
+            .stack
+            .admit(me.number(), patience, |_home| unreachable!("it is patient"));
+        (!world.stack.push_at(me, page)).then_some(page)
+    };
+    let [first, second] = [drained[0], drained[1]];
+    let other = spawn(&world, move |world| give(world, 1, first));
+    let kept = give(&world, 0, second);
+    world.is_whole(join(other).into_iter().chain(kept));
+}
+
+/// A restartable sequence, as far as its stores have got.
+struct Sequence<'a> {
+    cpu: &'a Cpu,
+    begun: u32,
+}
+
+impl Cpu {
+    /// Makes sequences that have begun on this CPU start again.
+    fn switch(&self) -> u32 {
+        let mut switches = self.switches.lock().expect("no thread panics inside");
+        *switches += 1;
+        *switches
+    }
+
+    /// Begins a sequence. That the thread runs on the CPU has stopped the other threads there.
+    fn begin(&self) -> Sequence<'_> {
+        let begun = self.switch();
+        Sequence { cpu: self, begun }
+    }
+}
+
+impl Sequence<'_> {
+    /// Runs `store`, unless the sequence has been stopped.
+    fn step(&self, store: impl FnOnce()) -> Option<()> {
+        let switches = self.cpu.switches.lock().expect("no thread panics inside");
+        (*switches == self.begun).then(store)
+    }
+}
+
+impl World {
+    /// Runs the steps of a sequence on `cpu` until they are not stopped.
+    fn restart<R>(&self, cpu: usize, steps: impl Fn(&Sequence<'_>) -> Option<R>) -> R {
+        loop {
+            if let Some(done) = steps(&self.cpus[cpu].begin()) {
+                return done;
+            }
+        }
+    }
+
+    /// The sequence of a pop, step by step as in assembly (`rseq/x86_64.rs`).
+    fn pop_on(&self, cpu: usize) -> Option<u32> {
+        let stack = &self.stack;
+        self.restart(cpu, |sequence| {
+            if stack.home.load(Acquire) as usize != cpu {
+                return Some(None);
+            }
+            let state = stack.state.load(Relaxed);
+            let Some(top) = (state % OPERATION).checked_sub(1) else {
+                return Some(None);
+            };
+            let top = usize::try_from(top).expect("few pages");
+            // If the sequence has been stopped, the state may belong to pages that are gone.
+            let page = stack.pages.get(top)?.load(Relaxed);
+            sequence.step(|| stack.state.store(state + OPERATION - 1, Relaxed))?;
+            Some(Some(page))
+        })
+    }
+
+    /// The sequence of a push.
+    fn push_on(&self, cpu: usize, page: u32) -> bool {
+        let stack = &self.stack;
+        self.restart(cpu, |sequence| {
+            if stack.home.load(Acquire) as usize != cpu {
+                return Some(false);
+            }
+            let state = stack.state.load(Relaxed);
+            let depth = state % OPERATION;
+            if depth >= u64::from(stack.limit.load(Relaxed)) {
+                return Some(false);
+            }
+            let depth = usize::try_from(depth).expect("few pages");
+            sequence.step(|| stack.pages[depth].store(page, Relaxed))?;
+            sequence.step(|| stack.state.store(state + OPERATION + 1, Relaxed))?;
+            Some(true)
+        })
+    }
+
+    fn pop_and_push_on(&self, cpu: usize) -> Option<u32> {
+        let page = self.pop_on(cpu)?;
+        self.touch(page);
+        (!self.push_on(cpu, page)).then_some(page)
+    }
+
+    /// Stops the sequences on a CPU, as the kernel does for `host`.
+    fn stop_cpu(&self, home: u32) {
+        self.cpus[home as usize].switch();
+    }
+}
+
+/// Asserts that no page is lost or owned twice if a thread uses the stack of its CPU by restartable
+/// sequences while another thread empties the stack.
+pub(crate) fn a_cpu_meets_a_drain() {
+    let world = World::new(0);
+    let drain = spawn(&world, |world| world.empty(World::stop_cpu));
+    let kept = world.pop_and_push_on(0);
+    world.is_whole(join(drain).into_iter().chain(kept));
+}
+
+/// Asserts the same if two threads of one CPU use the stack, each of which stops the other.
+pub(crate) fn two_threads_share_a_cpu() {
+    let world = World::new(0);
+    let other = spawn(&world, |world| world.pop_and_push_on(0));
+    let kept = world.pop_and_push_on(0);
+    world.is_whole(join(other).into_iter().chain(kept));
+}
+
+/// Asserts the same if the stack gets another CPU as its home.
+pub(crate) fn a_cpu_meets_another() {
+    let world = World::new(0);
+    let other = spawn(&world, |world| {
+        world.stack.admit(1, 1, |home| world.stop_cpu(home));
+        world.pop_and_push_on(1)
+    });
+    let kept = world.pop_and_push_on(0);
+    world.is_whole(join(other).into_iter().chain(kept));
+}
+
+/// Asserts the same with a second thread of the CPU, a thread of another CPU, and a drain.
+pub(crate) fn cpus_and_a_drain_meet() {
+    let world = World::new(0);
+    let drain = spawn(&world, |world| world.empty(World::stop_cpu));
+    let others = [
+        spawn(&world, |world| world.pop_and_push_on(0)),
+        spawn(&world, |world| {
+            world.stack.admit(1, 1, |home| world.stop_cpu(home));
+            world.pop_and_push_on(1)
+        }),
+    ];
+    let kept = world.pop_and_push_on(0);
+    let others = others.map(join).into_iter().flatten();
+    world.is_whole(join(drain).into_iter().chain(kept).chain(others));
+}

@@ -1,0 +1,80 @@
+//! Checks the stacks behind the fronts of `host` under loom: their file is compiled with loom's
+//! atomics, on weak memory. A restartable sequence is modelled step by step, and can be stopped
+//! before each store.
+
+#[expect(dead_code, reason = "only the seats are used")]
+#[path = "../../host/src/locks/biased.rs"]
+mod biased;
+#[path = "host_fronts/laws.rs"]
+mod laws;
+#[expect(dead_code, reason = "the laws use no counts")]
+#[path = "../../host/src/fronts/stack.rs"]
+mod stack;
+
+/// The module that provides atomics, the mutex and seats to `stack.rs` and `biased.rs`.
+mod sync {
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use loom::sync::atomic::fence;
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+
+    pub(crate) use crate::biased::{Seat, Sitter};
+
+    pub(crate) const STACK_CAPACITY: usize = 2;
+
+    pub(crate) fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        lock.try_lock().ok()
+    }
+
+    /// Stands for `membarrier`, which issues a full barrier on all CPUs that run threads of the
+    /// process. Here the calling thread's barrier is enough, because `light_barrier` is a full
+    /// barrier too.
+    pub(crate) fn heavy_barrier() {
+        fence(SeqCst);
+    }
+
+    pub(crate) fn light_barrier() {
+        fence(SeqCst);
+    }
+}
+
+/// What the laws need from loom: threads, atomics, and seats.
+mod checker {
+    pub(crate) use loom::sync::atomic::AtomicU32;
+    pub(crate) use loom::sync::{Condvar, Mutex};
+    pub(crate) use loom::thread;
+
+    use crate::biased::Seat;
+
+    loom::lazy_static! {
+        static ref SEATS: Vec<Seat> = (0..2).map(Seat::new).collect();
+    }
+
+    pub(crate) fn seats() -> &'static [Seat] {
+        &SEATS
+    }
+}
+
+/// Tries all interleavings of `run`, or only those with at most `preemptions` preemptions.
+fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(run);
+}
+
+#[test]
+fn an_owned_stack_loses_no_page() {
+    explore(None, laws::an_owner_meets_a_drain);
+    explore(Some(3), laws::an_owner_meets_a_stranger);
+    explore(Some(3), laws::a_drained_stack_gets_one_owner);
+}
+
+#[test]
+fn a_restartable_stack_loses_no_page() {
+    explore(Some(3), laws::a_cpu_meets_a_drain);
+    explore(Some(3), laws::two_threads_share_a_cpu);
+    explore(Some(3), laws::a_cpu_meets_another);
+    explore(Some(1), laws::cpus_and_a_drain_meet);
+}

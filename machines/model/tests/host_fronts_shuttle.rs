@@ -1,0 +1,81 @@
+//! Checks the stacks behind the fronts of `host` under shuttle: their file is compiled with
+//! shuttle's atomics. There are more threads than under loom, in random interleavings.
+
+#[expect(dead_code, reason = "only the seats are used")]
+#[path = "../../host/src/locks/biased.rs"]
+mod biased;
+#[path = "host_fronts/laws.rs"]
+mod laws;
+#[expect(dead_code, reason = "the laws use no counts")]
+#[path = "../../host/src/fronts/stack.rs"]
+mod stack;
+
+/// The module that provides atomics, the mutex and seats to `stack.rs` and `biased.rs`.
+mod sync {
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use shuttle::sync::atomic::fence;
+    pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+
+    pub(crate) use crate::biased::{Seat, Sitter};
+
+    pub(crate) const STACK_CAPACITY: usize = 2;
+
+    pub(crate) fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        lock.try_lock().ok()
+    }
+
+    pub(crate) fn heavy_barrier() {
+        fence(SeqCst);
+    }
+
+    pub(crate) fn light_barrier() {
+        fence(SeqCst);
+    }
+}
+
+/// What the laws need from shuttle: threads, atomics, and seats.
+mod checker {
+    pub(crate) use shuttle::sync::atomic::AtomicU32;
+    pub(crate) use shuttle::sync::{Condvar, Mutex};
+    pub(crate) use shuttle::thread;
+
+    use crate::biased::Seat;
+
+    shuttle::lazy_static! {
+        static ref SEATS: Vec<Seat> = (0..2).map(Seat::new).collect();
+    }
+
+    pub(crate) fn seats() -> &'static [Seat] {
+        &SEATS
+    }
+}
+
+use shuttle::scheduler::RandomScheduler;
+use shuttle::{Config, Runner};
+
+/// The seed of the random choices. It is fixed, so that a law that failed will fail again.
+const SEED: u64 = 0x706c_696d;
+
+fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut config = Config::new();
+    // Shuttle would warn that it ignores memory orderings, which the authors of these tests know.
+    config.silence_warnings = true;
+    Runner::new(RandomScheduler::new_from_seed(SEED, schedules), config).run(run);
+}
+
+#[test]
+fn an_owned_stack_loses_no_page() {
+    explore(4000, laws::an_owner_meets_a_drain);
+    explore(4000, laws::an_owner_meets_a_stranger);
+    explore(4000, laws::a_drained_stack_gets_one_owner);
+}
+
+#[test]
+fn a_restartable_stack_loses_no_page() {
+    explore(4000, laws::a_cpu_meets_a_drain);
+    explore(4000, laws::two_threads_share_a_cpu);
+    explore(4000, laws::a_cpu_meets_another);
+    explore(8000, laws::cpus_and_a_drain_meet);
+}

@@ -1,0 +1,45 @@
+//! The front of a machine that has none: it never holds a page.
+
+use crate::machine::{Freed, Front, Machine};
+
+/// A [`Front`] without room. Allocations and frees use the page lists.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFront;
+
+impl<M: Machine> Front<M> for NoFront {
+    const CAPACITY: u32 = 0;
+
+    #[inline(always)]
+    fn pop(&self, _machine: &M) -> Option<u32> {
+        None
+    }
+
+    #[inline(always)]
+    fn free(&self, _machine: &M, _tags: &M::Tags, _page: u32, _old: u8, _new: u8) -> Freed {
+        Freed::Unchanged
+    }
+
+    fn push(&self, _machine: &M, _page: u32) -> bool {
+        false
+    }
+
+    fn admits(&self, _machine: &M) -> bool {
+        false
+    }
+
+    fn empty(&self, _machine: &M, _f: impl FnMut(&[u32])) {}
+
+    fn pages(&self) -> u32 {
+        0
+    }
+
+    fn is_idle(&self) -> bool {
+        false
+    }
+
+    fn limit(&self) -> u32 {
+        0
+    }
+
+    fn set_limit(&self, _pages: u32) {}
+}

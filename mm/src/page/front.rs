@@ -1,0 +1,282 @@
+//! Fronts: for each CPU a stack of free single pages in front of its page lists.
+//!
+//! Most allocations and frees of single pages only pop from or push to the front, without a lock
+//! ([`Front`]). Pages move between a front and the page lists in runs of at most [`RUN`]: an empty
+//! front takes a run from the list, and a full front gives one back. So a decision about the lists
+//! (their `high`, refills, spills) comes once for each run, and not for each page.
+//!
+//! A page in a front has the tag [`tag::FRONTED`]. An entry of a front counts only if the tag of its
+//! page agrees: two frees of one page that race may both push the page, and then the entry that is
+//! taken second is dropped. The step from a front to a list is atomic, so such a page is on the
+//! lists at most once.
+//!
+//! There are no fronts if pages are grouped by mobility or blocks have owners, because the list of
+//! a freed page then depends on the page.
+//!
+//! Locks: to empty a front, a CPU keeps all CPUs from using the front, takes the pcp lock, and
+//! inside it the zone lock. A CPU that uses a front holds no lock.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::error::FreeError;
+use super::mobility::Mobility;
+use super::pcp::list_of;
+use super::sizing::Sizes;
+use super::tag;
+use super::zone::{Slot, Zone};
+use crate::cpus::Cpus;
+use crate::machine::{CpuLock, Freed, Front, LocalWord, Machine, Tags};
+use crate::site::{Site, Work};
+use crate::units::{CpuId, Order, count_of};
+
+/// The largest number of pages that move between a front and the page lists at once.
+const RUN: usize = 64;
+
+/// A front holds at most this part of the pages that the lists of its CPU may hold.
+const PART_OF_HIGH_MAX: u32 = 8;
+
+/// A front holds this number of pages if the lists are so short that their part would be less.
+const LIMIT_MIN: u32 = 2;
+
+/// The index of the list that a front's pages come from and go to.
+const LIST: usize = match list_of(Order::ZERO, Mobility::Unmovable) {
+    Some(list) => list,
+    None => panic!("there is a list of single pages"),
+};
+
+impl<M: Machine> Zone<M> {
+    /// Sets the limits of all fronts for page lists of these sizes. The fronts of CPUs that are
+    /// offline get no room.
+    pub(super) fn set_front_limits(&self, machine: &M, sizes: Sizes, cpus: &Cpus<M>) {
+        let capacity = M::Front::CAPACITY;
+        if capacity == 0 {
+            return;
+        }
+        let high_max = sizes.high_max.0;
+        let limit = match high_max / PART_OF_HIGH_MAX {
+            _ if self.types.on() || self.owners.is_on() || high_max == 0 => 0,
+            part => part.clamp(LIMIT_MIN.min(capacity), capacity),
+        };
+        for (cpu, slot) in (0..).map(CpuId).zip(&self.slots) {
+            let is_online = cpus.is_online(machine, cpu);
+            slot.front.set_limit(if is_online { limit } else { 0 });
+        }
+    }
+
+    /// Allocates a page from a front, or from the list behind an empty front.
+    #[inline(always)]
+    pub(super) fn alloc_front(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
+        match self.pop_front(machine, slot) {
+            None if slot.front.limit() != 0 => self.alloc_behind_front(machine, slot),
+            page => page,
+        }
+    }
+
+    /// Pops a page from a front and tags it as allocated.
+    #[inline(always)]
+    fn pop_front(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
+        let page = slot.front.pop(machine)?;
+        if self.tags.get(page) != tag::FRONTED {
+            return self.pop_next(machine, slot);
+        }
+        self.tags.set(page, tag::allocated(Order::ZERO));
+        Some(page)
+    }
+
+    /// Continues [`Zone::pop_front`] after it has dropped an entry that did not count.
+    #[cold]
+    #[inline(never)]
+    fn pop_next(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
+        self.note_dropped();
+        loop {
+            let page = slot.front.pop(machine)?;
+            if self.tags.get(page) == tag::FRONTED {
+                self.tags.set(page, tag::allocated(Order::ZERO));
+                return Some(page);
+            }
+            self.note_dropped();
+        }
+    }
+
+    /// Takes a run of pages from the list behind an empty front, and pushes all but one of them.
+    /// Returns that one, tagged as allocated. Returns `None` if the caller cannot use the front, or
+    /// the list is empty or locked.
+    #[cold]
+    #[inline(never)]
+    fn alloc_behind_front(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
+        if !slot.front.admits(machine) {
+            return None;
+        }
+        // The front may have become the caller's only now, with pages in it.
+        let page = self.pop_front(machine, slot);
+        if page.is_some() {
+            return page;
+        }
+        let mut run = [0; RUN];
+        let room = &mut run[..RUN.min(half(slot.front.limit()))];
+        let taken = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
+            let taken = pcp.pop_run(LIST, room);
+            slot.count.set(machine, i64::from(pcp.count()));
+            taken
+        });
+        let (first, rest) = run[..taken?].split_first_mut()?;
+        machine.spend(Work::PcpAlloc, count_of(1 + rest.len()));
+        rest.iter()
+            .for_each(|&page| self.tags.set(page, tag::FRONTED));
+        // `rest` begins with the page that was freed last, which must be pushed last.
+        let pushed = rest.iter().rev();
+        let pushed = pushed.take_while(|&&page| slot.front.push(machine, page));
+        let left = rest.len() - pushed.count();
+        self.list_fronted(machine, &mut rest[..left]);
+        self.tags.set(*first, tag::allocated(Order::ZERO));
+        Some(*first)
+    }
+
+    /// Frees a page to a front. Returns `None`, without having done anything, if the page is not
+    /// allocated as a single page, or if the caller cannot use the front.
+    #[inline(always)]
+    pub(super) fn free_front(
+        &self,
+        machine: &M,
+        slot: &Slot<M>,
+        page: u32,
+    ) -> Option<Result<(), FreeError>> {
+        let allocated = tag::allocated(Order::ZERO);
+        match slot
+            .front
+            .free(machine, &self.tags, page, allocated, tag::FRONTED)
+        {
+            Freed::Pushed => Some(Ok(())),
+            Freed::Tagged => Some(self.free_behind_front(machine, slot, page)),
+            Freed::Unchanged if slot.front.limit() == 0 => None,
+            Freed::Unchanged => self.free_again(machine, slot, page),
+        }
+    }
+
+    /// Continues [`Zone::free_front`] if the caller may have to become the user of the front first.
+    #[cold]
+    #[inline(never)]
+    fn free_again(&self, machine: &M, slot: &Slot<M>, page: u32) -> Option<Result<(), FreeError>> {
+        let allocated = tag::allocated(Order::ZERO);
+        if self.tags.get(page) != allocated || !slot.front.admits(machine) {
+            return None;
+        }
+        match slot
+            .front
+            .free(machine, &self.tags, page, allocated, tag::FRONTED)
+        {
+            Freed::Pushed => Some(Ok(())),
+            Freed::Tagged => Some(self.free_behind_front(machine, slot, page)),
+            Freed::Unchanged => None,
+        }
+    }
+
+    /// Frees a page that is tagged as fronted but could not be pushed. If the front is full, moves
+    /// a run of its pages to the list.
+    ///
+    /// # Errors
+    /// If another free of the page has already put it on a list.
+    #[cold]
+    #[inline(never)]
+    fn free_behind_front(&self, machine: &M, slot: &Slot<M>, page: u32) -> Result<(), FreeError> {
+        if slot.front.admits(machine) {
+            if slot.front.push(machine, page) {
+                return Ok(());
+            }
+            let mut run = [0; RUN];
+            let most = RUN.min(half(slot.front.limit()).max(1));
+            let mut len = 0;
+            while len < most
+                && let Some(page) = slot.front.pop(machine)
+            {
+                run[len] = page;
+                len += 1;
+            }
+            self.list_fronted(machine, &mut run[..len]);
+            if slot.front.push(machine, page) {
+                return Ok(());
+            }
+        }
+        match self.list_fronted(machine, &mut [page]) {
+            0 => Err(FreeError::NotAllocated(self.pfn(page))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts pages that are tagged as fronted, and are in no front, on this CPU's list. The page
+    /// that was freed last comes first in `pages`. Returns the number of pages that were not
+    /// dropped.
+    fn list_fronted(&self, machine: &M, pages: &mut [u32]) -> usize {
+        let kept = self.retag_fronted(pages);
+        let kept = &mut pages[..kept];
+        kept.reverse();
+        if !kept.is_empty() {
+            self.free_listed(machine, kept, Order::ZERO, None);
+        }
+        kept.len()
+    }
+
+    /// Changes the tags of `pages` from fronted to listed. Moves the pages for which this succeeds
+    /// to the beginning of `pages`, and returns their number.
+    fn retag_fronted(&self, pages: &mut [u32]) -> usize {
+        let mut kept = 0;
+        for at in 0..pages.len() {
+            let (page, listed) = (pages[at], tag::listed(Order::ZERO));
+            if self.tags.replace(page, tag::FRONTED, listed).is_ok() {
+                pages[kept] = page;
+                kept += 1;
+            } else {
+                self.note_dropped();
+            }
+        }
+        kept
+    }
+
+    /// Moves all pages of a CPU's front to the CPU's list. Returns the number of pages that went to
+    /// the zone instead, because the list had no room for them.
+    pub(super) fn empty_front(&self, machine: &M, cpu: CpuId, site: Site) -> u32 {
+        let slot = self.slot(cpu);
+        let mut direct = 0;
+        if slot.front.pages() == 0 {
+            return direct;
+        }
+        slot.front.empty(machine, |pages| {
+            // The page that was pushed last comes first, and must be pushed onto the list last.
+            for part in pages.rchunks(RUN) {
+                let mut run = [0; RUN];
+                let run = &mut run[..part.len()];
+                part.iter()
+                    .rev()
+                    .zip(&mut *run)
+                    .for_each(|(&page, to)| *to = page);
+                let kept = self.retag_fronted(run);
+                let mut rest = &run[..kept];
+                slot.pcp.with(machine, site, |pcp| {
+                    while let Some((&page, others)) = rest.split_first()
+                        && pcp.push(LIST, Order::ZERO, page)
+                    {
+                        rest = others;
+                    }
+                    slot.count.set(machine, i64::from(pcp.count()));
+                });
+                for &page in rest {
+                    self.free_direct(machine, page, Order::ZERO);
+                    direct += 1;
+                }
+            }
+        });
+        direct
+    }
+
+    /// Counts an entry of a front that was dropped, because its page had been freed twice.
+    #[cold]
+    fn note_dropped(&self) {
+        // Relaxed is enough: the number orders no other access.
+        self.dropped.fetch_add(1, Relaxed);
+    }
+}
+
+/// Half of a front's limit, as a number of entries of a run.
+fn half(limit: u32) -> usize {
+    limit as usize / 2
+}
