@@ -113,8 +113,8 @@ pub trait Machine: Sized + 'static {
     /// Creates a field that holds `value`.
     fn field(&self, value: u64) -> Self::Field;
 
-    /// Creates an empty front whose limit is 0.
-    fn front(&self) -> Self::Front;
+    /// Creates an empty front for each CPU, for one zone. Their limits are 0.
+    fn make_fronts(&self) -> impl Iterator<Item = Self::Front>;
 
     /// Accounts for `n` units of local work. On a real CPU this does nothing. On a simulated one it
     /// takes `n` times the price of `work`, and the CPU may be preempted here unless it is pinned.
@@ -401,6 +401,20 @@ pub trait Front<M: Machine> {
     /// was pushed first. Calls on other CPUs wait meanwhile; `f` must not use the front. Any CPU
     /// may call this.
     fn empty(&self, machine: &M, f: impl FnMut(&[u32]));
+
+    /// Passes a run of pages on, so that the fronts of other CPUs of the zone can take it. The
+    /// pages have the tags of pages in a front, and count as pages of this front until another
+    /// front takes them or this one is emptied. Returns `false`, without having done anything, if
+    /// the machine does not keep the run.
+    fn give_run(&self, _machine: &M, _pages: &[u32]) -> bool {
+        false
+    }
+
+    /// Takes a run that a CPU has passed on, and copies it to `pages`. Returns `false`, without
+    /// having done anything, if there is none of this length.
+    fn take_run(&self, _machine: &M, _pages: &mut [u32]) -> bool {
+        false
+    }
 
     /// The number of pages. May be outdated, except for pages whose push happened before the call.
     fn pages(&self) -> u32;

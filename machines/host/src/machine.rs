@@ -101,8 +101,8 @@ impl Machine for Host {
         HostField::new(value)
     }
 
-    fn front(&self) -> HostFront {
-        HostFront::new()
+    fn make_fronts(&self) -> impl Iterator<Item = HostFront> {
+        HostFront::of_a_zone(self.0.topology.cpus())
     }
 
     /// Moves an array that has one element for each CPU to the nodes of the CPUs, if the computer

@@ -179,8 +179,9 @@ impl LocalWord<Host> for CpuWord {
     /// home of `cpu` ([`Homes`](crate::fronts::Homes)). Otherwise adds by an atomic instruction.
     #[inline(always)]
     fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
-        match machine.shared().homes.home_of(cpu) {
-            Some(home) => machine.add_at_home(home, &self.0, delta),
+        let homes = &machine.shared().homes;
+        match homes.home_of(cpu) {
+            Some(home) => homes.add(home, &self.0, delta),
             None => Some(self.add(machine, delta)),
         }
     }

@@ -177,8 +177,8 @@ macro_rules! checked_machine {
                 ModelField(ModelU64::new(value))
             }
 
-            fn front(&self) -> NoFront {
-                NoFront
+            fn make_fronts(&self) -> impl Iterator<Item = NoFront> {
+                std::iter::repeat(NoFront)
             }
 
             fn spend(&self, _work: Work, _n: u32) {}

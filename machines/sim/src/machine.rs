@@ -87,8 +87,8 @@ impl Machine for Sim {
         SimField::new(value)
     }
 
-    fn front(&self) -> NoFront {
-        NoFront
+    fn make_fronts(&self) -> impl Iterator<Item = NoFront> {
+        std::iter::repeat(NoFront)
     }
 
     #[inline]

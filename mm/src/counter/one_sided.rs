@@ -269,21 +269,15 @@ impl<M: Machine> OneSidedTree<M> {
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let word = grown.cells.word(cpu, counter);
         let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            return self.add_beside(machine, counter, delta);
+            // The sums contain the counter's word in the first line, so this carries nothing.
+            self.first.add(machine, counter, delta, Relaxed);
+            return;
         };
         let batch = i64::from(self.shape.batch().get());
         let carried = carry(new.wrapping_sub(delta), new, batch);
         if carried != 0 {
             self.carry_up(machine, grown, cpu, counter, carried);
         }
-    }
-
-    /// Adds to the group's first line, for a CPU that cannot add to its cell at the moment. The sums
-    /// contain the counter's word there, so this carries nothing.
-    #[cold]
-    #[inline(never)]
-    fn add_beside(&self, machine: &M, counter: usize, delta: i64) {
-        self.first.add(machine, counter, delta, Relaxed);
     }
 
     /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When

@@ -2,7 +2,8 @@
 //!
 //! Most allocations and frees of single pages only pop from or push to the front, without a lock
 //! ([`Front`]). Pages move between a front and the page lists in runs of at most [`RUN`]: an empty
-//! front takes a run from the list, and a full front gives one back. So a decision about the lists
+//! front takes a run from the list, and a full front gives one back. A run may also go from the full
+//! front of one CPU to the empty front of another ([`Front::give_run`]). So a decision about the lists
 //! (their `high`, refills, spills) comes once for each run, and not for each page.
 //!
 //! A page in a front has the tag [`tag::FRONTED`]. An entry of a front counts only if the tag of its
@@ -29,7 +30,8 @@ use crate::machine::{CpuLock, Freed, Front, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, count_of};
 
-/// The largest number of pages that move between a front and the page lists at once.
+/// The largest number of pages that move at once between a front and the page lists, or from one
+/// front to another.
 const RUN: usize = 64;
 
 /// A front holds at most this part of the pages that the lists of its CPU may hold.
@@ -98,9 +100,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Takes a run of pages from the list behind an empty front, and pushes all but one of them.
-    /// Returns that one, tagged as allocated. Returns `None` if the caller cannot use the front, or
-    /// the list is empty or locked.
+    /// Takes a run of pages from the list behind an empty front, or a run that another CPU has
+    /// passed on, and pushes all but one of the pages. Returns that one, tagged as allocated.
+    /// Returns `None` if the caller cannot use the front, or there is no run, or the list is locked.
     #[cold]
     #[inline(never)]
     fn alloc_behind_front(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
@@ -119,7 +121,12 @@ impl<M: Machine> Zone<M> {
             slot.count.set(machine, i64::from(pcp.count()));
             taken
         });
-        let (first, rest) = run[..taken?].split_first_mut()?;
+        let taken = match taken? {
+            // The list is empty. A run of another CPU's front saves the refill from the zone.
+            0 if room.len() == RUN && slot.front.take_run(machine, room) => RUN,
+            taken => taken,
+        };
+        let (first, rest) = run[..taken].split_first_mut()?;
         machine.spend(Work::PcpAlloc, count_of(1 + rest.len()));
         rest.iter()
             .for_each(|&page| self.tags.set(page, tag::FRONTED));
@@ -171,8 +178,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Frees a page that is tagged as fronted but could not be pushed. If the front is full, moves
-    /// a run of its pages to the list.
+    /// Frees a page that is tagged as fronted but could not be pushed. If the front is full, passes
+    /// a run of its pages on to other CPUs, or moves it to the list.
     ///
     /// # Errors
     /// If another free of the page has already put it on a list.
@@ -192,7 +199,9 @@ impl<M: Machine> Zone<M> {
                 run[len] = page;
                 len += 1;
             }
-            self.list_fronted(machine, &mut run[..len]);
+            if len < RUN || !slot.front.give_run(machine, &run) {
+                self.list_fronted(machine, &mut run[..len]);
+            }
             if slot.front.push(machine, page) {
                 return Ok(());
             }

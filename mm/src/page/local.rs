@@ -4,11 +4,12 @@ use core::fmt;
 
 use super::zone::{Slot, Zone};
 use super::{AllocError, FreeError, LOCAL, PageAllocator, Request, ZoneKind};
-use crate::machine::Machine;
+use crate::machine::{Front, Machine};
 use crate::units::{CpuId, Order, Pfn};
 
-/// A [`PageAllocator`] for calls on one CPU. It has looked up the CPU's zone and page lists, so a
-/// call for a single page takes less time.
+/// A [`PageAllocator`] for calls on one CPU. It has looked up the CPU's zone and front, so a call for
+/// a single page takes less time. If the CPU had no front when the value was made, for instance
+/// because the CPU was offline, the calls take as long as those on the allocator.
 ///
 /// Every call has the same result as the call of the same name on the allocator. A call on another
 /// CPU is right too, but slower: it uses the lists of the CPU for which the value was made if it
@@ -16,7 +17,7 @@ use crate::units::{CpuId, Order, Pfn};
 pub struct Local<'p, M: Machine> {
     pages: &'p PageAllocator<M>,
     /// The zone that a request for a local page tries first, and the CPU's part of the zone. `None`
-    /// if there is no such zone, or if the machine has a price for each load.
+    /// if there is no such zone, or the CPU has no front there.
     near: Option<(&'p Zone<M>, &'p Slot<M>)>,
 }
 
@@ -35,10 +36,10 @@ impl<M: Machine> PageAllocator<M> {
     /// If the machine has no such CPU.
     pub fn local(&self, machine: &M, cpu: CpuId) -> Local<'_, M> {
         let first = self.first_zone_from(machine, cpu, Request::new(Order::ZERO));
-        let near = first.filter(|_| !M::PRICES_LOADS);
+        let near = first.map(|zone| (zone, zone.slot(cpu)));
         Local {
             pages: self,
-            near: near.map(|zone| (zone, zone.slot(cpu))),
+            near: near.filter(|(_, slot)| slot.front.limit() != 0),
         }
     }
 }

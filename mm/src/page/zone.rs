@@ -140,7 +140,8 @@ impl<M: Machine> Zone<M> {
             buddy: machine.lock(LockClass::Zone, home, buddy),
             slots: topology
                 .ids()
-                .map(|cpu| Slot::new(machine, cpu, metadata))
+                .zip(machine.make_fronts())
+                .map(|(cpu, front)| Slot::new(machine, cpu, front, metadata))
                 .collect(),
             owners: Owners::new(machine, owning, layout.spanned, metadata),
             holds,
@@ -248,11 +249,11 @@ impl<M: Machine> Zone<M> {
 }
 
 impl<M: Machine> Slot<M> {
-    fn new(machine: &M, cpu: CpuId, metadata: Metadata) -> Self {
+    fn new(machine: &M, cpu: CpuId, front: M::Front, metadata: Metadata) -> Self {
         let mut pcp = Pcp::new(metadata);
         pcp.stock = Stock::new(cpu, metadata);
         Self {
-            front: machine.front(),
+            front,
             pcp: machine.cpu_lock(LockClass::Pcp, cpu, pcp),
             room: machine.field(match metadata {
                 Metadata::Eager => 0,

@@ -124,8 +124,8 @@ impl Machine for Plain {
         Unsigned(AtomicU64::new(value))
     }
 
-    fn front(&self) -> NoFront {
-        NoFront
+    fn make_fronts(&self) -> impl Iterator<Item = NoFront> {
+        std::iter::repeat(NoFront)
     }
 
     fn spend(&self, _work: Work, _n: u32) {}

@@ -16,7 +16,6 @@ use plimsoll_mm::units::CpuId;
 
 use super::rseq;
 use super::stack::{NOBODY, STRANGE_MAX};
-use crate::Host;
 
 /// The homes of a machine's CPUs. There are none if the machine does not use restartable sequences.
 #[derive(Default)]
@@ -51,6 +50,23 @@ impl Homes {
     #[inline(always)]
     pub(crate) fn home_of(&self, cpu: CpuId) -> Option<&Home> {
         self.homes.get(cpu.index())
+    }
+
+    /// Adds `delta` to a word of the CPU with this home, and returns the new value. Returns `None`,
+    /// without having done anything, if the caller does not run on the home.
+    #[inline(always)]
+    pub(crate) fn add(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
+        match rseq::add(rseq::mine(), &home.real, word, delta) {
+            None => self.add_after_claim(home, word, delta),
+            new => new,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_after_claim(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
+        let may = self.claim(home);
+        may.then(|| rseq::add(rseq::mine(), &home.real, word, delta))?
     }
 
     /// Makes the real CPU on which the caller runs the home, if there is none or the caller is one
@@ -91,24 +107,5 @@ impl Homes {
         // old home.
         home.real.store(me, Release);
         true
-    }
-}
-
-impl Host {
-    /// Adds `delta` to a word of the CPU with this home, and returns the new value. Returns `None`,
-    /// without having done anything, if the caller does not run on the home.
-    #[inline(always)]
-    pub(crate) fn add_at_home(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
-        match rseq::add(rseq::mine(), &home.real, word, delta) {
-            None => self.add_after_claim(home, word, delta),
-            new => new,
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_after_claim(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
-        let may = self.shared().homes.claim(home);
-        may.then(|| rseq::add(rseq::mine(), &home.real, word, delta))?
     }
 }

@@ -69,7 +69,7 @@ impl Stack {
             home: AtomicU32::new(NOBODY),
             limit: AtomicU32::new(0),
             state: AtomicU64::new(0),
-            pages: [const { () }; STACK_CAPACITY].map(|()| AtomicU32::new(0)),
+            pages: [(); STACK_CAPACITY].map(|()| AtomicU32::new(0)),
             seen: AtomicU64::new(0),
             lock: Mutex::new(Strangers::default()),
         }

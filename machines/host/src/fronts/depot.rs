@@ -1,0 +1,158 @@
+//! The depot of a zone: runs of pages that one CPU's front has too many of and another one lacks.
+//!
+//! If one CPU only frees pages and another one only allocates pages, the pages go from front to
+//! front by the depot, and not through the page lists and the zone. A run in the depot still counts
+//! as pages of the front that gave it. So when that front is emptied, its runs are returned too.
+//!
+//! Locks: the lock of the depot. A CPU that gives or takes a run only tries it, and holds no other
+//! lock.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// The number of pages in a run.
+pub(super) const RUN: usize = RUN_PAGES as usize;
+const RUN_PAGES: u32 = 64;
+/// The number of runs for each CPU for which a depot has room.
+const RUNS_PER_CPU: usize = 4;
+/// The largest number of runs in a depot.
+const RUNS_MAX: usize = 256;
+
+/// The runs of all fronts of a zone.
+pub(super) struct Depot {
+    runs: Mutex<Vec<Run>>,
+    /// The number of runs, for CPUs that do not hold the lock.
+    len: AtomicU32,
+    /// For each front, the number of pages in its runs. Only a holder of the lock changes these.
+    given: Box<[AtomicU32]>,
+    most: usize,
+}
+
+struct Run {
+    /// The index of the front that gave the run.
+    front: usize,
+    pages: [u32; RUN],
+}
+
+impl Depot {
+    /// An empty depot for `fronts` fronts.
+    pub(super) fn new(fronts: usize) -> Self {
+        let most = (RUNS_PER_CPU * fronts).min(RUNS_MAX);
+        let mut runs = Vec::new();
+        // If memory is short, there is no room, and the lists and the zone serve instead.
+        let most = runs.try_reserve_exact(most).map_or(0, |()| most);
+        Self {
+            runs: Mutex::new(runs),
+            len: AtomicU32::new(0),
+            given: (0..fronts).map(|_| AtomicU32::new(0)).collect(),
+            most,
+        }
+    }
+
+    /// Takes a run from front `front`. Returns `false` if `pages` is no whole run, or the depot is
+    /// full or locked.
+    pub(super) fn give(&self, front: usize, pages: &[u32]) -> bool {
+        let (Ok(pages), Some(mut runs)) = (pages.try_into(), self.try_lock()) else {
+            return false;
+        };
+        if runs.len() >= self.most {
+            return false;
+        }
+        runs.push(Run { front, pages });
+        self.changed(&runs, front, true);
+        true
+    }
+
+    /// Copies the run that was given last to `pages`, and returns whether there was one. `pages`
+    /// must have room for a whole run.
+    pub(super) fn take(&self, pages: &mut [u32]) -> bool {
+        // Relaxed is enough: the number only decides whether to try the lock.
+        if self.len.load(Relaxed) == 0 || pages.len() != RUN {
+            return false;
+        }
+        let Some(mut runs) = self.try_lock() else {
+            return false;
+        };
+        let Some(run) = runs.pop() else {
+            return false;
+        };
+        self.changed(&runs, run.front, false);
+        pages.copy_from_slice(&run.pages);
+        true
+    }
+
+    /// Passes the runs of front `front` to `f`.
+    pub(super) fn return_to(&self, front: usize, mut f: impl FnMut(&[u32])) {
+        while let Some(run) = self.remove_one(front) {
+            f(&run.pages);
+        }
+    }
+
+    fn remove_one(&self, front: usize) -> Option<Run> {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = runs.iter().rposition(|run| run.front == front)?;
+        let run = runs.remove(at);
+        self.changed(&runs, front, false);
+        Some(run)
+    }
+
+    /// The number of pages of front `front` in the depot.
+    pub(super) fn pages_of(&self, front: usize) -> u32 {
+        // Relaxed is enough: the number may be outdated.
+        self.given[front].load(Relaxed)
+    }
+
+    /// Publishes that front `front` has one run more or less.
+    fn changed(&self, runs: &MutexGuard<'_, Vec<Run>>, front: usize, more: bool) {
+        let given = &self.given[front];
+        // Relaxed is enough for all of these: the caller holds the lock, and other CPUs may see old
+        // numbers.
+        let pages = given.load(Relaxed);
+        let pages = if more {
+            pages + RUN_PAGES
+        } else {
+            pages - RUN_PAGES
+        };
+        given.store(pages, Relaxed);
+        self.len
+            .store(u32::try_from(runs.len()).unwrap_or(u32::MAX), Relaxed);
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Vec<Run>>> {
+        match self.runs.try_lock() {
+            Ok(runs) => Some(runs),
+            Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_counts_for_the_front_that_gave_it_until_it_is_taken_or_returned() {
+        let depot = Depot::new(2);
+        let run = |first: u32| -> Vec<u32> { (first..).take(RUN).collect() };
+        assert!(depot.give(0, &run(0)) && depot.give(1, &run(100)) && depot.give(0, &run(200)));
+        assert!(!depot.give(0, &run(0)[..RUN - 1]), "no whole run");
+        assert_eq!([0, 1].map(|front| depot.pages_of(front)), [128, 64]);
+        let mut taken = [0; RUN];
+        assert!(depot.take(&mut taken));
+        assert_eq!(taken[0], 200, "the run that was given last");
+        let mut returned = Vec::new();
+        depot.return_to(0, |pages| returned.extend_from_slice(pages));
+        assert_eq!(returned, run(0));
+        assert_eq!([0, 1].map(|front| depot.pages_of(front)), [0, 64]);
+        assert!(depot.take(&mut taken) && !depot.take(&mut taken));
+    }
+
+    #[test]
+    fn a_depot_has_room_for_a_few_runs_of_each_front() {
+        let depot = Depot::new(3);
+        let given = (0..).take_while(|_| depot.give(2, &[7; RUN])).count();
+        assert_eq!(given, 3 * RUNS_PER_CPU);
+    }
+}

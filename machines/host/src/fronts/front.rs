@@ -1,0 +1,172 @@
+//! The front of one CPU for one zone.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_mm::machine::{Freed, Front};
+
+use super::depot::Depot;
+use super::kinds::Fronts;
+use super::rseq;
+use super::stack::Stack;
+use super::sync::STACK_CAPACITY;
+use crate::Host;
+use crate::locks::{self, Sitter};
+use crate::words::PageTags;
+
+/// A front of a [`Host`].
+#[repr(C)]
+pub struct HostFront {
+    stack: Stack,
+    /// The depot of the zone, and the index of this front in it.
+    depot: Arc<Depot>,
+    index: usize,
+}
+
+impl HostFront {
+    /// A front for each of `cpus` CPUs, which share a depot.
+    pub(crate) fn of_a_zone(cpus: u32) -> impl Iterator<Item = Self> {
+        let depot = Arc::new(Depot::new(cpus as usize));
+        (0..cpus as usize).map(move |index| Self {
+            stack: Stack::new(),
+            depot: Arc::clone(&depot),
+            index,
+        })
+    }
+
+    /// Stops the user with number `home`, which has `NOBODY` as its home already.
+    fn quiesce(&self, machine: &Host, home: u32) {
+        match machine.fronts() {
+            Fronts::Restartable => rseq::abort_on(home),
+            Fronts::Owned => {
+                locks::heavy_barrier();
+                let seat = locks::seat_of(home);
+                self.stack
+                    .wait_outside(seat, |looks| locks::spin_or_leave(machine, looks));
+            }
+            Fronts::Off => {}
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit(&self, machine: &Host) -> bool {
+        machine.abort_in_child();
+        let me = match machine.fronts() {
+            Fronts::Restartable => rseq::set_up().and_then(rseq::Area::cpu),
+            Fronts::Owned => locks::mine().map(Sitter::number),
+            Fronts::Off => None,
+        };
+        let patience = machine.shared().patience;
+        me.is_some_and(|me| {
+            self.stack
+                .admit(me, patience, |home| self.quiesce(machine, home))
+        })
+    }
+}
+
+impl Front<Host> for HostFront {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a state has 16 bits for the pages"
+    )]
+    const CAPACITY: u32 = STACK_CAPACITY as u32;
+
+    #[inline(always)]
+    fn pop(&self, machine: &Host) -> Option<u32> {
+        // The comparison with the best kind comes first.
+        if machine.fronts() == Fronts::Restartable {
+            return rseq::pop(rseq::mine(), &self.stack);
+        }
+        match machine.fronts() {
+            Fronts::Owned => self.stack.pop_at(locks::mine()?),
+            Fronts::Restartable | Fronts::Off => None,
+        }
+    }
+
+    /// With [`Fronts::Owned`], the tag is changed by an atomic exchange, so of two calls for one
+    /// page, at least one finds that it has changed. With [`Fronts::Restartable`], two calls can
+    /// both succeed only if both threads are between two instructions, the load and the store of the
+    /// tag, at the same time. The kernel does not preempt or interrupt a thread there without
+    /// making it load the tag again; a hypervisor may.
+    #[inline(always)]
+    fn free(&self, machine: &Host, tags: &PageTags, page: u32, old: u8, new: u8) -> Freed {
+        let tag = tags.of(page);
+        // The comparison with the best kind comes first.
+        if machine.fronts() == Fronts::Restartable {
+            return rseq::free(rseq::mine(), &self.stack, page, tag, [old, new]);
+        }
+        match machine.fronts() {
+            Fronts::Owned => {
+                let Some(me) = locks::mine().filter(|me| self.stack.is_home(*me)) else {
+                    return Freed::Unchanged;
+                };
+                // Relaxed is enough: the trait `Tags` promises nothing more.
+                if tag.compare_exchange(old, new, Relaxed, Relaxed).is_err() {
+                    Freed::Unchanged
+                } else if self.stack.push_at(me, page) {
+                    Freed::Pushed
+                } else {
+                    Freed::Tagged
+                }
+            }
+            Fronts::Restartable | Fronts::Off => Freed::Unchanged,
+        }
+    }
+
+    #[inline]
+    fn push(&self, machine: &Host, page: u32) -> bool {
+        match machine.fronts() {
+            Fronts::Restartable => rseq::push(rseq::mine(), &self.stack, page),
+            Fronts::Owned => locks::mine().is_some_and(|me| self.stack.push_at(me, page)),
+            Fronts::Off => false,
+        }
+    }
+
+    fn admits(&self, machine: &Host) -> bool {
+        self.admit(machine)
+    }
+
+    fn empty(&self, machine: &Host, mut f: impl FnMut(&[u32])) {
+        machine.abort_in_child();
+        self.stack.empty(|home| self.quiesce(machine, home), &mut f);
+        self.depot.return_to(self.index, f);
+    }
+
+    fn give_run(&self, _machine: &Host, pages: &[u32]) -> bool {
+        self.depot.give(self.index, pages)
+    }
+
+    fn take_run(&self, _machine: &Host, pages: &mut [u32]) -> bool {
+        self.depot.take(pages)
+    }
+
+    fn pages(&self) -> u32 {
+        self.stack.len() + self.depot.pages_of(self.index)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.stack.is_idle()
+    }
+
+    #[inline(always)]
+    fn limit(&self) -> u32 {
+        // Relaxed is enough: a push loads the limit again.
+        self.stack.limit.load(Relaxed)
+    }
+
+    fn set_limit(&self, pages: u32) {
+        let pages = pages.min(Self::CAPACITY);
+        // Relaxed is enough: a front that is fuller than its limit does no harm.
+        self.stack.limit.store(pages, Relaxed);
+    }
+}
+
+impl fmt::Debug for HostFront {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostFront")
+            .field("pages", &self.stack.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! The kinds of fronts, and which of them this process can use.
+
+use std::fmt;
+
+use super::rseq;
+use super::stack::STRANGE_MAX;
+use crate::locks;
+
+/// How the threads of a [`Host`](crate::Host) use the fronts of page lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fronts {
+    /// By restartable sequences (Linux: `rseq`), on x86-64 and AArch64. An allocation or a free of a
+    /// single page has no atomic read-modify-write instruction. Every thread can use the front of
+    /// the CPU on which it runs. Needs Linux 5.10.
+    Restartable,
+    /// By plain stores of the thread that plays the CPU. A free has one atomic exchange, that of the
+    /// page's tag. Needs `membarrier` (Linux 4.14).
+    Owned,
+    /// There are no fronts: every allocation and every free locks a page list.
+    Off,
+}
+
+impl Fronts {
+    /// The first of [`Fronts::Restartable`], [`Fronts::Owned`] and [`Fronts::Off`] that this process
+    /// can use.
+    #[must_use]
+    pub fn best() -> Self {
+        let all = [Self::Restartable, Self::Owned];
+        all.into_iter()
+            .find(|fronts| fronts.is_available())
+            .unwrap_or(Self::Off)
+    }
+
+    /// Returns whether this process can use this kind of fronts.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Restartable => rseq::is_available(),
+            Self::Owned => locks::barriers_are_available(),
+            Self::Off => true,
+        }
+    }
+
+    /// Returns this kind if it [is available](Fronts::is_available), and otherwise the best kind
+    /// after it.
+    pub(crate) fn or_next(self) -> Self {
+        match self {
+            Self::Restartable if !self.is_available() => Self::Owned.or_next(),
+            Self::Owned if !self.is_available() => Self::Off,
+            available => available,
+        }
+    }
+
+    /// Prepares the calling thread, which begins to play a CPU.
+    pub(crate) fn prepare_thread(self) {
+        match self {
+            Self::Restartable => {
+                let _area = rseq::set_up();
+            }
+            Self::Owned => locks::sit_down(),
+            Self::Off => {}
+        }
+    }
+}
+
+impl fmt::Display for Fronts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Restartable => "restartable sequences",
+            Self::Owned => "owned",
+            Self::Off => "none",
+        })
+    }
+}
+
+/// The real CPU on which the calling thread runs, if the thread can run restartable sequences.
+#[inline(always)]
+pub(crate) fn real_cpu() -> Option<u32> {
+    rseq::mine().cpu()
+}
+
+/// The number of calls by strangers after which a front changes its user.
+pub(crate) const PATIENCE: u32 = STRANGE_MAX;
