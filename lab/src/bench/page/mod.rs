@@ -198,11 +198,14 @@ mod tests {
         let [first, .., exact] = &found.tables[..] else {
             panic!("there are several tables");
         };
-        assert_eq!(first.rows.len(), 2);
-        let plimsoll = &exact.rows[0];
-        assert_eq!(
-            plimsoll[1], plimsoll[2],
-            "every huge block comes back: {plimsoll:?}"
-        );
+        let kinds = MODES.iter().filter(|(_, fronts)| fronts.is_available());
+        let ours = kinds.count();
+        assert_eq!(first.rows.len(), ours + 1);
+        for plimsoll in &exact.rows[..ours] {
+            assert_eq!(
+                plimsoll[1], plimsoll[2],
+                "every huge block comes back: {plimsoll:?}"
+            );
+        }
     }
 }
