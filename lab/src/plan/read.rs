@@ -39,6 +39,12 @@ pub struct Problem {
 }
 
 impl FromFile {
+    /// The text of the file.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Reads the plan in the file at `path`. Checks its form, but not whether the names in it
     /// exist.
     ///
