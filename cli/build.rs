@@ -1,6 +1,8 @@
-//! Tells the command from which commit it is built, as the variable `PLIMSOLL_COMMIT`.
+//! Tells the command, and the package for Python, from which commit it is built, as the variable
+//! `PLIMSOLL_COMMIT`.
 
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The folders whose files become part of the program.
@@ -9,16 +11,24 @@ const SOURCES: [&str; 6] = ["cli", "lab", "linux", "machines", "mm", "recording"
 fn main() {
     let commit = commit().unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=PLIMSOLL_COMMIT={commit}");
-    println!("cargo::rerun-if-changed=build.rs");
+    let root = root();
     // After a commit, or after a change of a source, another text may be right. Cargo would run
     // this program each time if it were to wait for a file that does not exist.
     let of_git = ["HEAD", "logs/HEAD"].map(|file| git(&["rev-parse", "--git-path", file]));
-    let sources = SOURCES.map(|folder| format!("../{folder}"));
-    for path in of_git.into_iter().flatten().chain(sources) {
-        if Path::new(&path).exists() {
-            println!("cargo::rerun-if-changed={path}");
+    let of_git = of_git.into_iter().flatten().map(PathBuf::from);
+    for path in of_git.chain(SOURCES.map(|folder| root.join(folder))) {
+        if path.exists() {
+            println!("cargo::rerun-if-changed={}", path.display());
         }
     }
+}
+
+/// The folder of the repository: the nearest one above the package that has this program.
+fn root() -> PathBuf {
+    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let mut above = Path::new(&package).ancestors();
+    let root = above.find(|folder| folder.join("cli/build.rs").exists());
+    root.unwrap_or(Path::new("..")).to_owned()
 }
 
 /// The commit, with `-dirty` if a file that git knows has changed since; `None` if this is no

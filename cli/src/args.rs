@@ -16,6 +16,7 @@ use plimsoll_lab::bench::Size;
 use plimsoll_lab::run::options::Jitter;
 
 use crate::command::results::Results;
+use crate::command::sweep::Sweep;
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
 use crate::output::{Extent, Format, Output};
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Runs the experiment that a file describes: designs, machines, a sweep, a timeline
     Run(Run),
+    Sweep(Sweep),
     /// Writes a new experiment file with every key explained, which runs as it is
     New(NewExperiment),
     /// Lists the built-in experiments with their questions, and the experiment files of a folder

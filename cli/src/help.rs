@@ -66,6 +66,19 @@ static EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "sweep",
+        lines: &[
+            (
+                "plimsoll sweep experiments/stat-interval.toml -o points.parquet",
+                "every point of the sweep; the table is for DuckDB, polars or pandas",
+            ),
+            (
+                "plimsoll sweep mine.toml --random 1000 --part 3/16 -o 3.parquet",
+                "1000 random points, of which this computer runs a sixteenth",
+            ),
+        ],
+    },
+    Examples {
         command: "new",
         lines: &[("plimsoll new mine", "mine.toml, which runs as it is")],
     },

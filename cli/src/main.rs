@@ -11,6 +11,7 @@ mod help;
 mod linux_args;
 mod output;
 mod recordings;
+mod samples;
 mod store;
 
 use std::any::Any;
@@ -67,6 +68,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Sensitivity(args) => command::sensitivity::run(&args),
         Command::Compare(args) => command::compare::run(args),
         Command::Run(args) => command::experiment::run(args),
+        Command::Sweep(args) => command::sweep::run(&args),
         Command::New(args) => command::experiment::new(&args),
         Command::List(args) => command::experiment::list(&args),
         Command::Check { file } => command::experiment::check(&file),

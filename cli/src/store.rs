@@ -4,12 +4,13 @@ use std::env;
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use plimsoll_lab::Error;
 use plimsoll_lab::report::{Report, Table};
 use plimsoll_lab::run::progress::Progress;
-use plimsoll_lab::store::head::{Inputs, Machine, New, Program};
-use plimsoll_lab::store::{Printed, RunFolder, Store, hash_of};
+use plimsoll_lab::store::head::{Head, Inputs, Machine, New, Program};
+use plimsoll_lab::store::{Collected, Printed, RunFolder, Store, hash_of};
 
 /// The folder of the store, unless the user names one.
 const FOLDER: &str = ".plimsoll";
@@ -48,6 +49,8 @@ pub(crate) struct Keeping {
     /// Whether the user has asked for the results to be kept. If so, it is an error if they cannot
     /// be kept; otherwise the user is only warned.
     asked: bool,
+    /// What was known when the run began.
+    head: Head,
 }
 
 impl Keeping {
@@ -58,13 +61,6 @@ impl Keeping {
         machines: Vec<Machine>,
         inputs: Inputs,
     ) -> anyhow::Result<Self> {
-        let mut keeping = Self {
-            run: None,
-            asked: args.store.is_some() || args.resume.is_some(),
-        };
-        if args.no_store {
-            return Ok(keeping);
-        }
         let new = New {
             command: env::args_os()
                 .skip(1)
@@ -74,6 +70,14 @@ impl Keeping {
             machines,
             inputs,
         };
+        let mut keeping = Self {
+            run: None,
+            asked: args.store.is_some() || args.resume.is_some(),
+            head: Head::unkept(new.clone()),
+        };
+        if args.no_store {
+            return Ok(keeping);
+        }
         let folder = folder(args.store.clone());
         let run = match &args.resume {
             Some(id) => Store::open(&folder)
@@ -82,6 +86,7 @@ impl Keeping {
         };
         keeping.run = keeping.tolerate(run)?;
         if let Some(run) = &keeping.run {
+            keeping.head = run.head().clone();
             if args.resume.is_some() {
                 anstream::eprintln!("resuming {}: {} cases have finished", run.id(), run.known());
             } else if io::stderr().is_terminal() {
@@ -98,6 +103,17 @@ impl Keeping {
             Some(run) => progress.kept_in(run.journal(), experiment),
             None => progress,
         }
+    }
+
+    /// A collection of the cases of the run, which are also kept if results are kept.
+    pub(crate) fn collect(&self) -> Arc<Collected> {
+        let kept = self.run.as_ref().map(RunFolder::journal);
+        Arc::new(Collected::of(kept))
+    }
+
+    /// What was known of the run when it began.
+    pub(crate) const fn head(&self) -> &Head {
+        &self.head
     }
 
     /// The number of cases of an experiment that had finished before the run was resumed.

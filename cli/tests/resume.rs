@@ -27,14 +27,23 @@ const COMPARE: &[&str] = &[
     "--store",
 ];
 
-/// A sweep of a few tenths of a second with 36 cases at 6 points.
-const SWEEP: &[&str] = &[
+/// A sweep of a few tenths of a second with 36 cases at 6 points, with a report.
+const RUN: &[&str] = &[
     "run",
     "tests/experiments/sweep.toml",
     "--jobs",
     "2",
     "--format",
     "json",
+    "--store",
+];
+
+/// The same sweep, of which only the samples are kept.
+const SWEEP: &[&str] = &[
+    "sweep",
+    "tests/experiments/sweep.toml",
+    "--jobs",
+    "2",
     "--store",
 ];
 
@@ -103,13 +112,25 @@ fn go_on(run: &[&str], store: &Path) -> Command {
     command
 }
 
-/// Kills `run` at [`KILLS`] moments. Each time, resumes the run and checks that its report is that
-/// of a whole run. A moment is a number of bytes that the run has written, not a time, because a
+/// The samples of the run in the store as lines of CSV, without the columns about the run itself,
+/// the last of which is the object `inputs`.
+fn samples(store: &Path) -> Vec<String> {
+    let mut export = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    export.args(["results", "export", "last", "--format", "csv", "--store"]);
+    let text = String::from_utf8(finished(export.arg(store)).stdout).expect("CSV is text");
+    let of_case = |line: &str| line.split_once("}\",").expect("inputs").1.to_owned();
+    text.lines().skip(1).map(of_case).collect()
+}
+
+/// Kills `run` at [`KILLS`] moments. Each time, resumes the run and checks that its report and its
+/// samples are those of a whole run. A moment is a number of bytes that the run has written, not a time, because a
 /// busy computer may run the command at any speed.
 fn survives(name: &str, run: &[&str]) {
     let undisturbed = store(name);
     let whole = finished(&mut plimsoll(run, &undisturbed)).stdout;
     let bytes = written(&undisturbed);
+    let all = samples(&undisturbed);
+    assert!(!all.is_empty());
     let mut resumed = 0;
     for nth in 0..KILLS {
         let store = store(&format!("{name}-{nth}"));
@@ -126,6 +147,7 @@ fn survives(name: &str, run: &[&str]) {
             String::from_utf8_lossy(&whole)
         );
         assert_eq!(state(&store).as_deref(), Some("finished"));
+        assert_eq!(samples(&store), all);
     }
     assert!(
         resumed > KILLS / 4,
@@ -139,8 +161,29 @@ fn a_run_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_run() {
 }
 
 #[test]
-fn a_sweep_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_sweep() {
+fn a_run_of_a_sweep_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_run() {
+    survives("run", RUN);
+}
+
+#[test]
+fn a_sweep_that_is_killed_at_any_moment_loses_and_doubles_no_sample() {
     survives("sweep", SWEEP);
+}
+
+#[test]
+fn the_parts_of_a_sweep_are_together_the_whole_sweep() {
+    let undivided = store("undivided");
+    finished(&mut plimsoll(SWEEP, &undivided));
+    let mut of_parts: Vec<String> = Vec::new();
+    for part in ["1/4", "2/4", "3/4", "4/4"] {
+        let store = store(&format!("part-{}", &part[..1]));
+        finished(plimsoll(SWEEP, &store).args(["--part", part]));
+        of_parts.extend(samples(&store));
+    }
+    let mut whole = samples(&undivided);
+    whole.sort();
+    of_parts.sort();
+    assert_eq!(of_parts, whole);
 }
 
 #[test]

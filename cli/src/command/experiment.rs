@@ -6,18 +6,14 @@ use std::path::Path;
 
 use anyhow::Context;
 use plimsoll_lab::Error;
-use plimsoll_lab::catalog::machines::machine_at;
 use plimsoll_lab::experiment;
-use plimsoll_lab::plan::data::Plan;
 use plimsoll_lab::plan::drive::{self, How};
-use plimsoll_lab::plan::sweep::Point;
 use plimsoll_lab::plan::{
     FromFile, command, outline, prepare, schema, sweep, sweep_report, template,
 };
 use plimsoll_lab::report::{Report, table};
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::progress::Progress;
-use plimsoll_lab::store::head::Machine;
 use plimsoll_lab::store::{hash_of, inputs};
 
 use crate::args::{ListExperiments, NewExperiment, Run};
@@ -60,13 +56,10 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
         Some(_) => None,
     };
     let mut sink = Sink::open(args.output, args.extent)?;
-    let inputs = inputs::inputs([
-        ("experiment", args.file.display().to_string()),
-        ("hash of the file", hash_of(&args.file)?),
-        ("knobs", settings.join(" ")),
-        ("seeds", format!("1 to {}", plan.seeds)),
-    ]);
-    let mut keeping = Keeping::begin(&args.store, machines(plan, &points)?, inputs)?;
+    let file = args.file.display().to_string();
+    let inputs = inputs::of_file(&file, hash_of(&args.file)?, plan, &settings);
+    let machines = inputs::machines_of(plan, &points)?;
+    let mut keeping = Keeping::begin(&args.store, machines, inputs)?;
     let progress = keeping.journal(Progress::new(), "run");
     let mut reports = Vec::new();
     let mut write = |run: Result<Report, Error>, keeping: &mut Keeping| {
@@ -89,22 +82,6 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
     }
     keeping.finish()?;
     sink.check_metrics(&reports)
-}
-
-/// The machines on which a plan runs, with all points of its sweep, each once.
-fn machines(plan: &Plan, points: &[Point]) -> anyhow::Result<Vec<Machine>> {
-    let of_points = points.iter().flat_map(|point| &point.plan.machines);
-    let mut names: Vec<&String> = Vec::new();
-    for name in plan.machines.iter().chain(of_points) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    let load = |name: &String| {
-        let machine = machine_at(&plan.folder, name);
-        Ok(Machine::load(&machine, plan.card)?)
-    };
-    names.into_iter().map(load).collect()
 }
 
 /// Writes the template of an experiment to a new file.

@@ -20,3 +20,4 @@ pub(crate) mod results;
 pub(crate) mod sensitivity;
 pub(crate) mod shell;
 pub(crate) mod show;
+pub(crate) mod sweep;

@@ -1,12 +1,10 @@
 //! `plimsoll replay`: runs a recording again, on another machine.
 
-use std::path::Path;
-
 use plimsoll_lab::exact::{self, ExactOptions};
 use plimsoll_lab::replay::{self, ReplayOptions};
+use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::progress::Progress;
-use plimsoll_lab::store::hash_of;
-use plimsoll_lab::store::head::{Inputs, Machine};
+use plimsoll_lab::store::head::Machine;
 use plimsoll_lab::store::inputs;
 
 use crate::args::Replay;
@@ -23,7 +21,7 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     if args.exact {
         return exact(args);
     }
-    let jobs = args.runs.jobs();
+    let jobs = Jobs::new(args.runs.jobs());
     let seeds = match args.seed {
         Some(seed) => vec![seed],
         None => (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
@@ -46,7 +44,7 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
         return Err(BadInput(refused.to_owned()).into());
     }
     let machine = Machine::load(&options.machine, options.card)?;
-    let mut keeping = Keeping::begin(&args.store, vec![machine], inputs_of(&options))?;
+    let mut keeping = Keeping::begin(&args.store, vec![machine], inputs::of_replay(&options))?;
     let progress = keeping.journal(Progress::new(), "replay");
     let run = replay::run(&options, &progress);
     progress.finish();
@@ -56,22 +54,6 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     keeping.finish()?;
     shelf.write(&recordings)?;
     sink.check_metrics(&[report])
-}
-
-/// What determines the results of a replay: a run can be resumed only with the same inputs.
-fn inputs_of(options: &ReplayOptions) -> Inputs {
-    let hash = hash_of(Path::new(&options.file)).unwrap_or_else(|_| "unknown".to_owned());
-    let default = |of: &Option<String>| of.clone().unwrap_or_else(|| "default".to_owned());
-    inputs::inputs([
-        ("recording", options.file.clone()),
-        ("hash of the recording", hash),
-        ("machine", options.machine.clone()),
-        ("scale", options.scale.to_string()),
-        ("design A", default(&options.a)),
-        ("design B", default(&options.b)),
-        ("seeds", inputs::seeds(&options.seeds)),
-        ("card", options.card.to_string()),
-    ])
 }
 
 /// Runs an exact replay. A difference from the recorded kernel is a finding, not an error.

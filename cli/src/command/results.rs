@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use plimsoll_lab::store::diff::Diff;
 use plimsoll_lab::store::export::Rows;
 use plimsoll_lab::store::{self, Printed, State, Store};
 
 use crate::command::ending;
-use crate::output::{self, BadInput, Extent, Format, Output, Sink};
+use crate::output::{self, Extent, Format, Output, Sink};
+use crate::samples::{self, TableFormat};
 use crate::store::{folder, warn};
 
 /// Lists the runs whose results were kept, and shows, compares or exports them
@@ -67,14 +68,6 @@ enum ResultsCommand {
         #[arg(required = true)]
         id: Vec<String>,
     },
-}
-
-/// The format of a table of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum TableFormat {
-    Parquet,
-    Csv,
-    Json,
 }
 
 pub(crate) fn run(args: Results) -> anyhow::Result<()> {
@@ -152,13 +145,7 @@ fn export(
     file: Option<&Path>,
     format: Option<TableFormat>,
 ) -> anyhow::Result<()> {
-    let format = match format {
-        Some(format) => format,
-        None => format_of(file)?,
-    };
-    if let Some(file) = file {
-        output::writable(file, "--output")?;
-    }
+    let format = samples::format(file, format)?;
     let mut rows = Rows::default();
     let mut added: Vec<String> = Vec::new();
     for id in ids {
@@ -169,30 +156,5 @@ fn export(
             added.push(run.head.id);
         }
     }
-    match (format, file) {
-        (TableFormat::Csv, None) => output::print(&rows.csv()),
-        (TableFormat::Json, None) => output::print(&rows.json()),
-        (TableFormat::Csv, Some(file)) => output::replace(file, &rows.csv()),
-        (TableFormat::Json, Some(file)) => output::replace(file, &rows.json()),
-        (TableFormat::Parquet, Some(file)) => output::replace_bytes(file, &rows.parquet()),
-        (TableFormat::Parquet, None) => {
-            let refused = "Parquet is no text to print: name a file with --output";
-            Err(BadInput(refused.to_owned()).into())
-        }
-    }
-}
-
-/// The format that the ending of the file's name stands for, such as `.csv`.
-fn format_of(file: Option<&Path>) -> anyhow::Result<TableFormat> {
-    let ending = file.and_then(Path::extension).unwrap_or_default();
-    match ending.to_str() {
-        Some("parquet") => Ok(TableFormat::Parquet),
-        Some("csv") => Ok(TableFormat::Csv),
-        Some("json" | "jsonl") => Ok(TableFormat::Json),
-        _ => {
-            let refused = "the format is not known: add --format parquet, csv or json, or name a \
-                           file that ends in .parquet, .csv or .json";
-            Err(BadInput(refused.to_owned()).into())
-        }
-    }
+    samples::write(&rows, format, file)
 }

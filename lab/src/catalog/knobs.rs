@@ -44,7 +44,8 @@ fn described(knob: Knob) -> String {
 }
 
 /// What the knob sets, as one line for the list of knobs.
-const fn about(knob: Knob) -> &'static str {
+#[must_use]
+pub const fn about(knob: Knob) -> &'static str {
     match knob {
         Knob::StatInterval => "the time between two runs of a CPU's vmstat work",
         Knob::BatchScaleMax => "the most batches that one refill, spill or decay moves",

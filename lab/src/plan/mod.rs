@@ -7,7 +7,8 @@
 //! 1. [`command::plan`] or [`FromFile::load`] makes the [`Plan`], which is plain data;
 //! 2. [`sweep::points`] makes a plan for each point of its sweep;
 //! 3. [`prepare`](prepare::prepare) finds everything that the plan names;
-//! 4. [`drive::run`] runs it and makes a report, and [`sweep_report::run`] runs all points.
+//! 4. [`drive::run`] runs it and makes a report. [`sweep_report::run`] runs all points and shows
+//!    them; [`sweep_summary::run`] runs all or some, and only counts verdicts.
 
 pub mod command;
 pub mod data;
@@ -17,6 +18,7 @@ pub mod keys;
 mod metrics;
 pub mod outline;
 pub mod parameter;
+pub mod part;
 pub mod prepare;
 pub mod read;
 pub mod schema;
@@ -24,6 +26,7 @@ pub(crate) mod section;
 pub(crate) mod source;
 pub mod sweep;
 pub mod sweep_report;
+pub mod sweep_summary;
 pub mod template;
 pub mod text;
 mod timeline;

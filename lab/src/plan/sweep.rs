@@ -21,6 +21,8 @@ pub const POINTS_MAX: u64 = 10_000;
 /// One point of a sweep.
 #[derive(Clone, Debug)]
 pub struct Point {
+    /// The number of the point among those that the sweep runs, from 0.
+    pub nth: usize,
     /// The value on each axis, as text.
     pub values: Vec<String>,
     /// The plan with these values, without a sweep.
@@ -73,20 +75,33 @@ pub fn points(plan: &Plan, sweep: &Sweep) -> Result<Vec<Point>, Vec<Problem>> {
         );
         return Err(vec![problem("sweep", Error::Invalid(why))]);
     }
-    let points: Vec<Point> = chosen(sweep)
-        .iter()
-        .map(|nth| point(&base, sweep, *nth))
-        .collect();
-    for point in &points {
-        prepare(&point.plan).map_err(|problems| {
-            let at = |of: Problem| {
-                let why = format!("at {}: {}", point.title(sweep), of.why);
-                problem("sweep", Error::Invalid(why))
-            };
-            problems.into_iter().map(at).collect::<Vec<_>>()
-        })?;
-    }
-    Ok(points)
+    let points = chosen(sweep)
+        .into_iter()
+        .enumerate()
+        .map(|of| point(&base, sweep, of));
+    points.collect()
+}
+
+/// The point with the number `nth`, from 0, of the sweep of `plan`. Only this point is checked, so
+/// its cost does not grow with the number of points.
+///
+/// # Errors
+/// If the sweep does not have so many points, and everything that is wrong with this one.
+pub fn one(plan: &Plan, sweep: &Sweep, nth: usize) -> Result<Point, Vec<Problem>> {
+    let base = Plan {
+        sweep: None,
+        ..plan.clone()
+    };
+    let all = if count(sweep) > POINTS_MAX {
+        Vec::new()
+    } else {
+        chosen(sweep)
+    };
+    let Some(of_grid) = all.get(nth) else {
+        let why = format!("the sweep has no point {nth}: it has {}", all.len());
+        return Err(vec![problem("sweep", Error::Invalid(why))]);
+    };
+    point(&base, sweep, (nth, *of_grid))
 }
 
 fn problem(key: impl Into<String>, why: Error) -> Problem {
@@ -162,14 +177,19 @@ fn fixed_by<'p>(plan: &'p Plan, target: &Target) -> Option<&'p str> {
     plan.designs.iter().find(sets).map(|of| of.label.as_str())
 }
 
-fn point(base: &Plan, sweep: &Sweep, mut nth: u64) -> Point {
+/// Makes the point with the number `nth`, which has the index `of_grid` in the grid, and checks it.
+fn point(
+    base: &Plan,
+    sweep: &Sweep,
+    (nth, mut of_grid): (usize, u64),
+) -> Result<Point, Vec<Problem>> {
     let mut plan = base.clone();
     let mut values = Vec::new();
     for axis in sweep.axes.iter().rev() {
         let count = axis.values.len() as u64;
-        let value = &axis.values[usize::try_from(nth % count).unwrap_or(0)];
-        nth /= count;
-        apply(&mut plan, &axis.target, value).expect("the check has applied each value");
+        let value = &axis.values[usize::try_from(of_grid % count).unwrap_or(0)];
+        of_grid /= count;
+        apply(&mut plan, &axis.target, value).map_err(|why| vec![problem("sweep", why)])?;
         values.push(match value {
             AxisValue::Whole(number) => number.to_string(),
             AxisValue::Percent(percent) => factor_text(*percent),
@@ -177,7 +197,14 @@ fn point(base: &Plan, sweep: &Sweep, mut nth: u64) -> Point {
         });
     }
     values.reverse();
-    Point { values, plan }
+    let point = Point { nth, values, plan };
+    let at = |of: Problem| {
+        let why = format!("at {}: {}", point.title(sweep), of.why);
+        problem("sweep", Error::Invalid(why))
+    };
+    let prepared = prepare(&point.plan).map(drop);
+    prepared.map_err(|problems| problems.into_iter().map(at).collect::<Vec<_>>())?;
+    Ok(point)
 }
 
 fn apply(plan: &mut Plan, target: &Target, value: &AxisValue) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use super::data::{Plan, Sweep, Target};
 use super::drive::{self, How};
 use super::metrics::OF_SWEEP;
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Prepared, Scene, prepare};
 use super::sweep::{self, Point};
 use super::{command, difference};
 use crate::catalog::tuned::Tuned;
@@ -30,12 +30,12 @@ pub fn run(
     let mut tables = empty_tables(plan, sweep);
     let mut hashes = Vec::new();
     let mut identical = vec![true; plan.designs.len()];
-    for point in points {
-        let prepared = prepare(&point.plan).map_err(command::first)?;
-        for scene in &prepared.scenes {
-            let machine = &scene.profile.name;
-            progress.start_on(&plan.name, machine, &point.title(sweep));
-            let (runs, _) = drive::compare(&prepared, scene, how, progress)?;
+    each_point(
+        sweep,
+        points,
+        how,
+        progress,
+        |point, prepared, scene, runs| {
             hashes.push(runs.hash());
             for (nth, is_identical) in identical.iter_mut().enumerate() {
                 *is_identical &= runs.are_identical(0, nth);
@@ -45,10 +45,10 @@ pub fn run(
                 first.insert(0, scene.machine.clone());
             }
             for (table, metric) in tables.iter_mut().zip(shown(plan)) {
-                table.rows.extend(rows(&prepared, &runs, metric, &first));
+                table.rows.extend(rows(prepared, runs, metric, &first));
             }
-        }
-    }
+        },
+    )?;
     if let Some(nth) = (1..identical.len()).find(|nth| identical[*nth]) {
         let prepared = prepare(&points[0].plan).map_err(command::first)?;
         let (a, b) = (&prepared.designs[0], &prepared.designs[nth]);
@@ -66,8 +66,28 @@ pub fn run(
     Ok(report)
 }
 
+/// Runs each of `points` on each of its machines, and gives the runs to `take`.
+pub(super) fn each_point(
+    sweep: &Sweep,
+    points: &[Point],
+    how: &How,
+    progress: &Progress,
+    mut take: impl FnMut(&Point, &Prepared<'_>, &Scene, &Comparison),
+) -> Result<(), Error> {
+    for point in points {
+        let prepared = prepare(&point.plan).map_err(command::first)?;
+        for scene in &prepared.scenes {
+            let machine = &scene.profile.name;
+            progress.start_on(&point.plan.name, machine, &point.title(sweep));
+            let (runs, _) = drive::compare(&prepared, scene, how, progress)?;
+            take(point, &prepared, scene, &runs);
+        }
+    }
+    Ok(())
+}
+
 /// The names of the metrics that the report shows.
-fn shown(plan: &Plan) -> Vec<&str> {
+pub(super) fn shown(plan: &Plan) -> Vec<&str> {
     if plan.metrics.is_empty() {
         OF_SWEEP.to_vec()
     } else {
@@ -149,7 +169,7 @@ fn ratio(row: &VerdictRow) -> String {
     }
 }
 
-fn words(row: &VerdictRow) -> &'static str {
+pub(super) fn words(row: &VerdictRow) -> &'static str {
     match (row.comparison.verdict, row.metric.better) {
         (Verdict::Lower, Better::Lower) => "lower (better)",
         (Verdict::Lower, Better::Higher) => "lower (worse)",

@@ -15,7 +15,7 @@ mod plan;
 mod start;
 mod warm;
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 
 use plimsoll_sim::profile::{Card, Profile};
 
@@ -54,7 +54,7 @@ pub struct ReplayOptions {
     /// The seeds to run, each with both designs.
     pub seeds: Vec<u64>,
     /// The number of cases, each a seed with a design, to run in parallel.
-    pub jobs: NonZeroUsize,
+    pub jobs: Jobs,
     /// The card: the low end, the middle or the high end of every price range.
     pub card: Card,
     /// The maximum number of events to record of the first seed's run; `None` records nothing.
@@ -170,7 +170,7 @@ fn question(options: &ReplayOptions, designs: &[String], machine: &str) -> Strin
 fn of_replay(options: &ReplayOptions) -> Options {
     Options {
         seeds: options.seeds.clone(),
-        jobs: Jobs::new(options.jobs),
+        jobs: options.jobs.clone(),
         card: Some(options.card),
         memory: None,
         effort: Effort::Full,

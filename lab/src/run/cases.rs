@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use plimsoll_sim::NoStack;
 
-use crate::run::jobs::Jobs;
+use crate::run::jobs::{Jobs, Stopped};
 use crate::run::progress::Progress;
 
 /// One run to perform: a design and a seed.
@@ -45,7 +45,7 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 /// # Panics
 /// If a case panics. The message contains the case's `Debug` text, so that the case can be run
 /// again alone. If the host had no memory for the stack of a simulated task, the payload of the
-/// panic is the [`NoStack`].
+/// panic is the [`NoStack`]. If [`Jobs::stop`] was called, the payload is [`Stopped`].
 pub fn run_cases<C, S>(
     cases: &[C],
     jobs: &Jobs,
@@ -65,7 +65,12 @@ where
         while let Some((nth, case)) = take(cases, next.fetch_add(1, Relaxed)) {
             let running = jobs.wait();
             let began = Instant::now();
-            let result = panic::catch_unwind(AssertUnwindSafe(|| run(case)));
+            let result = panic::catch_unwind(AssertUnwindSafe(|| {
+                if jobs.is_stopped() {
+                    panic::resume_unwind(Box::new(Stopped));
+                }
+                run(case)
+            }));
             drop(running);
             // If a case fails, `run_cases` panics and uses no results, so workers take no more
             // cases.
@@ -92,6 +97,8 @@ where
         // The host had no memory for the stacks of tasks, which is no fault of the case. So the
         // caller gets the [`NoStack`] itself and can tell the user what to do.
         Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
+        // The caller has stopped the run, and expects this payload.
+        Err(cause) if cause.is::<Stopped>() => panic::resume_unwind(cause),
         Err(cause) => panic!("{:?} panicked: {}", cases[nth], panic_text(&*cause)),
     };
     results.into_iter().map(finish).collect()
@@ -151,6 +158,21 @@ mod tests {
         run_cases(&cases, &jobs(2), &Progress::hidden(), |case| {
             assert!(case.seed != 9 || case.design != "b", "lost page {}", 3);
         });
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_takes_no_more_cases() {
+        let (two, ran) = (jobs(2), AtomicUsize::new(0));
+        let stopped = panic::catch_unwind(AssertUnwindSafe(|| {
+            run_cases(&[(); 100], &two, &Progress::hidden(), |()| {
+                if ran.fetch_add(1, Relaxed) == 9 {
+                    two.stop();
+                }
+            })
+        }));
+        assert!(stopped.expect_err("the run has stopped").is::<Stopped>());
+        let ran = ran.into_inner();
+        assert!((10..=11).contains(&ran), "{ran} cases ran");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
@@ -28,7 +29,13 @@ struct Pool {
     state: Mutex<State>,
     /// Signalled when slots become free, and when a waiting case leaves the queue.
     changed: Condvar,
+    /// Whether [`Jobs::stop`] was called.
+    stopped: AtomicBool,
 }
+
+/// The payload of the panic that ends a run after [`Jobs::stop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
 
 #[derive(Debug)]
 struct State {
@@ -57,6 +64,7 @@ impl Jobs {
                 slots,
                 state: Mutex::new(state),
                 changed: Condvar::new(),
+                stopped: AtomicBool::new(false),
             }),
             rank: 0,
             taken: NonZeroUsize::MIN,
@@ -99,6 +107,20 @@ impl Jobs {
             most: NonZeroUsize::MIN,
             ..self.clone()
         }
+    }
+
+    /// Ends all runs that use these slots: no more cases start. A run ends with a panic whose
+    /// payload is [`Stopped`] as soon as its running cases have ended.
+    pub fn stop(&self) {
+        // Relaxed: the flag orders no other data. A worker that reads the old value runs one more
+        // case.
+        self.pool.stopped.store(true, Relaxed);
+    }
+
+    /// Whether [`Jobs::stop`] was called.
+    pub(super) fn is_stopped(&self) -> bool {
+        // Relaxed: as the store in `stop`, its partner.
+        self.pool.stopped.load(Relaxed)
     }
 
     /// The maximum number of cases that run at once with this handle.

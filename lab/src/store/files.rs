@@ -76,10 +76,19 @@ pub(super) fn lines<T: DeserializeOwned>(file: &Path) -> Result<(Vec<T>, u64), E
 /// If the file cannot be read.
 pub fn hash_of(file: &Path) -> Result<String, Error> {
     let read = |error: io::Error| unreadable(file, &error);
-    let mut open = BufReader::with_capacity(1 << 20, File::open(file).map_err(read)?);
+    let open = BufReader::with_capacity(1 << 20, File::open(file).map_err(read)?);
+    hash_of_bytes(open).map_err(read)
+}
+
+/// A hash of all that `open` reads, as 16 hexadecimal digits. It is the same for a file and for its
+/// text if the file has at most 1 MiB.
+///
+/// # Errors
+/// If reading fails.
+pub fn hash_of_bytes(mut open: impl BufRead) -> io::Result<String> {
     let (mut hash, mut length) = (0x9e37_79b9_7f4a_7c15_u64, 0_u64);
     loop {
-        let part = open.fill_buf().map_err(read)?;
+        let part = open.fill_buf()?;
         if part.is_empty() {
             break;
         }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use plimsoll_sim::profile::Card;
 
+use super::SCHEMA;
 use crate::catalog::machines;
 use crate::error::Error;
 use crate::measure::comparison::fold_hashes;
@@ -81,6 +82,21 @@ pub struct Head {
 }
 
 impl Head {
+    /// What is known of a run that is not kept. Its id is empty, and so is the time when it began,
+    /// so equal runs have equal heads.
+    #[must_use]
+    pub fn unkept(new: New) -> Self {
+        Self {
+            schema: SCHEMA,
+            id: String::new(),
+            command: new.command,
+            program: new.program,
+            started: String::new(),
+            machines: new.machines,
+            inputs: new.inputs,
+        }
+    }
+
     /// The command line as text.
     #[must_use]
     pub fn command_line(&self) -> String {

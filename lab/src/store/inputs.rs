@@ -1,11 +1,18 @@
 //! What determines the results of a run, as it is kept with the run.
 
 use std::fmt::Debug;
+use std::path::Path;
 
 use plimsoll_sim::profile::Card;
 
+use super::hash_of;
 use super::head::{Inputs, Machine};
+use crate::catalog::machines::machine_at;
+use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::plan::Plan;
+use crate::plan::sweep::Point;
+use crate::replay::ReplayOptions;
 use crate::run::aging::Memory;
 use crate::run::options::{Effort, Options};
 
@@ -43,6 +50,51 @@ pub fn of_experiments(
         ("jitter", word(&options.jitter)),
     ]);
     (machines, inputs)
+}
+
+/// The machines on which a plan runs, with all `points` of its sweep, each once.
+///
+/// # Errors
+/// If a machine is unknown or its profile is bad.
+pub fn machines_of(plan: &Plan, points: &[Point]) -> Result<Vec<Machine>, Error> {
+    let of_points = points.iter().flat_map(|point| &point.plan.machines);
+    let mut names: Vec<&String> = Vec::new();
+    for name in plan.machines.iter().chain(of_points) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let load = |name: &String| Machine::load(&machine_at(&plan.folder, name), plan.card);
+    names.into_iter().map(load).collect()
+}
+
+/// The inputs of an experiment file that is called `file` and has the hash `hash`. `settings` are
+/// knobs that were set besides those of the file, each as `KNOB=VALUE`.
+#[must_use]
+pub fn of_file(file: &str, hash: String, plan: &Plan, settings: &[&str]) -> Inputs {
+    inputs([
+        ("experiment", file.to_owned()),
+        ("hash of the file", hash),
+        ("knobs", settings.join(" ")),
+        ("seeds", format!("1 to {}", plan.seeds)),
+    ])
+}
+
+/// What determines the results of a replay: a run can be resumed only with the same inputs.
+#[must_use]
+pub fn of_replay(options: &ReplayOptions) -> Inputs {
+    let hash = hash_of(Path::new(&options.file)).unwrap_or_else(|_| "unknown".to_owned());
+    let default = |of: &Option<String>| of.clone().unwrap_or_else(|| "default".to_owned());
+    inputs([
+        ("recording", options.file.clone()),
+        ("hash of the recording", hash),
+        ("machine", options.machine.clone()),
+        ("scale", options.scale.to_string()),
+        ("design A", default(&options.a)),
+        ("design B", default(&options.b)),
+        ("seeds", seeds(&options.seeds)),
+        ("card", options.card.to_string()),
+    ])
 }
 
 /// The machine called `name` in the declaration of `experiment`.

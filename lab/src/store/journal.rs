@@ -49,7 +49,7 @@ pub struct Measured {
 }
 
 impl CaseLine {
-    fn of(comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample) -> Self {
+    pub(super) fn of(comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample) -> Self {
         let measured = |(metric, value): &(Metric, f64)| Measured {
             metric: metric.name.to_string(),
             unit: metric.unit,

@@ -3,10 +3,11 @@
 //!
 //! Each run has a folder of its own below `runs`, whose name is the run's id. The submodule `head`
 //! has what is known of a run when it begins and ends, `journal` keeps its cases, `printed` its
-//! reports, and `run` has the folder of one run. `list` makes the table of all runs, `diff`
+//! reports, and `run` has the folder of one run; `collected` has the cases of a run in memory. `list` makes the table of all runs, `diff`
 //! compares two runs, and `export` makes one table of samples. `docs/results.md` describes the
 //! files.
 
+mod collected;
 pub mod diff;
 pub mod export;
 mod files;
@@ -22,7 +23,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use self::files::hash_of;
+pub use self::collected::Collected;
+pub use self::files::{hash_of, hash_of_bytes};
 pub use self::journal::{CaseLine, Measured};
 pub use self::list::{list, list_json};
 pub use self::printed::Printed;

@@ -116,6 +116,12 @@ impl RunFolder {
         })
     }
 
+    /// What was known of the run when it began.
+    #[must_use]
+    pub const fn head(&self) -> &Head {
+        &self.head
+    }
+
     /// The id of the run.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 
 use plimsoll_lab::replay::{self, ReplayOptions};
 use plimsoll_lab::report::Report;
+use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::progress::Progress;
 use plimsoll_sim::profile::Card;
 
@@ -16,7 +17,7 @@ fn report(file: &str, scale: u32) -> Report {
         a: Some("linux-6.12".to_owned()),
         b: None,
         seeds: vec![1],
-        jobs: NonZeroUsize::MIN,
+        jobs: Jobs::new(NonZeroUsize::MIN),
         card: Card::Mid,
         record: None,
     };

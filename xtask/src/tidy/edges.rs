@@ -1,14 +1,14 @@
 //! The rule about dependencies between the workspace's crates. mm, recording and xtask depend on no
 //! other crate, the machines only on mm, and linux only on recording. The lab depends on the
 //! machines, mm and recording; the command depends on the lab, linux and recording. The C library
-//! depends on host and mm.
+//! depends on host and mm, the package for Python on the lab and mm.
 
 use toml::{Table, Value};
 
 use super::{File, Tree};
 
 /// The folder of each crate, with the packages on which it may depend.
-const EDGES: [(&str, &[&str]); 11] = [
+const EDGES: [(&str, &[&str]); 12] = [
     ("mm", &[]),
     ("machines/host", &["plimsoll-mm"]),
     ("machines/sim", &["plimsoll-mm"]),
@@ -30,8 +30,10 @@ const EDGES: [(&str, &[&str]); 11] = [
         &["plimsoll-lab", "plimsoll-linux", "plimsoll-recording"],
     ),
     ("bindings/c", &["plimsoll-host", "plimsoll-mm"]),
+    // `bindings/python` and `peers` are workspaces of their own.
+    ("bindings/python", &["plimsoll-lab", "plimsoll-mm"]),
     ("xtask", &[]),
-    // `peers` is a workspace of its own. It compares other allocators with the page allocator.
+    // `peers` compares other allocators with the page allocator.
     ("peers", &["plimsoll-lab"]),
 ];
 

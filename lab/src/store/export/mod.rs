@@ -55,7 +55,7 @@ impl Rows {
         Ok(())
     }
 
-    fn add_cases(&mut self, head: &Head, cases: &[CaseLine]) {
+    pub(in crate::store) fn add_cases(&mut self, head: &Head, cases: &[CaseLine]) {
         let inputs = json!(head.inputs).to_string();
         let command = head.command_line();
         for case in cases {

@@ -1,0 +1,144 @@
+//! Runs of the lab, called from Python: without the interpreter's lock, so that other threads of
+//! Python go on, and so that Ctrl-C ends them.
+
+use std::any::Any;
+use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_lab::run::jobs::Jobs;
+use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::store::Collected;
+use plimsoll_lab::store::head::{Head, Inputs, Machine, New, Program};
+use plimsoll_lab::{Error, NoStack};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::{BadInput, Error as Raised, raised};
+
+/// How often a waiting call looks for Ctrl-C.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a thread returns: a value, an error, or the payload of a panic.
+type Ended<T> = thread::Result<Result<T, Error>>;
+
+/// The place where a thread leaves what it returns.
+struct Done<T> {
+    ended: Mutex<Option<Ended<T>>>,
+    changed: Condvar,
+}
+
+impl<T> Done<T> {
+    fn set(&self, ended: Ended<T>) {
+        // No holder of this lock panics, so a poisoned lock cannot be.
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the thread has ended, at most for [`LOOK`].
+    fn wait(&self) -> Option<Ended<T>> {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(ended, LOOK, |ended| ended.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+    }
+}
+
+/// Runs `work`, which runs its cases with `jobs`, on a thread of its own, and waits for it without
+/// the interpreter's lock. If a signal's handler raises an exception, as that of Ctrl-C does, the
+/// call returns it at once: no more cases start, and those that run end in the background.
+pub(crate) fn detached<T: Send + 'static>(
+    py: Python<'_>,
+    jobs: &Jobs,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> PyResult<T> {
+    let done = Arc::new(Done {
+        ended: Mutex::new(None),
+        changed: Condvar::new(),
+    });
+    let of_thread = Arc::clone(&done);
+    thread::Builder::new()
+        .name("plimsoll".to_owned())
+        .spawn(move || of_thread.set(panic::catch_unwind(AssertUnwindSafe(work))))
+        .map_err(|error| Raised::new_err(format!("cannot start a thread: {error}")))?;
+    loop {
+        match py.detach(|| done.wait()) {
+            Some(Ok(result)) => return result.map_err(|error| raised(&error)),
+            Some(Err(cause)) => return Err(of_panic(&*cause)),
+            None => py.check_signals().inspect_err(|_| jobs.stop())?,
+        }
+    }
+}
+
+/// The exception for a panic. The panic hook has already printed the panic, unless the computer had
+/// no memory for the stacks of tasks.
+fn of_panic(cause: &(dyn Any + Send)) -> PyErr {
+    if let Some(refused) = cause.downcast_ref::<NoStack>() {
+        return BadInput::new_err(refused.to_string());
+    }
+    let owned = cause.downcast_ref::<String>().map(String::as_str);
+    let text = owned.or_else(|| cause.downcast_ref::<&str>().copied());
+    let text = text.unwrap_or("no message");
+    Raised::new_err(format!("this is a fault of Plimsoll: {text}"))
+}
+
+/// How a call runs.
+pub(crate) struct How {
+    pub(crate) jobs: Jobs,
+    collected: Arc<Collected>,
+    bar: bool,
+}
+
+impl How {
+    /// As many cases at once as `jobs` says, or as there are CPUs; with a bar on standard error, if
+    /// `bar` is true and that is a terminal.
+    pub(crate) fn new(jobs: Option<NonZeroUsize>, bar: bool) -> Self {
+        Self {
+            jobs: jobs.map_or_else(Jobs::one_per_cpu, Jobs::new),
+            collected: Arc::new(Collected::default()),
+            bar,
+        }
+    }
+
+    /// Runs `work` with a progress that collects its samples, and returns the table of the samples
+    /// as Parquet.
+    pub(crate) fn table<'py>(
+        self,
+        py: Python<'py>,
+        experiment: &str,
+        new: New,
+        work: impl FnOnce(&Progress) -> Result<(), Error> + Send + 'static,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let bar = if self.bar {
+            Progress::new()
+        } else {
+            Progress::hidden()
+        };
+        let progress = bar.kept_in(Arc::clone(&self.collected) as _, experiment);
+        let collected = Arc::clone(&self.collected);
+        let parquet = detached(py, &self.jobs, move || {
+            let ran = work(&progress);
+            progress.finish();
+            ran.map(|()| collected.rows(&Head::unkept(new)).parquet())
+        })?;
+        Ok(PyBytes::new(py, &parquet))
+    }
+}
+
+/// The description of a run with these words of a command line.
+pub(crate) fn new_run(command: Vec<String>, machines: Vec<Machine>, inputs: Inputs) -> New {
+    New {
+        command,
+        program: Program {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("PLIMSOLL_COMMIT").to_owned(),
+            // Only the store needs it, to resume a run.
+            build: String::new(),
+        },
+        machines,
+        inputs,
+    }
+}
