@@ -1,6 +1,10 @@
 //! Checks the locks of `host` under shuttle: their files are compiled with shuttle's atomics. There
 //! are more threads than under loom, in random interleavings.
 
+#[expect(
+    dead_code,
+    reason = "only fronts use the numbers of seats and what they hold"
+)]
 #[path = "../../host/src/locks/biased.rs"]
 mod biased;
 #[path = "../../host/src/locks/fifo.rs"]
