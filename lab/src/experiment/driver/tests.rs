@@ -29,155 +29,157 @@ fn refused(text: &str, from: &str, to: &str) -> String {
     error.to_string()
 }
 
+/// A file, a text in it, a text with a mistake in its place, and the error that the mistake causes.
+const MISTAKES: &[(&str, &str, &str, &str)] = &[
+    (
+        SELFTEST,
+        "tables = [\"drawn\"]",
+        "tables = [\"drawm\"]",
+        "a.toml:7:11: tables[0]: no table of this workload is called `drawm`; did you mean `drawn`?",
+    ),
+    (
+        SELFTEST,
+        "[[\"baseline\", \"*\"]]",
+        "[[\"baselin\", \"*\"]]",
+        "compare.pairs[0][0]: no design is called `baselin`; did you mean `baseline`?",
+    ),
+    (
+        SELFTEST,
+        "metric = \"total_wait_ns\"",
+        "metric = \"total_wait\"",
+        "answer.rows[1].metric: no metric is called `total_wait`; did you mean `total_wait_ns`?",
+    ),
+    (
+        SELFTEST,
+        "what = \"waits\"",
+        "what = \"waits for all of the locks\"",
+        "answer.rows[0].what: this is longer than 21 characters",
+    ),
+    (
+        SELFTEST,
+        "designs = [\"baseline\", \"same\", \"shorter\"]",
+        "designs = [\"baseline\", \"same\"]",
+        "answer.designs: 2 designs for 3 sides",
+    ),
+    (
+        SELFTEST,
+        "{effect waits: baseline -> same}",
+        "{efect waits: baseline -> same}",
+        "answer.sentence: no word of a text is called `efect`; there are effect",
+    ),
+    (
+        SELFTEST,
+        "{effect waits: baseline -> same}",
+        "{effect waits: baseline}",
+        "write effect METRIC: A -> B",
+    ),
+    (
+        SELFTEST,
+        "{effect waits: baseline -> same}",
+        "{effect waits: baseline -> sam}",
+        "no design of a text is called `sam`; there are same",
+    ),
+    (
+        SELFTEST,
+        "{effect waits: baseline -> same}",
+        "{worth}",
+        "no fact of a text is called `worth`",
+    ),
+    (
+        SELFTEST,
+        "{effect waits: baseline -> same}",
+        "{effect waits",
+        "has no closing brace",
+    ),
+    (
+        SELFTEST,
+        "values = [1000]",
+        "values = [1000, 2000]",
+        "figure[0].values: 2 values for 1 designs",
+    ),
+    (
+        SELFTEST,
+        "machine = \"no machine\"",
+        "machine = \"a machine\"",
+        "published[0].machine: no machine of this experiment is called `a machine`; did you mean `no machine`?",
+    ),
+    (
+        SELFTEST,
+        "fewest = 900",
+        "fewest = -1",
+        "design[0].fewest: -1 is not possible here; write a whole number from 0 to 1000000",
+    ),
+    (
+        SELFTEST,
+        "fewest = 900",
+        "fewer = 900",
+        "design[0].fewer: unknown key; did you mean `fewest`?",
+    ),
+    (
+        SELFTEST,
+        "design = \"linux\"",
+        "design = \"linus\"",
+        "design[0].design: no variant is called `linus`; did you mean `linux`?",
+    ),
+    (
+        SELFTEST,
+        "name = \"same\"",
+        "name = \"baseline\"",
+        "two designs are called `baseline`",
+    ),
+    (
+        SELFTEST,
+        "tables = [\"drawn\"]",
+        "length_ms = 5",
+        "length_ms: this key has no effect with this workload; leave it out",
+    ),
+    (
+        STALLS,
+        "name = \"bounded\"",
+        "name = \"ours\"",
+        "the table `causes` needs a design called `bounded`",
+    ),
+    (
+        STALLS,
+        "machines = [\"turin-316\"]",
+        "machines = [\"turin-31\"]",
+        "machines[0]: unknown machine \"turin-31\"; did you mean turin-316?",
+    ),
+    (
+        DRAIN,
+        "[on.\"turin-316\"]",
+        "[on.\"turin\"]",
+        "on.turin: unknown key; did you mean `turin-316`?",
+    ),
+    (
+        DRAIN,
+        "workers = 50\n",
+        "workers = 500\n",
+        "machines[0]: 500 workers do not fit on 176 CPUs",
+    ),
+    (
+        DRAIN,
+        "cause = \"work\"",
+        "cause = \"wirk\"",
+        "no cause is called `wirk`; did you mean `work`?",
+    ),
+    (
+        DRAIN,
+        "[\"ratio\", \"ratio\"]",
+        "[\"ratio\", \"rate\"]",
+        "no cell of this table is called `rate`; did you mean `ratio`?",
+    ),
+    (
+        DRAIN,
+        "memory = \"aged\"\n",
+        "",
+        "memory: missing; memory is the state of free memory",
+    ),
+];
+
 #[test]
 fn a_mistake_is_shown_with_its_line_key_and_the_nearest_name() {
-    let mistakes = [
-        (
-            SELFTEST,
-            "tables = [\"drawn\"]",
-            "tables = [\"drawm\"]",
-            "a.toml:7:11: tables[0]: no table of this workload is called `drawm`; did you mean `drawn`?",
-        ),
-        (
-            SELFTEST,
-            "[[\"baseline\", \"*\"]]",
-            "[[\"baselin\", \"*\"]]",
-            "compare.pairs[0][0]: no design is called `baselin`; did you mean `baseline`?",
-        ),
-        (
-            SELFTEST,
-            "metric = \"total_wait_ns\"",
-            "metric = \"total_wait\"",
-            "answer.rows[1].metric: no metric is called `total_wait`; did you mean `total_wait_ns`?",
-        ),
-        (
-            SELFTEST,
-            "what = \"waits\"",
-            "what = \"waits for all of the locks\"",
-            "answer.rows[0].what: this is longer than 21 characters",
-        ),
-        (
-            SELFTEST,
-            "designs = [\"baseline\", \"same\", \"shorter\"]",
-            "designs = [\"baseline\", \"same\"]",
-            "answer.designs: 2 designs for 3 sides",
-        ),
-        (
-            SELFTEST,
-            "{effect waits: baseline -> same}",
-            "{efect waits: baseline -> same}",
-            "answer.sentence: no word of a text is called `efect`; there are effect",
-        ),
-        (
-            SELFTEST,
-            "{effect waits: baseline -> same}",
-            "{effect waits: baseline}",
-            "write effect METRIC: A -> B",
-        ),
-        (
-            SELFTEST,
-            "{effect waits: baseline -> same}",
-            "{effect waits: baseline -> sam}",
-            "no design of a text is called `sam`; there are same",
-        ),
-        (
-            SELFTEST,
-            "{effect waits: baseline -> same}",
-            "{worth}",
-            "no fact of a text is called `worth`",
-        ),
-        (
-            SELFTEST,
-            "{effect waits: baseline -> same}",
-            "{effect waits",
-            "has no closing brace",
-        ),
-        (
-            SELFTEST,
-            "values = [1000]",
-            "values = [1000, 2000]",
-            "figure[0].values: 2 values for 1 designs",
-        ),
-        (
-            SELFTEST,
-            "machine = \"no machine\"",
-            "machine = \"a machine\"",
-            "published[0].machine: no machine of this experiment is called `a machine`; did you mean `no machine`?",
-        ),
-        (
-            SELFTEST,
-            "fewest = 900",
-            "fewest = -1",
-            "design[0].fewest: -1 is not possible here; write a whole number from 0 to 1000000",
-        ),
-        (
-            SELFTEST,
-            "fewest = 900",
-            "fewer = 900",
-            "design[0].fewer: unknown key; did you mean `fewest`?",
-        ),
-        (
-            SELFTEST,
-            "design = \"linux\"",
-            "design = \"linus\"",
-            "design[0].design: no variant is called `linus`; did you mean `linux`?",
-        ),
-        (
-            SELFTEST,
-            "name = \"same\"",
-            "name = \"baseline\"",
-            "two designs are called `baseline`",
-        ),
-        (
-            SELFTEST,
-            "tables = [\"drawn\"]",
-            "length_ms = 5",
-            "length_ms: this key has no effect with this workload; leave it out",
-        ),
-        (
-            STALLS,
-            "name = \"bounded\"",
-            "name = \"ours\"",
-            "the table `causes` needs a design called `bounded`",
-        ),
-        (
-            STALLS,
-            "machines = [\"turin-316\"]",
-            "machines = [\"turin-31\"]",
-            "machines[0]: unknown machine \"turin-31\"; did you mean turin-316?",
-        ),
-        (
-            DRAIN,
-            "[on.\"turin-316\"]",
-            "[on.\"turin\"]",
-            "on.turin: unknown key; did you mean `turin-316`?",
-        ),
-        (
-            DRAIN,
-            "workers = 50\n",
-            "workers = 500\n",
-            "machines[0]: 500 workers do not fit on 176 CPUs",
-        ),
-        (
-            DRAIN,
-            "cause = \"work\"",
-            "cause = \"wirk\"",
-            "no cause is called `wirk`; did you mean `work`?",
-        ),
-        (
-            DRAIN,
-            "[\"ratio\", \"ratio\"]",
-            "[\"ratio\", \"rate\"]",
-            "no cell of this table is called `rate`; did you mean `ratio`?",
-        ),
-        (
-            DRAIN,
-            "memory = \"aged\"\n",
-            "",
-            "memory: missing; memory is the state of free memory",
-        ),
-    ];
-    for (text, from, to, wanted) in mistakes {
+    for &(text, from, to, wanted) in MISTAKES {
         let shown = refused(text, from, to);
         assert!(shown.contains(wanted), "{wanted} is not in:\n{shown}");
     }
