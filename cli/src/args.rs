@@ -5,7 +5,6 @@
 use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
-use std::thread;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use crate::command::sweep::Sweep;
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
 use crate::output::{Extent, Format, Output};
+use crate::runs::Runs;
 use crate::store::StoreArgs;
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
@@ -390,29 +390,6 @@ impl From<WithJitter> for Jitter {
     fn from(given: WithJitter) -> Self {
         if given.no_jitter { Self::Off } else { Self::On }
     }
-}
-
-/// Seeds and parallelism of a run.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Runs {
-    /// Runs every design with seeds 1 to N [default: 6]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub(crate) seeds: Option<u64>,
-    /// The number of cases that run at once [default: one per CPU]
-    #[arg(long, value_name = "N")]
-    pub(crate) jobs: Option<NonZeroUsize>,
-}
-
-impl Runs {
-    pub(crate) fn jobs(&self) -> NonZeroUsize {
-        jobs_or_cpus(self.jobs)
-    }
-}
-
-/// The number of jobs: as many as the computer has CPUs, unless it is given.
-pub(crate) fn jobs_or_cpus(jobs: Option<NonZeroUsize>) -> NonZeroUsize {
-    let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    jobs.unwrap_or_else(cpus)
 }
 
 /// The option that turns a simulated run into a recording too.

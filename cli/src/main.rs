@@ -11,6 +11,7 @@ mod help;
 mod linux_args;
 mod output;
 mod recordings;
+mod runs;
 mod samples;
 mod store;
 

@@ -10,8 +10,9 @@ use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::sensitivity::kept::Kept;
 use plimsoll_lab::sensitivity::{measure, tables};
 
-use crate::args::{Sensitivity, jobs_or_cpus};
+use crate::args::Sensitivity;
 use crate::output;
+use crate::runs::jobs_or_cpus;
 
 /// The fewest seeds that give a verdict.
 const SEEDS: u64 = 6;

@@ -14,8 +14,8 @@ use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::store::head::Inputs;
 use plimsoll_lab::store::{hash_of, inputs};
 
-use crate::args::Runs;
 use crate::output::{self, BadInput};
+use crate::runs::Runs;
 use crate::samples::{self, TableFormat};
 use crate::store::{Keeping, StoreArgs};
 
