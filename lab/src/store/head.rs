@@ -65,7 +65,7 @@ pub type Inputs = BTreeMap<String, String>;
 /// What is known of a run when it begins: the file `run.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The version of the files, [`SCHEMA`](super::SCHEMA).
+    /// The version of the files, [`SCHEMA`].
     pub schema: u32,
     /// The id of the run.
     pub id: String,
@@ -162,7 +162,7 @@ pub struct New {
 /// What is added when a run has ended: the file `end.json`. A run without it was broken off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// The version of the files, [`SCHEMA`](super::SCHEMA).
+    /// The version of the files, [`SCHEMA`].
     pub schema: u32,
     /// The time that the run took, in milliseconds. If the run was resumed, this is the time since
     /// it was resumed last.

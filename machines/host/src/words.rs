@@ -176,7 +176,7 @@ impl LocalWord<Host> for CpuWord {
     }
 
     /// With restartable sequences, adds by a sequence if the caller runs on the real CPU that is the
-    /// home of `cpu` ([`Homes`](crate::fronts::Homes)). Otherwise adds by an atomic instruction.
+    /// home of `cpu` (`fronts::Homes`). Otherwise adds by an atomic instruction.
     #[inline(always)]
     fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
         let homes = &machine.shared().homes;

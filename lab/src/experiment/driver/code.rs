@@ -92,7 +92,7 @@ pub struct PartInfo {
     pub designs: &'static [&'static str],
 }
 
-/// The [`Code`] of any workload.
+/// The `Code` of any workload.
 pub trait Subject: Sync {
     /// The name of the workload in files.
     fn workload(&self) -> &'static str;
