@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll_host::affinity::{self, CpuMask};
 use plimsoll_host::fronts::Fronts;
@@ -18,6 +19,8 @@ use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 const PAGES: u32 = 1 << 14;
 /// The number of additions of each thread.
 const EACH: i64 = 20_000;
+/// How long a test waits for threads that have not started yet.
+const PATIENCE: Duration = Duration::from_secs(60);
 const ONE: Request = Request::new(Order::ZERO);
 
 /// The kinds of fronts that this computer has.
@@ -181,9 +184,11 @@ fn a_drain_empties_a_front_while_its_cpu_uses_it() {
                     }
                 });
             }
-            let mut drained = Pages(0);
-            for _ in 0..200 {
+            // On a busy computer the two threads may start only after many drains.
+            let (start, mut drains, mut drained) = (Instant::now(), 0, Pages(0));
+            while drains < 200 || (drained == Pages(0) && start.elapsed() < PATIENCE) {
                 drained += manager.pages().drain_all_sync(&host);
+                drains += 1;
                 thread::yield_now();
             }
             stop.store(true, Relaxed);
