@@ -49,7 +49,7 @@ pub(crate) struct Keeping {
     /// Whether the user has asked for the results to be kept. If so, it is an error if they cannot
     /// be kept; otherwise the user is only warned.
     asked: bool,
-    /// What was known when the run began.
+    /// The facts about the run that were known when it began, such as its command line.
     head: Head,
 }
 
@@ -111,7 +111,7 @@ impl Keeping {
         Arc::new(Collected::of(kept))
     }
 
-    /// What was known of the run when it began.
+    /// Returns the facts about the run that were known when it began.
     pub(crate) const fn head(&self) -> &Head {
         &self.head
     }

@@ -398,8 +398,8 @@ pub trait Front<M: Machine> {
 
     /// Keeps every CPU from using the front, passes all pages to `f`, and then lets the CPUs use
     /// the front again. Passes the pages in runs, from the one that was pushed last to the one that
-    /// was pushed first. Calls on other CPUs wait meanwhile; `f` must not use the front. Any CPU
-    /// may call this.
+    /// was pushed first. If another CPU calls this function meanwhile, it waits; other calls that
+    /// use the front are refused. `f` must not use the front. Any CPU may call this.
     fn empty(&self, machine: &M, f: impl FnMut(&[u32]));
 
     /// Passes a run of pages on, so that the fronts of other CPUs of the zone can take it. The

@@ -21,10 +21,10 @@ use crate::{BadInput, Error as Raised, raised};
 /// How often a waiting call looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a thread returns: a value, an error, or the payload of a panic.
+/// The outcome of a thread: a value, an error, or the payload of a panic.
 type Ended<T> = thread::Result<Result<T, Error>>;
 
-/// The place where a thread leaves what it returns.
+/// The place where a thread leaves its outcome.
 struct Done<T> {
     ended: Mutex<Option<Ended<T>>>,
     changed: Condvar,

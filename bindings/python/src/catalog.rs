@@ -1,4 +1,4 @@
-//! What can be named: machines, designs, variants and knobs.
+//! Lists of the names that an experiment can use: machines, designs, variants and knobs.
 
 use plimsoll_lab::Card;
 use plimsoll_lab::catalog::{designs as lab_designs, knobs as lab_knobs, machines as lab_machines};

@@ -128,7 +128,7 @@ fn run_point<'py>(
     })
 }
 
-/// What an experiment would run, as pairs of a name and a text.
+/// Describes the runs that an experiment would make, as pairs of a name and a text.
 #[pyfunction]
 pub(crate) fn check(py: Python<'_>, source: Source) -> PyResult<Vec<(String, String)>> {
     let jobs = How::new(None, false).jobs;

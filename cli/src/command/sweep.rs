@@ -121,7 +121,8 @@ fn axes<'p>(plan: &'p Plan, args: &Sweep) -> Result<&'p Axes, BadInput> {
     Ok(axes)
 }
 
-/// What determines the results of the sweep: it can be resumed only with the same inputs.
+/// Collects the inputs that determine the results of the sweep. The sweep can be resumed only with
+/// the same inputs.
 fn inputs_of(args: &Sweep, from_file: &FromFile, part: Part) -> anyhow::Result<Inputs> {
     let file = args.file.display().to_string();
     let plan = &from_file.plan;

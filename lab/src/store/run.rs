@@ -116,7 +116,7 @@ impl RunFolder {
         })
     }
 
-    /// What was known of the run when it began.
+    /// The facts about the run that were known when it began, such as its command line.
     #[must_use]
     pub const fn head(&self) -> &Head {
         &self.head
@@ -254,7 +254,7 @@ pub enum State {
 /// A run of the store.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// What was known of the run when it began.
+    /// The facts about the run that were known when it began, such as its command line.
     pub head: Head,
     /// What was added when the run ended; `None` if it has not finished.
     pub end: Option<End>,

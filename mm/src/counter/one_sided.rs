@@ -59,8 +59,8 @@ pub struct OneSidedTree<M: Machine> {
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The group's first cache line. It has one word for each counter, with the sum of all
-    /// additions made before the tree existed, and of those that a CPU could not make to its cell. Two more words are [`BEHIND`] and [`HOME`].
+    /// The group's first cache line. The word of each counter sums the additions made before the
+    /// tree existed and those that found no cell. Two more words are [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }

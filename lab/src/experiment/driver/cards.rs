@@ -19,7 +19,8 @@ pub(super) const CELLS: [&str; 6] = ["card", "a", "b", "metric", "ratio", "verdi
 struct Row<'a, K> {
     card: Card,
     verdict: VerdictRow,
-    /// What was kept of the run of design B with the first seed, in addition to the run's sample.
+    /// The value that the workload kept of the run of design B with the first seed. The run's sample
+    /// is not in it.
     kept: &'a K,
 }
 

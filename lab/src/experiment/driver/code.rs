@@ -1,5 +1,5 @@
-//! What an experiment needs in Rust: its workload, metrics, and special tables, behind names that a
-//! file can use.
+//! The parts of an experiment that are Rust: its workload, metrics and special tables. Each has a
+//! name that a file can use.
 
 use plimsoll_sim::profile::{Card, Profile};
 

@@ -1,4 +1,4 @@
-//! What the file of an experiment says, after all names in it have been found.
+//! The contents of an experiment's file, after all names in it have been found.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -97,7 +97,8 @@ pub(super) struct Pair {
 
 /// The metrics with which a report begins.
 pub(super) struct Headlines {
-    /// What the designs of each metric are; the heads of the columns. The first is the base.
+    /// The heads of the columns, one for each design of a metric, such as "Linux". The first is that
+    /// of the base.
     pub(super) sides: Vec<String>,
     pub(super) rows: Vec<Headline>,
 }
@@ -105,7 +106,7 @@ pub(super) struct Headlines {
 /// A metric, and the design of each side. A quick run that does not measure the metric leaves it
 /// out.
 pub(super) struct Headline {
-    /// What the metric measures.
+    /// A few words for the quantity that the metric measures.
     pub(super) what: String,
     pub(super) metric: String,
     pub(super) designs: Vec<String>,
@@ -144,7 +145,7 @@ pub(super) struct CardPair {
     pub(super) machines: Option<Vec<String>>,
 }
 
-/// What a part of a report consists of: tables, and facts for the texts of the answer.
+/// A part of a report: tables, and facts for the texts of the answer.
 #[derive(Default)]
 pub(in crate::experiment) struct Made {
     pub(in crate::experiment) tables: Vec<Table>,

@@ -90,8 +90,8 @@ impl Bitmaps {
     }
 
     /// Frees the pages `bits`, at least one, of the word with the index `word`, counted from the
-    /// start of the zone. If the huge block around them is now whole, takes that block out of the bitmaps, and
-    /// returns its first page.
+    /// start of the zone. If the huge block around them is now whole, takes that block out of the
+    /// bitmaps, and returns its first page.
     pub(super) fn give_word(&mut self, links: &mut Links, word: u32, bits: u64) -> Option<u32> {
         let page = word * 64;
         let offset = page % HUGE;
