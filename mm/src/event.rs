@@ -68,12 +68,12 @@ pub enum Event {
     },
     /// A vmstat refresh ran on the CPU that emits the event (Linux: `refresh_cpu_vm_stats`).
     Refresh {
-        /// The result of the refresh, which says whether the CPU's work is deferred again.
+        /// The result of the refresh, which says whether the CPU's work is scheduled again.
         changed: Changed,
         /// The number of pages that decay and remote-node drains returned to zones.
         decayed: Pages,
     },
-    /// The shepherd deferred the work of a dormant CPU (Linux: `vmstat_shepherd`).
+    /// The shepherd scheduled the vmstat work of a dormant CPU (Linux: `vmstat_shepherd`).
     Kick {
         /// The dormant CPU.
         cpu: CpuId,
@@ -98,11 +98,11 @@ pub enum Event {
     /// The reaper has read-locked a victim's mappings and begins to empty the address space (Linux:
     /// `oom:start_task_reaping`).
     StartTaskReaping(ProcessId),
-    /// The reaper's attempt at an address space has ended, after it had begun to empty that address
-    /// space (Linux: `oom:finish_task_reaping`).
+    /// The reaper has ended an attempt in which it had begun to empty an address space (Linux:
+    /// `oom:finish_task_reaping`).
     FinishTaskReaping(ProcessId),
-    /// The reaper's attempt at an address space has ended before it began to empty that address
-    /// space. Either a writer held the lock of the mappings, or nothing was left to empty (Linux:
+    /// The reaper has ended an attempt without beginning to empty the address space. Either a
+    /// writer held the lock of the mappings, or nothing was left to empty (Linux:
     /// `oom:skip_task_reaping`).
     SkipTaskReaping(ProcessId),
     /// The kswapd of a node was asleep and has been woken (Linux: `vmscan:mm_vmscan_kswapd_wake`).
@@ -229,10 +229,10 @@ impl Phase {
 /// The result of a refresh: whether it found any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// The refresh found no work, except perhaps pages that an interrupted spill owed. So no
-    /// further refresh of the CPU is scheduled.
+    /// The refresh found no work, except perhaps pages that an interrupted spill had not yet
+    /// returned to the zone. So no further refresh of the CPU is scheduled.
     No,
     /// The refresh folded something or returned pages, or the next refresh may find something to
-    /// do. So the CPU's work is deferred again.
+    /// do. So the CPU's work is scheduled again.
     Yes,
 }

@@ -123,7 +123,7 @@ pub trait Machine: Sized + 'static {
     /// Runs `f` without migrating to another CPU (Linux: `preempt_disable`).
     fn pinned<R>(&self, f: impl FnOnce() -> R) -> R;
 
-    /// Defers `job` to `cpu`, where it runs when it is `due`. Replaces a pending job of the same
+    /// Schedules `job` on `cpu`, where it runs when it is `due`. Replaces a pending job of the same
     /// kind on that CPU.
     fn defer(&self, cpu: CpuId, job: Job, due: Due, idle: WhenIdle);
 
@@ -232,8 +232,8 @@ pub trait LocalWord<M> {
     fn add(&self, machine: &M, delta: i64) -> i64;
     /// Adds `delta`, wrapping, to a word of `cpu`, and returns the new value. Returns `None`,
     /// without having done anything, if the machine cannot make sure that the caller is on `cpu`.
-    /// Nothing but this function and [`LocalWord::read`] may be called on the word meanwhile, on any
-    /// CPU. So a machine can do without an operation that excludes other CPUs.
+    /// Until the call returns, no CPU may call any other function of the word except
+    /// [`LocalWord::read`]. So the machine need not use an instruction that excludes other CPUs.
     #[inline]
     fn add_here(&self, machine: &M, _cpu: CpuId, delta: i64) -> Option<i64> {
         Some(self.add(machine, delta))
@@ -318,7 +318,8 @@ pub trait RwLock<M, T> {
     fn writer_waits(&self, machine: &M) -> bool;
 }
 
-/// A lock that belongs to one CPU. It is cheap for that CPU to take; other CPUs wait for it.
+/// A lock that belongs to one CPU. That CPU can take the lock cheaply; other CPUs may have to wait
+/// for it.
 ///
 /// An owner that may run in an interrupt must not wait, because the interrupt may have arrived
 /// inside the owner's own critical section. Such an owner uses [`CpuLock::try_local`] instead.
@@ -365,15 +366,15 @@ pub trait Tags {
 /// A stack of free single pages in front of one CPU's page lists. Its CPU pushes and pops without a
 /// lock; any CPU can empty it.
 ///
-/// A thread can use a front only while the machine knows it to be on the front's CPU. If a call
-/// reports that the front is of no use at the moment, the caller uses the page lists instead. So a
-/// machine may refuse any call except [`Front::empty`].
+/// A thread can use a front only while the machine knows that the thread is on the front's CPU. If
+/// a call reports that the front is of no use at the moment, the caller uses the page lists
+/// instead. So a machine may refuse any call except [`Front::empty`].
 ///
-/// The manager emits no events for pages that it pops from a front or frees to it. So a machine that
-/// has observers makes fronts without room.
+/// The manager emits no events for pages that it pops from a front or frees to it. So a machine
+/// that has observers makes fronts without room.
 ///
-/// Pages are numbers relative to the zone. A caller of [`Front::push`] owns the page until the push
-/// succeeds; a caller that pops a page owns it from then on.
+/// Calls name a page by its number within the zone. A caller of [`Front::push`] owns the page until
+/// the push succeeds; a caller that pops a page owns it from then on.
 pub trait Front<M: Machine> {
     /// The largest number of pages that a front can hold. The limit is at most this number.
     const CAPACITY: u32;
@@ -383,8 +384,9 @@ pub trait Front<M: Machine> {
     fn pop(&self, machine: &M) -> Option<u32>;
 
     /// Frees an allocated page to the front: changes the tag of `page` from `old` to `new`, then
-    /// pushes the page. Of two calls for one page, at least one finds that the tag is not `old`,
-    /// unless both read the tag before either changes it. A machine says how likely that is.
+    /// pushes the page. If two calls free the same page, one of them finds that the tag is not
+    /// `old`, unless both read the tag before either changes it. The machine's documentation says
+    /// how likely that is.
     fn free(&self, machine: &M, tags: &M::Tags, page: u32, old: u8, new: u8) -> Freed;
 
     /// Pushes a page whose tag the caller has set. Returns `false`, without having done anything,
@@ -397,21 +399,21 @@ pub trait Front<M: Machine> {
     fn admits(&self, machine: &M) -> bool;
 
     /// Keeps every CPU from using the front, passes all pages to `f`, and then lets the CPUs use
-    /// the front again. Passes the pages in runs, from the one that was pushed last to the one that
-    /// was pushed first. If another CPU calls this function meanwhile, it waits; other calls that
-    /// use the front are refused. `f` must not use the front. Any CPU may call this.
+    /// the front again. Passes the pages in runs, from the page pushed last to the page pushed
+    /// first. If another CPU calls this function meanwhile, that CPU waits; other calls that use
+    /// the front are refused. `f` must not use the front. Any CPU may call this.
     fn empty(&self, machine: &M, f: impl FnMut(&[u32]));
 
-    /// Passes a run of pages on, so that the fronts of other CPUs of the zone can take it. The
-    /// pages have the tags of pages in a front, and count as pages of this front until another
-    /// front takes them or this one is emptied. Returns `false`, without having done anything, if
-    /// the machine does not keep the run.
+    /// Offers a run of pages to the fronts that other CPUs have for the same zone. The pages have
+    /// the tags of pages in a front. They count as pages of this front until another front takes
+    /// them or this front is emptied. Returns `false`, without having done anything, if the machine
+    /// does not keep the run.
     fn give_run(&self, _machine: &M, _pages: &[u32]) -> bool {
         false
     }
 
-    /// Takes a run that a CPU has passed on, and copies it to `pages`. Returns `false`, without
-    /// having done anything, if there is none of this length.
+    /// Takes a run that a CPU has offered by [`Front::give_run`], and copies it to `pages`. Returns
+    /// `false`, without having done anything, if no run of this length is on offer.
     fn take_run(&self, _machine: &M, _pages: &mut [u32]) -> bool {
         false
     }
@@ -442,7 +444,8 @@ pub enum Freed {
     Unchanged,
 }
 
-/// A kind of work that the manager defers to a CPU. A CPU has at most one pending job of each kind.
+/// A kind of work that the manager schedules on a CPU. A CPU has at most one pending job of each
+/// kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Job {
@@ -484,7 +487,7 @@ pub enum WhenIdle {
 /// The state of a job on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobState {
-    /// The job is neither deferred nor running.
+    /// The job is neither scheduled nor running.
     Dormant,
     /// The job is waiting until it is due, or until the CPU can run it.
     Pending,

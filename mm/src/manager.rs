@@ -37,16 +37,16 @@ pub struct Manager<M: Machine> {
     nodes: Box<[Counters<M>]>,
     schedule: &'static dyn Schedule,
     shepherd: &'static dyn Shepherd,
-    /// The CPU to which the shepherd is deferred, or [`NOT_STARTED`] or [`NOWHERE`]. The code that
-    /// changes this word also defers the shepherd to the new CPU. A shepherd round on any other CPU
-    /// is stale and ends at once.
+    /// The CPU on which the shepherd is scheduled, or [`NOT_STARTED`] or [`NOWHERE`]. The code that
+    /// changes this word also schedules the shepherd on the new CPU. A shepherd round on any other
+    /// CPU is stale and ends at once.
     shepherd_home: M::Word,
 }
 
-/// The value of `shepherd_home` before the shepherd is deferred for the first time.
+/// The value of `shepherd_home` before the shepherd is scheduled for the first time.
 const NOT_STARTED: i64 = -2;
 /// The value of `shepherd_home` if no CPU was online when the shepherd had to move. The next CPU to
-/// go online defers the shepherd.
+/// go online schedules the shepherd.
 const NOWHERE: i64 = -1;
 
 impl<M: Machine> fmt::Debug for Manager<M> {
@@ -61,7 +61,7 @@ impl<M: Machine> fmt::Debug for Manager<M> {
 
 impl<M: Machine> Manager<M> {
     /// Creates a manager in which all memory of `config` is free, every CPU is online, and no job
-    /// is deferred yet.
+    /// is scheduled yet.
     ///
     /// # Errors
     /// If the layout of `config` is invalid: see [`LayoutError`].
@@ -89,7 +89,7 @@ impl<M: Machine> Manager<M> {
         &self.pages
     }
 
-    /// Defers the shepherd for the first time (Linux: `start_shepherd_timer`). From then on the
+    /// Schedules the shepherd for the first time (Linux: `start_shepherd_timer`). From then on the
     /// machine must call [`Manager::run`] for each job that becomes due.
     pub fn start(&self, machine: &M) {
         let here = machine.this_cpu();
@@ -97,7 +97,7 @@ impl<M: Machine> Manager<M> {
         self.defer_shepherd(machine, word_of(here));
     }
 
-    /// Runs a job that has become due. Must be called on the CPU that the job was deferred to.
+    /// Runs a job that has become due. Must be called on the CPU that the job was scheduled on.
     pub fn run(&self, machine: &M, job: Job) {
         match job {
             Job::VmstatUpdate => self.update(machine),
@@ -122,18 +122,18 @@ impl<M: Machine> Manager<M> {
         self.recompute(machine);
         // As in `cpu_going`, this must be a read-modify-write even though it adds 0. If another
         // CPU's `compare_exchange` comes after this addition and sets the word to `NOWHERE`, that
-        // CPU then sees that `cpu` is online, and defers the shepherd itself.
+        // CPU then sees that `cpu` is online, and schedules the shepherd itself.
         if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
             self.defer_shepherd(machine, NOWHERE);
         }
     }
 
     /// Records that `cpu` is about to go offline. Cancels the vmstat work of `cpu`, and moves the
-    /// shepherd to another CPU if the shepherd is deferred to `cpu`.
+    /// shepherd to another CPU if the shepherd is scheduled on `cpu`.
     pub fn cpu_going(&self, machine: &M, cpu: CpuId) {
         // The CPU is marked offline first, so that new shepherd rounds skip it. A round that still
-        // saw the CPU online may defer the CPU's vmstat work once more. When that work runs,
-        // `update` does not defer it again.
+        // saw the CPU online may schedule the CPU's vmstat work once more. When that work runs,
+        // `update` does not schedule it again.
         self.pages.hotplug(machine, cpu, Hotplug::Offline);
         machine.cancel(cpu, Job::VmstatUpdate);
         // This must be a read-modify-write even though it adds 0. If another CPU's
@@ -254,7 +254,7 @@ impl<M: Machine> Manager<M> {
                 .any(|counters| counters.is_dirty(machine, cpu))
     }
 
-    /// Does this CPU's periodic work: runs a refresh, and defers the next one if
+    /// Does this CPU's periodic work: runs a refresh, and schedules the next one if
     /// [`Manager::refresh`] returned [`Changed::Yes`] (Linux: `vmstat_update`).
     fn update(&self, machine: &M) {
         let cpu = machine.this_cpu();
@@ -305,7 +305,7 @@ impl<M: Machine> Manager<M> {
     }
 
     /// One round of the shepherd: restarts the vmstat work of those dormant CPUs that have
-    /// something to do, and defers itself again (Linux: `vmstat_shepherd`).
+    /// something to do, and schedules itself again (Linux: `vmstat_shepherd`).
     fn watch(&self, machine: &M) {
         let here = machine.this_cpu();
         if self.shepherd_home.load(machine, Acquire) != word_of(here) {
@@ -349,10 +349,11 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Defers the shepherd to the CPU with the number `from`, or to some online CPU if that CPU is
-    /// offline or `from` is [`NOWHERE`]. Does nothing if `shepherd_home` is no longer `from`,
+    /// Schedules the shepherd on the CPU with the number `from`, or on some online CPU if that CPU
+    /// is offline or `from` is [`NOWHERE`]. Does nothing if `shepherd_home` is no longer `from`,
     /// because another CPU has then moved the shepherd. Every design rounds the shepherd's timer as
-    /// Linux does: the machine has only one shepherd, so no phase has to keep it apart from others.
+    /// Linux does: the machine has only one shepherd, so its timer need not be kept apart from the
+    /// timers of others.
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);
@@ -420,9 +421,9 @@ impl<M: Machine> Manager<M> {
     }
 }
 
-/// Defers the periodic work of `cpu`. If `due` is [`Due::At`], it was computed from the clock, so
-/// this charges for reading the clock. For [`Due::Wheel`] the current jiffy is enough, and reading
-/// it costs nothing.
+/// Schedules the periodic work of `cpu`. If `due` is [`Due::At`], it was computed from the clock,
+/// so this function charges for reading the clock. For [`Due::Wheel`] the current jiffy is enough,
+/// and reading it costs nothing.
 fn defer_update<M: Machine>(machine: &M, cpu: CpuId, due: Due, idle: WhenIdle) {
     if matches!(due, Due::At(_)) {
         machine.spend(Work::Clock, 1);

@@ -1,4 +1,4 @@
-//! The front of a machine that has none: it never holds a page.
+//! The front for a machine without fronts: it never holds a page.
 
 use crate::machine::{Freed, Front, Machine};
 

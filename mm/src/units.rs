@@ -357,7 +357,7 @@ pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).expect("less than 2⁶³")
 }
 
-/// Converts a number to 32 bits, where some other bound ensures that it fits.
+/// Converts a number that is known to fit into 32 bits.
 ///
 /// # Panics
 /// If the number is 2³² or more.

@@ -124,10 +124,10 @@ mod tests {
         fires(1000, 1001, 1064, 1, 1072); // A timer for a bucket's first jiffy is a bucket late.
         fires(1000, 1000, 1503, 1, 1504);
         fires(1000, 1000, 1504, 2, 1536);
-        fires(1000, 1024, 1536, 2, 1600); // Also for a bucket's first jiffy, on level 2.
+        fires(1000, 1024, 1536, 2, 1600); // Also a bucket late, on level 2.
         fires(1000, 100_000, 104_031, 2, 104_064);
         fires(1000, 100_000, 104_032, 3, 104_448);
-        fires(250, 100_000, 130_000, 3, 130_048); // 120 s.
+        fires(250, 100_000, 130_000, 3, 130_048); // This timer is 120 s ahead.
         fires(1000, 100_000, 132_255, 3, 132_608);
         fires(1000, 100_000, 132_256, 4, 135_168);
     }

@@ -5,7 +5,7 @@
 //! nothing panics or aborts, errors report that there is no memory, and nothing leaks. Also, the
 //! memory manager never uses the global allocator under a lock, except under that of the mappings.
 //!
-//! Exempt from the law are:
+//! The law does not cover:
 //!
 //! * making a machine, an allocator, a manager and the parts that its spaces share, which happens
 //!   once;

@@ -19,7 +19,7 @@ impl Accuracy {
     /// The accuracy of a sum that is always exact.
     pub const EXACT: Self = Self { under: 0, over: 0 };
 
-    /// Returns the range that contains the precise sum, given an approximate one.
+    /// Returns the range that contains the precise sum, given the approximate sum.
     #[must_use]
     pub const fn range(self, approximate: i64) -> Range {
         Range {
@@ -28,7 +28,8 @@ impl Accuracy {
         }
     }
 
-    /// Returns whether a counter whose precise sum is `precise` may read as `approximate`.
+    /// Returns whether a counter whose precise sum is `precise` may have the approximate sum
+    /// `approximate`.
     #[must_use]
     pub const fn allows(self, approximate: i64, precise: i64) -> bool {
         let range = self.range(approximate);
@@ -84,7 +85,7 @@ impl Range {
         self.min <= value && value <= self.max
     }
 
-    /// Compares a sum in this range with one in `other`. Returns `Equal` if the ranges overlap.
+    /// Compares a sum in this range with a sum in `other`. Returns `Equal` if the ranges overlap.
     #[must_use]
     pub const fn compare(self, other: Self) -> Ordering {
         if self.min > other.max {

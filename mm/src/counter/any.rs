@@ -171,9 +171,9 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the position of the group's per-CPU memory among that of all groups of the plan, or
-    /// 0 if the group has no per-CPU memory. A caller that sums groups in ascending order of their
-    /// positions reads memory in ascending order.
+    /// Returns the position of the group's per-CPU memory, by which all groups of the plan can be
+    /// sorted, or 0 if the group has no per-CPU memory. A caller that sums groups in ascending
+    /// order of their positions reads memory in ascending order.
     pub fn position(&self) -> u64 {
         match self {
             Self::Shared(_) => 0,
@@ -190,8 +190,8 @@ impl<M: Machine> AnyCounters<M> {
         match self {
             Self::Tree(tree) => tree.parts(machine),
             Self::OneSided(tree) => tree.parts(machine),
-            // A flat counter's parts may be read only under the counter's lock, so they are summed
-            // here.
+            // A flat counter's parts may be read only under the counter's lock, so this function
+            // sums them at once.
             Self::Shared(_) | Self::Flat(_) => Parts {
                 elsewhere: self.precise_total(machine),
                 cells: None,

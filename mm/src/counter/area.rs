@@ -40,7 +40,7 @@ struct Free<M: Machine> {
     /// The free places. The list has room for all existing places, so returning a place never
     /// allocates.
     places: Vec<Place<M>>,
-    /// The number of runs that have memory. They are the first ones of `runs`.
+    /// The number of runs that have memory. These runs come first in `runs`.
     made: usize,
 }
 
@@ -48,8 +48,8 @@ struct Free<M: Machine> {
 #[repr(align(128))]
 struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
-/// Chunks that are allocated together. The more chunks exist, the more are added at once. At most a
-/// fifth of all chunks is allocated before it is needed.
+/// Chunks that are allocated together. The more chunks an area has, the more chunks its next run
+/// has. At most a fifth of all chunks is allocated before it is needed.
 struct Run<M: Machine> {
     /// The words of all CPUs, chunk by chunk and row by row. Empty until the first place of the run
     /// is needed.
@@ -63,7 +63,7 @@ struct Run<M: Machine> {
 struct NewRun<M: Machine> {
     number: usize,
     memory: Run<M>,
-    /// A longer list of free places; without capacity if the area's list was long enough for the
+    /// A longer list of free places. It has no capacity if the area's own list has room for the
     /// places of one more run.
     places: Vec<Place<M>>,
 }
@@ -211,8 +211,8 @@ impl<M: Machine> Area<M> {
     }
 
     /// Looks for a free place. If no place is free and `new` has the memory of the next run, adds
-    /// that run. Called with the lock held, so it neither allocates nor frees memory: memory that
-    /// is not needed stays in `new`.
+    /// that run. The caller holds the lock, so this function neither allocates nor frees memory:
+    /// memory that is not needed stays in `new`.
     fn find(&self, free: &mut Free<M>, new: Option<&mut NewRun<M>>) -> Found<M> {
         if free.places.is_empty() {
             self.recover(free);
@@ -246,7 +246,7 @@ impl<M: Machine> Area<M> {
     }
 
     /// Allocates the memory of a run, and a longer list of free places if the current one is too
-    /// short. Call with no lock held.
+    /// short. The caller must hold no lock.
     fn allocate(
         &self,
         machine: &M,

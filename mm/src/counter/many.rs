@@ -1,9 +1,9 @@
 //! Takes the precise sums of many groups of counters at once, CPU by CPU.
 //!
-//! The cells of one group are on as many cache lines as there are CPUs, and these lines are far
-//! apart. Next to the group's cells are those of other groups in the same [`Area`](super::Area). So
-//! the sums of many groups are taken together, reading each chunk once from start to end, which is
-//! the fastest way to read memory.
+//! The cells of one group are on one cache line per CPU, and these lines are far apart. Next to the
+//! group's cells are those of other groups in the same [`Area`](super::Area). So the sums of many
+//! groups are taken together, reading each chunk once from start to end, which is the fastest way
+//! to read memory.
 
 use super::any::AnyCounters;
 use super::cells::{Cells, Parts};
@@ -60,8 +60,8 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// The smallest number of groups, a quarter of a chunk, that are summed fast together, because
-/// their cells follow each other closely in memory. With fewer groups, the reader waits for each
+/// The smallest number of groups that are summed fast together: a quarter of a chunk. The cells of
+/// so many groups follow each other closely in memory. With fewer groups, the reader waits for each
 /// cache line.
 const DENSE: u32 = 16;
 

@@ -18,8 +18,8 @@ pub struct CounterSpec {
     pub unit: &'static str,
 }
 
-/// The number of a counter within its [`NamedCounters`]. It does not identify the `NamedCounters`:
-/// if it is passed to a different one, it stands for the counter with this number there.
+/// The number of a counter within its [`NamedCounters`]. It does not say which `NamedCounters` that
+/// is: in another one, the same number stands for another counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterId(usize);
 
@@ -85,8 +85,8 @@ impl<M: Machine> NamedCounters<M> {
         })
     }
 
-    /// Returns the counter that is called `name`, if there is one. Keep the result: this compares
-    /// `name` with all names, one after the other.
+    /// Returns the counter that is called `name`, if there is one. Keep the result, because this
+    /// method compares `name` with all names, one after the other.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<CounterId> {
         let position = self.specs.iter().position(|spec| spec.name == name);
@@ -171,7 +171,7 @@ impl<M: Machine> NamedCounters<M> {
         })
     }
 
-    /// Lists all counters with their approximate sums, which is cheaper.
+    /// Lists all counters with their approximate sums, which are cheaper to read than precise sums.
     pub fn list_approximate<'c>(&'c self, machine: &'c M) -> impl Iterator<Item = CounterRow> + 'c {
         (0..).map(CounterId).zip(&self.specs).map(|(id, &spec)| {
             let value = self.approximate(machine, id);
@@ -199,7 +199,7 @@ impl<M: Machine> fmt::Debug for NamedCounters<M> {
 /// The reason why [`NamedCounters`] could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedError {
-    /// No counter was named.
+    /// The list of counters is empty.
     Empty,
     /// A name is empty, or has a character other than letters, digits and `_`.
     Malformed(&'static str),

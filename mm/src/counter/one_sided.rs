@@ -49,8 +49,8 @@ const HOME: usize = WIDTH_MAX + 1;
 /// The number of low bits of the word [`HOME`] that hold the number of the CPU that added last,
 /// plus one. The higher bits hold the number of changes from one CPU to another.
 const CPU_BITS: u32 = 32;
-/// The number of CPUs whose words can be cleared in about the time it takes to move one cache line:
-/// a few nanoseconds per CPU when streamed, compared with 100 to 200 for the move.
+/// The number of CPUs whose words can be cleared in about the time it takes to move one cache line.
+/// Clearing takes a few nanoseconds per CPU; a move takes 100 to 200 ns.
 const CPUS_PER_MOVE: i64 = 16;
 
 /// Counters that start on one cache line and grow into a tree.
@@ -59,8 +59,8 @@ pub struct OneSidedTree<M: Machine> {
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The group's first cache line. The word of each counter sums the additions made before the
-    /// tree existed and those that found no cell. Two more words are [`BEHIND`] and [`HOME`].
+    /// The group's first cache line. A counter's word sums the additions before the tree existed,
+    /// and the additions without a cell. Two more words are [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -195,9 +195,9 @@ impl<M: Machine> OneSidedTree<M> {
         Ok(())
     }
 
-    /// Panics if the group has no such counter: the words of the first line after the counters are
-    /// bookkeeping, and must not be used as counters. The cells of a tree make this check
-    /// themselves.
+    /// Panics if the group has no counter with this number. In the first line, the words after the
+    /// counters are bookkeeping, and must not be used as counters. The cells of a tree make this
+    /// check themselves.
     #[inline]
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
@@ -269,7 +269,7 @@ impl<M: Machine> OneSidedTree<M> {
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let word = grown.cells.word(cpu, counter);
         let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            // The sums contain the counter's word in the first line, so this carries nothing.
+            // The sums include the counter's word in the first line, so no carry is needed.
             self.first.add(machine, counter, delta, Relaxed);
             return;
         };
@@ -308,9 +308,9 @@ impl<M: Machine> OneSidedTree<M> {
         grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
-    /// Raises `T` (the largest amount that the tree may not have carried to its roots yet) by what
-    /// the cell of `cpu` and the items above it can keep. Each cell and each item raises `T` only
-    /// once.
+    /// Raises `T` (the largest amount that the tree may not have carried to its roots yet) by the
+    /// amounts that the cell of `cpu` and the items above this cell can keep. Each cell and each
+    /// item raises `T` only once.
     #[cold]
     fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;
@@ -352,8 +352,8 @@ impl<M: Machine> OneSidedTree<M> {
             .shape
             .error_max()
             .saturating_sub(self.behind(machine).unsigned_abs());
-        // `T` also has the parts of the items, so the quotient may exceed 32 bits. Then `u32::MAX`
-        // is a valid bound too, because there are fewer CPUs.
+        // `T` also includes what the items can keep, so the quotient may exceed 32 bits. Then
+        // `u32::MAX` is a valid bound too, because there are fewer CPUs.
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 
@@ -404,9 +404,9 @@ fn home_of(cpu: CpuId) -> i64 {
     i64::from(cpu.0) + 1
 }
 
-// Relaxed throughout: a sum orders no other memory access. A CPU marks its cell before it adds to
-// the cell. So a reader that has learnt of the addition by other means, such as a lock, finds the
-// mark too.
+// All accesses are relaxed: a sum orders no other memory access. A CPU marks its cell before it
+// adds to the cell. So a reader that has learnt of the addition by other means, such as a lock,
+// finds the mark too.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn width(&self) -> usize {
         self.width

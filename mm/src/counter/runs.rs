@@ -6,8 +6,8 @@
 /// The number of places in a chunk. With four counters, each CPU's row of a chunk takes 2 KiB on
 /// 64-bit hosts.
 pub(super) const PLACES: usize = 64;
-/// The number of consecutive runs that have equally many chunks. After that many runs, the number
-/// of chunks per run doubles.
+/// The number of consecutive runs that have equally many chunks. The runs after them have twice as
+/// many chunks each.
 const RUNS_OF_A_LENGTH: usize = 4;
 /// The maximum number of runs. Together they have 16,380 chunks, room for a million groups.
 pub(super) const RUNS: usize = 48;

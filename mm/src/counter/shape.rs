@@ -49,8 +49,9 @@ impl Batch {
 /// The maximum number of CPUs for which the tree proposed for Linux has a shape.
 pub(super) const PUBLISHED_CPUS_MAX: u32 = 1 << 20;
 
-/// The levels of the tree proposed for Linux, from the lowest to the root, at index `i` for up to
-/// `2^i` CPUs. Each number is log₂ of how many cells or items of the level below share one item.
+/// The levels of the tree proposed for Linux, from the lowest to the root. The entry at index `i`
+/// is for up to `2^i` CPUs. Each number is log₂ of how many cells or items of the level below share
+/// one item.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -244,7 +245,7 @@ impl Shape {
     #[must_use]
     pub fn error_max(&self) -> u64 {
         if self.cpus == 1 {
-            return 0; // The only cell is the sum.
+            return 0; // With one CPU, the cell is the sum.
         }
         let cells = u64::from(self.cpus) * u64::from(self.batch.get() - 1);
         let kept = self

@@ -173,8 +173,8 @@ pub(super) fn check<M: Machine>(
     Ok(())
 }
 
-// Relaxed throughout: a sum orders no other memory access, and no CPU depends on how far a carry
-// has got.
+// All accesses are relaxed: a sum orders no other memory access, and no CPU depends on how far a
+// carry has got.
 impl<M: Machine> Counters<M> for Tree<M> {
     fn width(&self) -> usize {
         self.width
@@ -209,7 +209,8 @@ impl<M: Machine> Counters<M> for Tree<M> {
     }
 
     /// Reads all counters of a CPU together. The proposed code for Linux passes through all CPUs
-    /// once for each counter, so this reports the work of the further passes to the machine.
+    /// once for each counter, so this method also reports the work of the further passes to the
+    /// machine.
     fn precise_total(&self, machine: &M) -> i64 {
         let further = self.shape.cpus() * count_of(self.width() - 1);
         machine.spend(Work::NextCpu, further);

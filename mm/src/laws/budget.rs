@@ -20,8 +20,8 @@ const TIGHT_LIMIT: u64 = 3;
 /// The number of pages that a CPU charges.
 const WANTED: u64 = 3;
 
-/// The state of these laws: a root budget with two budgets under it, one without a limit and one
-/// with a tight limit.
+/// The state of the laws in this file: a root budget with two budgets under it, one without a limit
+/// and one with a tight limit.
 pub struct FewBudgets<M: Machine> {
     root: Arc<Budget<M>>,
     wide: Arc<Budget<M>>,
@@ -77,8 +77,8 @@ impl<M: Machine> FewBudgets<M> {
         self.enters(machine, &self.wide, 1);
     }
 
-    /// Charges a page, and then is refused twice: first by the tight budget, then by the root,
-    /// after the wide budget has accepted the charge.
+    /// Charges a page. Then two further charges are refused: one by the tight budget, and one by
+    /// the root, after the wide budget has accepted it.
     fn squeezes(&self, machine: &M) {
         if self.enters(machine, &self.tight, 1) {
             let too_many = self.enters(machine, &self.tight, TIGHT_LIMIT);

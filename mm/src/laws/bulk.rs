@@ -39,7 +39,8 @@ fn few<M: Machine>(machine: &M) -> FewPages<M> {
 }
 
 impl<M: Machine> FewPages<M> {
-    /// Takes pages in one call, and frees in one call as many as the allocator says it gave.
+    /// Allocates pages in one call, and then frees in one call the pages that the first call
+    /// reported.
     fn take_and_give_many(&self, machine: &M) {
         let mut held = [NO_PAGE; WANTED];
         let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);

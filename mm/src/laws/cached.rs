@@ -1,5 +1,5 @@
-//! Laws of reclaim for pages of files: a page is dropped while a CPU maps it, reads it, unmaps it
-//! or copies it, while its file is read by others, and while other CPUs reclaim.
+//! Laws of reclaim for pages of files. A page is dropped while other CPUs map it, read it, unmap
+//! it, copy it, read its file or reclaim too.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -30,8 +30,9 @@ const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = 0;
 const READ: u64 = 1;
 
-/// The state of these laws: an address space and a file that it maps, both enlisted for reclaim.
-/// Two pages of the file are in memory. The next pass drops both, unless they are used again.
+/// The state of the laws in this file: an address space and a file that it maps, both enlisted for
+/// reclaim. Two pages of the file are in memory. The next pass drops both, unless they are used
+/// again.
 pub struct Cached<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -134,7 +135,7 @@ impl<M: Machine> Cached<M> {
     }
 
     /// Asserts that every page of the file, and every private copy, is on the lists once, and that
-    /// no more pages of the file are mapped than it has.
+    /// no more pages of the file are mapped than the file has in memory.
     fn is_aged(&self, machine: &M) {
         let present = i64::try_from(self.file.present(machine)).expect("a few pages");
         let anon = self.counted(machine, RssKind::Anon);
@@ -157,8 +158,8 @@ impl<M: Machine> Cached<M> {
         assert_eq!(self.counted(machine, RssKind::File), 0);
     }
 
-    /// Asserts that reclaim has freed each of the two pages that the file no longer has, and no
-    /// other.
+    /// Asserts that reclaim has freed exactly those of the file's two pages that the file no longer
+    /// has.
     fn has_freed_what_is_gone(&self, machine: &M) {
         let freed = self.freed.load(machine, Acquire);
         let present = self.file.present(machine).cast_signed();
@@ -214,7 +215,7 @@ pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
             cached.touch(machine, ONE, Access::Read);
         }],
         // If reclaim is first, the touch maps the page again. Otherwise reclaim keeps the page, or
-        // drops it because it had looked at the page before the touch.
+        // drops the page because reclaim had looked at it before the touch.
         check: |machine, cached| {
             cached.is_mapped_or_dropped(machine);
             cached.ends(machine);
@@ -238,7 +239,8 @@ pub fn dropped_while_mapped<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// A page of a file is read while reclaim drops it. Afterwards it is in memory once, or not at all.
+/// A page of a file is read while reclaim drops it. Afterwards the page is in memory once, or not
+/// at all.
 #[must_use]
 pub fn dropped_while_read<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -249,7 +251,7 @@ pub fn dropped_while_read<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// A page of a file is unmapped while reclaim drops it. It is freed once.
+/// A page of a file is unmapped while reclaim drops it. The page is freed exactly once.
 #[must_use]
 pub fn dropped_while_unmapped<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -322,7 +324,8 @@ pub fn dropped_by_two_while_used<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// An address space ends while two CPUs drop the pages of a file that it maps. No page keeps a use.
+/// An address space ends while two CPUs drop the pages of a file that it maps. Afterwards no page
+/// has a use left.
 #[must_use]
 pub fn dropped_by_two_while_exiting<M: Machine>() -> Law<M, Cached<M>> {
     Law {

@@ -36,7 +36,8 @@ pub fn fill<M: Machine>(
 /// Enrolls process `id`, which uses `space`.
 ///
 /// # Panics
-/// If the heap has no memory for it, or if a process other than a kernel thread has no space.
+/// If the heap has no memory for the process, or if a process other than a kernel thread has no
+/// space.
 pub fn enroll<M: Machine, S: Signals<M>>(
     machine: &M,
     killer: &OomKiller<M, S>,
@@ -48,8 +49,8 @@ pub fn enroll<M: Machine, S: Signals<M>>(
     Arc::new(process.expect("there is memory"))
 }
 
-/// Makes each of `processes` that still has its address space exit, and retires all of them. They
-/// must be all processes of `killer`, and no other task may use them.
+/// Makes all `processes` exit that still have their address spaces, and retires all of them.
+/// `processes` must be all processes of `killer`, and no other task may use them.
 ///
 /// # Panics
 /// If a victim or a queued address space is left, or if pages of a process were miscounted.

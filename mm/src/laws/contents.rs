@@ -45,7 +45,8 @@ pub struct Bytes<M: Machine> {
 #[derive(Default)]
 struct Known {
     frame: Option<Pfn>,
-    /// The number of notifications that have begun. Each made the holder forget the frame.
+    /// The number of notifications that have begun. Each notification made the holder forget the
+    /// frame.
     told: u64,
     /// The number of notifications that have begun and not ended.
     open: u32,

@@ -1,8 +1,8 @@
 //! Laws of counters: what a reader may see while several CPUs add, and that nothing is lost.
 //!
 //! The machine has three CPUs, because with three or more the trees have a level below their roots.
-//! The batch is 2, so almost every addition carries. The laws check each sum against every subset
-//! of the additions that a reader could have missed.
+//! The batch is 2, so almost every addition carries. A reader may miss any of the additions in
+//! progress, so the laws accept a sum that lacks any subset of them.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -18,7 +18,7 @@ use crate::counter::{
 use crate::machine::{Machine, Word};
 use crate::units::count_in;
 
-/// The number of CPUs that a machine needs for these laws.
+/// The number of CPUs that a machine needs for the laws in this file.
 pub const CPUS: u32 = 3;
 
 /// For each CPU, the amounts that it adds, in order. CPU 1 adds nothing; it only reads. The amounts
@@ -29,8 +29,8 @@ const BEFORE: i64 = 5;
 /// The value that one CPU sets while others add.
 const SET: i64 = 10;
 
-/// The state of these laws: a counter, the parts it was made of, and for each CPU the number of its
-/// additions that have returned.
+/// The state of the laws in this file: a counter, the parts it was made of, and for each CPU the
+/// number of its additions that have returned.
 pub struct Counted<M: Machine> {
     how: Start,
     area: Arc<Area<M>>,
@@ -224,7 +224,7 @@ impl<M: Machine> Counted<M> {
         };
         let (exact, carried) = (BEFORE, BEFORE - BEFORE % 4);
         let is_right = match self.how {
-            // A CPU that cannot add to its cell adds to the first line, where nothing is kept back.
+            // A CPU that cannot add to its cell adds to the first line. All of that amount arrives.
             Start::Grown => (carried..=exact).contains(&arrived),
             Start::As(Counting::Shared) => arrived == exact,
             Start::As(_) => arrived == carried,

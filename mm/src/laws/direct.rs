@@ -25,14 +25,14 @@ const REMOTE: NodeId = NodeId(1);
 /// has so many pauses.
 const NEVER: i64 = i64::MAX;
 
-/// The state of these laws: a machine with two pages that can be reclaimed, and an embedder that
-/// counts pauses and wake-ups.
+/// The state of the laws in this file: a machine with two pages that can be reclaimed, and an
+/// embedder that counts pauses and wake-ups.
 pub struct Short<M: Machine> {
     reclaim: Reclaim<M, Counting<M>>,
 }
 
-/// The embedder in these laws. It counts pauses and wake-ups, and can let something happen during a
-/// given pause.
+/// The embedder in the laws of this file. It counts pauses and wake-ups, and can let something
+/// happen during a given pause.
 struct Counting<M: Machine> {
     pressed: Pressed<M>,
     /// The page that another CPU has isolated.
@@ -82,7 +82,8 @@ impl<M: Machine> Counting<M> {
     }
 
     /// Isolates one of the two inactive pages. An allocation then waits before it isolates the
-    /// other page, because more than an eighth as many pages are isolated as are left on the list.
+    /// other page, because the number of isolated pages is more than an eighth of the number of
+    /// pages left on the list.
     fn isolate(&self, machine: &M) {
         let run = self.aged().isolate(machine, NODE, List::Inactive, 1);
         assert!(self.isolated.set(run).is_ok(), "it was not done before");
@@ -135,7 +136,7 @@ impl<M: Machine> Short<M> {
     }
 
     /// Makes a machine without a free page. Its second node has no CPUs. The pages that can be
-    /// reclaimed are of that node.
+    /// reclaimed belong to that node.
     fn with_remote_memory(machine: &M) -> Self {
         let zone = |node: u32| ZoneLayout {
             kind: ZoneKind::Normal,
@@ -265,7 +266,7 @@ impl<M: Machine> Short<M> {
         assert_eq!(self.rounds(machine), 16);
     }
 
-    /// Asserts that an allocation wakes the kswapds of both nodes, and that the one of the node
+    /// Asserts that an allocation wakes the kswapds of both nodes, and that the kswapd of the node
     /// without CPUs reclaims the pages of its node.
     fn wakes_both(&self, machine: &M) {
         assert_eq!(self.wakes(machine), 2, "both nodes are short");

@@ -20,8 +20,8 @@ use crate::units::{CpuId, Order, Pages, Pfn};
 /// pages, which is more than this law frees, so no free spills.
 const PAGES: u32 = 128;
 
-/// The state of these laws: CPU 0's page list holds a free block of two pages, and CPU 0 is about
-/// to free two single pages.
+/// The state of the laws in this file: CPU 0's page list holds a free block of two pages, and CPU 0
+/// is about to free two single pages.
 pub struct Listed<M: Machine> {
     pages: PageAllocator<M>,
     singles: Vec<Pfn>,

@@ -41,8 +41,8 @@ pub(super) const BARE: Range<u64> = 3 * TABLE..3 * TABLE + 4;
 /// The pages of a mapping of shared memory, in the higher of the two tables of `FILLED`.
 pub(super) const SHARED: Range<u64> = TABLE + 8..TABLE + 10;
 
-/// The state of these laws: an address space that is about to end, and everything that a machine
-/// needs for it.
+/// The state of the laws of dying address spaces: an address space that is about to end, and
+/// everything that a machine needs for it.
 pub struct Dying<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,

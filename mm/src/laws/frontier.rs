@@ -1,8 +1,8 @@
 //! Laws of a frontier, for the walkers that empty an address space from both ends.
 //!
-//! In these laws, a walker empties a table by setting the table's mark. Only the walker that
-//! claimed the table sets the mark, by a relaxed load and a relaxed store. So only the frontier
-//! orders the accesses of different walkers to a mark.
+//! In the laws of this file, a walker empties a table by setting the table's mark. Only the walker
+//! that claimed the table sets the mark, by a relaxed load and a relaxed store. So only the
+//! frontier orders the accesses of different walkers to a mark.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -16,7 +16,7 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::space::frontier::{Claim, Claimer, End, Frontier, Left, NotJoined};
 
-/// The state of these laws: a few tables that walkers empty.
+/// The state of the laws in this file: a few tables that walkers empty.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
     /// The number of tables that a walker claims at a time while other walkers are at work.
@@ -97,7 +97,7 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
-    /// Empties one table as a helper that then gives way, and so leaves the rest of its claim.
+    /// Empties one table as a helper, and then leaves without emptying the rest of its claim.
     fn help_a_little(&self, machine: &M) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -159,8 +159,8 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// Finishes, as the last walker to leave: no other walker is at work or will come, and the
-    /// stores of all walkers are visible. Does the remaining work.
+    /// Does the remaining work as the last walker to leave. Asserts that no other walker is at work
+    /// or can join, and that the stores of all walkers are visible.
     fn finish(&self, machine: &M) {
         assert_eq!(self.finished.add(machine, 1, Relaxed), 1, "one finishes");
         for emptied in &self.emptied {

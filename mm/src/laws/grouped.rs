@@ -17,8 +17,8 @@ use crate::units::{CpuId, Order, Pages, Pfn};
 /// The number of pages of each mobility that a CPU takes.
 const EACH: usize = 2;
 
-/// The state of these laws: an allocator whose pages are grouped by mobility, and the number of
-/// pages that CPUs hold.
+/// The state of the laws in this file: an allocator whose pages are grouped by mobility, and the
+/// number of pages that CPUs hold.
 pub struct TwoTypes<M: Machine> {
     pages: PageAllocator<M>,
     size: Pages,

@@ -239,7 +239,7 @@ impl<M: Machine> Contested<M> {
     }
 
     fn is_free_once(&self, machine: &M) {
-        // If both frees were accepted, the second one is found when the page leaves the fronts.
+        // If both frees were accepted, the second one is detected when the page leaves the fronts.
         self.few.is_whole(machine);
         let accepted = self.accepted.load(machine, Relaxed);
         let found = signed(self.few.pages.double_frees());
@@ -251,8 +251,8 @@ impl<M: Machine> Contested<M> {
     }
 }
 
-/// Two CPUs free the same page at the same time. One of the two calls returns an error, or is found
-/// when the page returns to the zone, which happens once.
+/// Two CPUs free the same page at the same time. One of the two calls returns an error, or the
+/// allocator detects the second free when the page returns to the zone. The page returns once.
 #[must_use]
 pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     let free: Body<M, Contested<M>> = |machine, page| page.free(machine);
@@ -264,7 +264,8 @@ pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     }
 }
 
-/// The state of some laws: zone counters whose differentials are folded at a small threshold.
+/// The state of the laws of zone counters. The threshold at which a CPU folds its differentials is
+/// small.
 pub struct FewCounts<M: Machine>(Counters<M>);
 
 impl<M: Machine> fmt::Debug for FewCounts<M> {
@@ -327,7 +328,8 @@ pub fn summing_while_it_wraps<M: Machine>() -> Law<M, FewCounts<M>> {
             counts.0.snapshot(machine, FewCounts::<M>::ITEM);
         }],
         check: |machine, counts| {
-            // Two CPUs have added `i64::MAX` each, which together wraps to −2. Adding 4 makes it 2.
+            // Two CPUs have added `i64::MAX` each, which together wraps to −2. Adding 4 makes the
+            // sum 2.
             counts.0.add(machine, FewCounts::<M>::ITEM, 4);
             counts.is_two(machine);
         },

@@ -23,7 +23,7 @@ use crate::units::{Nanos, Pages, Vpn};
 /// The memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
 
-/// The state of these laws: two processes with one address space, and an OOM killer.
+/// The state of the laws in this file: two processes with one address space, and an OOM killer.
 pub struct TwoProcesses<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -243,8 +243,8 @@ pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process exits on its own while another CPU kills it. It counts as a victim until it has
-/// exited, and no longer.
+/// A process exits on its own while another CPU kills it. The process counts as a victim until it
+/// has exited, and no longer.
 #[must_use]
 pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {

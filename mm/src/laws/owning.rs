@@ -21,8 +21,8 @@ fn design(owning: Owning) -> Design {
     }
 }
 
-/// The state of these laws: an allocator of a few pages, and pages that one CPU has allocated and
-/// another will free.
+/// The state of the laws in this file: an allocator of a few pages, and pages that one CPU has
+/// allocated and another will free.
 pub struct Handed<M: Machine> {
     few: FewPages<M>,
     pages: M::Lock<Vec<Pfn>>,

@@ -76,8 +76,8 @@ pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     }
 }
 
-/// The state of these laws: three swap slots, and the number of CPUs that hold each. One slot is
-/// taken from the start.
+/// The state of the laws in this file: three swap slots, and the number of CPUs that hold each. One
+/// slot is taken from the start.
 pub struct FewSlots<M: Machine> {
     area: SwapArea<M>,
     holders: [M::Word; 3],
@@ -281,8 +281,9 @@ pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
     }
 }
 
-/// A gather is full because there is no batch. A batch is given back before the caller adds the
-/// table of the huge page that has filled the gather. The gather still has room for that table.
+/// A gather is full because no batch is free. Another gather gives a batch back before the caller
+/// adds the table of the huge page that has filled the gather. The gather still has room for that
+/// table.
 #[must_use]
 pub fn a_late_batch<M: Machine>() -> Law<M, Dying<M>> {
     Law {

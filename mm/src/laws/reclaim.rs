@@ -24,19 +24,19 @@ use crate::units::{NodeId, Order, Pages, Vpn};
 /// The number of pages of the machine: so few that a model checker can handle the records of all of
 /// them.
 pub(super) const ARENA: u32 = 64;
-/// The pages of the only mapping. The two that [`Pressed::new`] touches are in one table.
+/// The pages of the only mapping. The two pages that [`Pressed::new`] touches are in one table.
 const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = MAPPED.start;
 const OTHER: u64 = MAPPED.start + 1;
 
-/// The state of these laws: an enlisted address space with two pages that reclaim would move to
-/// swap, and a machine for it.
+/// The state of the laws in this file: an enlisted address space with two pages that reclaim would
+/// move to swap, and a machine for it.
 pub struct Pressed<M: Machine> {
     pub(super) manager: Manager<M>,
     pub(super) spaces: Spaces<M>,
     space: Arc<AddressSpace<M>>,
     budget: Arc<Budget<M>>,
-    /// The node of its pages.
+    /// The node to which the pages of the address space belong.
     node: NodeId,
     /// The number of pages that passes of reclaim have freed.
     freed: M::Word,
@@ -170,8 +170,8 @@ impl<M: Machine> Pressed<M> {
         self.has_ended(machine);
         let memory = self.memory(machine);
         assert_eq!(memory.enlist(&self.space), Err(EnlistError::Ended));
-        // There is only one number for enlisted spaces, so this succeeds only if that number is
-        // free again.
+        // There is only one number for enlisted spaces, so this call succeeds only if that number
+        // is free again.
         let next = AddressSpace::new(memory).expect("there is memory");
         assert_eq!(memory.enlist(&Arc::new(next)), Ok(()));
     }
@@ -202,8 +202,8 @@ fn reclaim<M: Machine>(machine: &M, pressed: &Pressed<M>) {
     pressed.reclaim(machine);
 }
 
-/// A page is touched while reclaim moves it to swap. Afterwards it is in memory or in swap, but not
-/// in both.
+/// A page is touched while reclaim moves it to swap. Afterwards the page is in memory or in swap,
+/// but not in both.
 #[must_use]
 pub fn reclaimed_while_touched<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -214,7 +214,7 @@ pub fn reclaimed_while_touched<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// A page is unmapped while reclaim moves it to swap. It is freed once.
+/// A page is unmapped while reclaim moves it to swap. The page is freed once.
 #[must_use]
 pub fn reclaimed_while_unmapped<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -237,8 +237,8 @@ pub fn reclaimed_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// Reclaim looks at pages of an address space that the reaper is emptying. It writes none of them
-/// to swap.
+/// Reclaim looks at pages of an address space that the reaper is emptying. Reclaim writes none of
+/// these pages to swap.
 #[must_use]
 pub fn kept_while_reaped<M: Machine>() -> Law<M, Pressed<M>> {
     Law {
@@ -252,8 +252,8 @@ pub fn kept_while_reaped<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// Reclaim looks at pages of an address space whose last user leaves. It writes none of them to
-/// swap.
+/// Reclaim looks at pages of an address space whose last user leaves. Reclaim writes none of these
+/// pages to swap.
 #[must_use]
 pub fn kept_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
     Law {

@@ -21,8 +21,8 @@ const BLOCK: Pages = Order::MAX.pages();
 /// The first frame of the block that is added and removed.
 const SECOND: Pfn = Pfn(BLOCK.0);
 
-/// The state of these laws: a zone of one block that may grow to two, and for each huge block the
-/// number of CPUs that use it.
+/// The state of the laws in this file: a zone of one block that may grow to two, and for each huge
+/// block the number of CPUs that use it.
 pub struct Blocks<M: Machine> {
     manager: Manager<M>,
     users: Box<[M::Word]>,
@@ -59,7 +59,7 @@ impl<M: Machine> Blocks<M> {
         }
     }
 
-    /// A zone that has both blocks from the start.
+    /// Makes the state with a zone that has both blocks from the start.
     fn grown(machine: &M) -> Self {
         let blocks = Self::new(machine);
         blocks.grow(machine);
@@ -232,7 +232,7 @@ pub fn two_resize<M: Machine>() -> Law<M, Blocks<M>> {
     )
 }
 
-/// Two CPUs add the same block at the same time. It is added once.
+/// Two CPUs add the same block at the same time. The block is added once.
 #[must_use]
 pub fn two_grow<M: Machine>() -> Law<M, Blocks<M>> {
     let grow: Body<M, Blocks<M>> = |machine, blocks| blocks.grow(machine);

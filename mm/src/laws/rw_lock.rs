@@ -144,7 +144,7 @@ impl<M: Machine> Guarded<M> {
         assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
     }
 
-    /// Changes both words. If `keeps`, then continues as a reader and reads them.
+    /// Changes both words. If `keeps` is true, continues as a reader and reads the words.
     fn change_and_look(&self, machine: &M, keeps: bool) {
         let change = |twins: &mut Twins<M>| {
             let changed = twins.change(machine);

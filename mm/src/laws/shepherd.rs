@@ -1,5 +1,5 @@
 //! Laws of the shepherd, the job that restarts the vmstat work of dormant CPUs: once started, it is
-//! deferred to exactly one online CPU, although CPUs go offline and come back.
+//! scheduled on exactly one online CPU, although CPUs go offline and come back.
 
 use alloc::vec;
 use core::fmt;
@@ -10,7 +10,7 @@ use crate::manager::Manager;
 use crate::page::{Config, Layout};
 use crate::units::{CpuId, Pages};
 
-/// The state of these laws: a manager whose shepherd was deferred to CPU 0.
+/// The state of the laws in this file: a manager whose shepherd was scheduled on CPU 0.
 pub struct Watched<M: Machine>(Manager<M>);
 
 impl<M: Machine> Watched<M> {
@@ -25,7 +25,7 @@ impl<M: Machine> Watched<M> {
         Self(Manager::new(machine, config).expect("one page is a layout"))
     }
 
-    /// Asserts that no CPU has deferred the shepherd.
+    /// Asserts that the shepherd is scheduled on no CPU.
     fn has_no_shepherd(&self, machine: &M) {
         let is_dormant = |cpu| machine.job_state(cpu, Job::Shepherd) == JobState::Dormant;
         assert!(
@@ -77,7 +77,7 @@ pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// All CPUs go offline, and CPU 0 comes back. The shepherd is then deferred to CPU 0 again.
+/// All CPUs go offline, and CPU 0 comes back. The shepherd is then scheduled on CPU 0 again.
 #[must_use]
 pub fn shepherd_waits_for_a_cpu<M: Machine>() -> Law<M, Watched<M>> {
     Law {
@@ -94,7 +94,7 @@ pub fn shepherd_waits_for_a_cpu<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// The only online CPU goes offline while another comes online. The shepherd is then deferred to
+/// The only online CPU goes offline while another comes online. The shepherd is then scheduled on
 /// exactly one online CPU.
 #[must_use]
 pub fn shepherd_is_relieved<M: Machine>() -> Law<M, Watched<M>> {

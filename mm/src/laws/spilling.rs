@@ -18,8 +18,8 @@ const PAGES: u32 = 16;
 /// The number of pages at which lists spill; a batch is one page.
 const HIGH: usize = 4;
 
-/// The state of these laws: pages that CPU 0 is about to free one by one. When it frees the last of
-/// them, its page lists spill all others, one batch per hold of the zone lock.
+/// The state of the laws in this file: pages that CPU 0 is about to free one by one. When it frees
+/// the last of them, its page lists spill all others, one batch per hold of the zone lock.
 pub struct Spilling<M: Machine> {
     few: FewPages<M>,
     held: Vec<Pfn>,
@@ -72,8 +72,8 @@ impl<M: Machine> Spilling<M> {
     }
 
     /// Asserts that the reader did not see the lists half spilled: with the page that was freed
-    /// last and other pages at the same time. If a free finds the lists locked by the reader, its
-    /// page goes to the zone directly, and there is no spill to check.
+    /// last and other pages at the same time. If the last free finds the lists locked by the
+    /// reader, its page goes to the zone directly, and no spill happens.
     fn has_spilled(&self, machine: &M) {
         const LAST: i64 = 1 << (HIGH - 1);
         let (left, seen) = (self.listed(machine), self.seen.load(machine, Relaxed));

@@ -104,8 +104,8 @@ fn bare_huge<M: Machine>(machine: &M) -> Dying<M> {
     Dying::bare_huge(machine, Reaping::MeetInTheMiddle)
 }
 
-/// A huge page is touched for the first time while a helper empties the address space. It is not
-/// left behind.
+/// A huge page is touched for the first time while a helper empties the address space. The huge
+/// page is not left behind.
 #[must_use]
 pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -121,7 +121,8 @@ pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A huge page is touched for the first time while its mapping is removed. It is not left behind.
+/// A huge page is touched for the first time while its mapping is removed. The huge page is not
+/// left behind.
 #[must_use]
 pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -152,8 +153,8 @@ pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page is touched while another CPU maps and unmaps memory next to it, more often than a fault
-/// starts over before it takes the lock of the mappings. The page is mapped once.
+/// A page is touched while another CPU maps and unmaps memory next to it, so often that the fault
+/// stops starting over and takes the lock of the mappings. The page is mapped once.
 #[must_use]
 pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     Law {

@@ -12,8 +12,8 @@ use super::Law;
 use crate::counter::{Area, Batch, Counters, Items, OneSidedTree, Shape};
 use crate::machine::Machine;
 
-/// The state of these laws: a counter tree whose roots are as far behind its precise sum as
-/// possible.
+/// The state of the laws in this file: a counter tree whose roots are as far behind its precise sum
+/// as possible.
 pub struct Full<M: Machine> {
     tree: OneSidedTree<M>,
     shape: Arc<Shape>,

@@ -14,13 +14,14 @@ use crate::site::{LockClass, Site};
 use crate::space::vma_tree::{Busy, Cursor, Editor, Vma, VmaTree};
 use crate::units::{CpuId, Vpn};
 
-/// The state of these laws: a tree of a few mappings, some of which one CPU adds and removes.
+/// The state of the laws in this file: a tree of a few mappings, some of which one CPU adds and
+/// removes.
 pub struct FewVmas<M: Machine> {
     tree: VmaTree<M>,
     editor: M::Lock<Editor>,
     /// 1 after an odd mapping has been added.
     added: M::Word,
-    /// The count of mapping numbers, which begin at 0. It is odd, so that the highest number is
+    /// The number of mapping numbers, which begin at 0. It is odd, so that the highest number is
     /// even.
     numbers: u64,
 }
@@ -174,8 +175,8 @@ pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// A mapping is added while another CPU looks for it. It is found as soon as the CPU that added it
-/// has said so, and again by later lookups.
+/// A mapping is added while another CPU looks for it. As soon as the adding CPU has said that the
+/// mapping exists, a lookup finds it, and so do later lookups.
 #[must_use]
 pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {
@@ -188,8 +189,8 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// The count of mapping numbers: so many that a leaf with all even mappings is split when odd ones
-/// are added.
+/// The number of mapping numbers: enough that a leaf with all even mappings is split when odd
+/// mappings are added.
 const SPLITS: u64 = 63;
 
 /// Leaves are split and joined while other CPUs walk up and down. A walk that does not have to give

@@ -19,7 +19,7 @@ pub const POINTS_MAX: i64 = i64::MAX - 1;
 /// The points of an origin, a candidate that asked to be killed first.
 pub(super) const POINTS_OF_ORIGIN: i64 = i64::MAX;
 
-/// The number of pages that a shortage is about, at least 1 (Linux: `totalpages`). These are the
+/// The number of pages that a shortage affects, at least 1 (Linux: `totalpages`): these are the
 /// memory and swap of the machine or of the allowed nodes, or the limit of a memory group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TotalPages(NonZeroU64);

@@ -7,10 +7,10 @@ use crate::counter::Reading;
 /// The processes or tenants, one of which may be killed. They are numbered from 0, in the order in
 /// which they were created.
 ///
-/// Of candidates with equal points, a selection chooses the one with the higher number. A candidate
-/// may exit at any time. Its number is not reused while the selection runs, and candidates created
-/// during the selection are not part of it. A selection reads a candidate's facts first, and its
-/// memory only if the candidate may be killed.
+/// Among candidates with equal points, a selection chooses the one with the higher number. A
+/// candidate may exit at any time. Its number is not reused while the selection runs, and
+/// candidates created during the selection are not part of it. A selection reads a candidate's
+/// facts first, and its memory only if the candidate may be killed.
 pub trait Candidates {
     /// Returns the number of candidates. A selection calls this once, when it begins.
     fn len(&self) -> u32;

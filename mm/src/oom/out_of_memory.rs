@@ -15,14 +15,14 @@
 //! freed. Linux checks only before the selection: if a victim finishes exiting between the check
 //! and the selection, Linux kills another process unnecessarily.
 //!
-//! One kind of victim may still hold pages at this check: one that was reaped while it was exiting.
-//! Plimsoll waits a few ticks for such a victim; Linux does not.
+//! At this check, a victim that was reaped while it was exiting may still hold pages. Plimsoll
+//! waits a few ticks for such a victim; Linux does not.
 //!
 //! Handling a shortage allocates nothing: the selection works in slots that
 //! [`OutOfMemory::reserve`] has reserved.
 //!
-//! Locks: `OomKill`, which the kill path only tries to take; inside it those of draining and of
-//! `reaper`.
+//! Locks: `OomKill`, which the kill path only tries to take; inside it, the locks of draining and
+//! of `reaper`.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

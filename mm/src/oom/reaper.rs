@@ -59,8 +59,8 @@ struct Queue<M: Machine> {
     /// The queued victims, in the order in which they were added. There is always capacity for one
     /// entry per enrolled process.
     entries: Vec<Entry<M>>,
-    /// The membership of every enrolled process holds a clone of this. So the reference count gives
-    /// the number of these processes.
+    /// The membership of every enrolled process holds a clone of this `Arc`. So the reference count
+    /// gives the number of these processes.
     roll: Arc<()>,
 }
 
@@ -191,8 +191,8 @@ impl<M: Machine> Reaper<M> {
         space.map_or(Ok(()), |space| space.destroy(machine))
     }
 
-    /// Queues `victim`. Returns the time when the first attempt at it is due, or `None` if the
-    /// victim's space had already been handed to the reaper.
+    /// Queues `victim`. Returns the time when the first attempt to empty its memory is due, or
+    /// `None` if the victim's space had already been handed to the reaper.
     pub(super) fn queue(&self, machine: &M, victim: &Arc<Process<M>>) -> Option<Nanos> {
         let space = victim.last_space()?;
         if !space.raise(machine, Flag::ReapQueued) {
@@ -219,8 +219,9 @@ impl<M: Machine> Reaper<M> {
         });
     }
 
-    /// Makes one attempt at the victim that became due last, if any victim is due. One or several
-    /// threads of the embedder may call this. These threads must never be killed or frozen.
+    /// Makes one attempt to empty the memory of the victim that became due last, if any victim is
+    /// due. One or several threads of the embedder may call this. These threads must never be
+    /// killed or frozen.
     pub fn step(&self, memory: Memory<'_, M>) -> Stepped {
         let machine = memory.machine;
         let done = self.take(machine).and_then(|mut entry| {

@@ -1,5 +1,5 @@
-//! The free pages of one huge block, as bits: a block of any order is a run of bits whose index is
-//! a multiple of its length.
+//! The free pages of one huge block, as bits: a block of any order is a run of bits whose first
+//! index is a multiple of the run's length.
 
 use crate::units::Order;
 

@@ -193,8 +193,8 @@ impl<M: Machine> Zone<M> {
             || self.owners.has_mail(machine, cpu)
     }
 
-    /// Takes `cpu`'s pcp lock and moves the excess that `decide` finds to the zone, up to the limit
-    /// of one hold. Returns the excess that remains.
+    /// Takes `cpu`'s pcp lock. Under this lock, moves to the zone the pages that `decide` returns
+    /// as excess, up to the limit of one hold. Returns the part of the excess that was not moved.
     fn hold_on(
         &self,
         machine: &M,

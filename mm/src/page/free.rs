@@ -337,9 +337,10 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves the coldest pages to the zone while the caller holds the pcp lock (Linux:
-    /// `free_pcppages_bulk`). Returns the excess that remains, which is 0 pages if the lists are
-    /// now empty. Takes the zone lock once, unless the policy keeps the pcp lock over several
-    /// holds, or a hold ends at its time limit (see `give_hold`).
+    /// `free_pcppages_bulk`). Returns the part of the excess that was not moved, which is 0 pages
+    /// if the lists are now empty. Usually takes the zone lock once. Takes it several times if the
+    /// policy divides a spill without releasing the pcp lock, or if a hold reaches its time limit
+    /// (see `give_hold`).
     pub(super) fn spill_hold(
         &self,
         machine: &M,
@@ -359,7 +360,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves the coldest pages to the zone by one call of `give_hold`, which usually holds the zone
-    /// lock once. Returns the excess that remains, which is 0 pages if the lists are now empty.
+    /// lock once. Returns the part of the excess that was not moved, which is 0 pages if the lists
+    /// are now empty.
     fn spill_once(&self, machine: &M, pcp: &mut Pcp, part: Part, excess: Excess) -> Excess {
         let Excess {
             pages: wanted,

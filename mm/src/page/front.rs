@@ -2,14 +2,14 @@
 //!
 //! Most allocations and frees of single pages only pop from or push to the front, without a lock
 //! ([`Front`]). Pages move between a front and the page lists in runs of at most [`RUN`]: an empty
-//! front takes a run from the list, and a full front gives one back. A run may also go from the full
-//! front of one CPU to the empty front of another ([`Front::give_run`]). So a decision about the lists
-//! (their `high`, refills, spills) comes once for each run, and not for each page.
+//! front takes a run from the list, and a full front gives one back. A run may also go from the
+//! full front of one CPU to the empty front of another ([`Front::give_run`]). So decisions about
+//! the lists (their `high`, refills, spills) are made once for each run, and not for each page.
 //!
-//! A page in a front has the tag [`tag::FRONTED`]. An entry of a front counts only if the tag of its
-//! page agrees: two frees of one page that race may both push the page, and then the entry that is
-//! taken second is dropped. The step from a front to a list is atomic, so such a page is on the
-//! lists at most once.
+//! A page in a front has the tag [`tag::FRONTED`]. An entry of a front is valid only if its page
+//! has this tag. If two frees of the same page race, both may push the page; the entry that is
+//! popped second is then dropped. The change of the tag when a page moves from a front to a list is
+//! atomic, so a page is on the lists at most once.
 //!
 //! There are no fronts if pages are grouped by mobility or blocks have owners, because the list of
 //! a freed page then depends on the page.
@@ -34,10 +34,11 @@ use crate::units::{CpuId, Order, count_of};
 /// front to another.
 const RUN: usize = 64;
 
-/// A front holds at most this part of the pages that the lists of its CPU may hold.
+/// A front holds at most the number of pages that the lists of its CPU may hold, divided by this
+/// number.
 const PART_OF_HIGH_MAX: u32 = 8;
 
-/// A front holds this number of pages if the lists are so short that their part would be less.
+/// The smallest limit of a front, in pages, however short the lists of its CPU are.
 const LIMIT_MIN: u32 = 2;
 
 /// The index of the list that a front's pages come from and go to.
@@ -85,7 +86,7 @@ impl<M: Machine> Zone<M> {
         Some(page)
     }
 
-    /// Continues [`Zone::pop_front`] after it has dropped an entry that did not count.
+    /// Continues [`Zone::pop_front`] after it has dropped an invalid entry.
     #[cold]
     #[inline(never)]
     fn pop_next(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
@@ -101,15 +102,16 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes a run of pages from the list behind an empty front, or a run that another CPU has
-    /// passed on, and pushes all but one of the pages. Returns that one, tagged as allocated.
-    /// Returns `None` if the caller cannot use the front, or there is no run, or the list is locked.
+    /// offered, and pushes all but one of the pages. Returns the one that is left, tagged as
+    /// allocated. Returns `None` if the caller cannot use the front, or there is no run, or the
+    /// list is locked.
     #[cold]
     #[inline(never)]
     fn alloc_behind_front(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
         if !slot.front.admits(machine) {
             return None;
         }
-        // The front may have become the caller's only now, with pages in it.
+        // The caller may have become the user of the front only now, and the front may have pages.
         let page = self.pop_front(machine, slot);
         if page.is_some() {
             return page;
@@ -122,7 +124,7 @@ impl<M: Machine> Zone<M> {
             taken
         });
         let taken = match taken? {
-            // The list is empty. A run of another CPU's front saves the refill from the zone.
+            // The list is empty. A run from another CPU's front saves a refill from the zone.
             0 if room.len() == RUN && slot.front.take_run(machine, room) => RUN,
             taken => taken,
         };
@@ -285,7 +287,7 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Half of a front's limit, as a number of entries of a run.
+/// Returns half of a front's limit, in pages.
 fn half(limit: u32) -> usize {
     limit as usize / 2
 }

@@ -306,9 +306,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Emits the event for a block that moves from the zone to a page list. If blocks of memory
-    /// have owner CPUs, to whose inboxes other CPUs send freed pages, also makes this CPU the owner
-    /// of the memory around the block, unless that memory has an owner.
+    /// Emits the event for a block that moves from the zone to a page list. If the CPUs of this
+    /// zone own blocks and have inboxes, also makes this CPU the owner of the 512 pages around the
+    /// block, unless they have an owner.
     #[inline]
     pub(super) fn note_taken(&self, machine: &M, page: u32, order: Order) {
         if self.owners.has_inboxes() {

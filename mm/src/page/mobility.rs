@@ -42,7 +42,7 @@ impl Mobility {
         Self::HighAtomic,
     ];
 
-    /// The types that a request may have. There are page lists only for these (Linux:
+    /// The types that a request may have. There are page lists only for these types (Linux:
     /// `MIGRATE_PCPTYPES`).
     pub(super) const OF_REQUESTS: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
 

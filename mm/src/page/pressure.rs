@@ -126,8 +126,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Returns whether some zone of `node`, up to the kind `highest`, is above its high watermark
-    /// (Linux: `pgdat_balanced`). A node without such zones, or whose zones have no memory left, is
-    /// balanced.
+    /// (Linux: `pgdat_balanced`). A node without such zones, or whose zones have no memory left,
+    /// counts as balanced.
     pub(crate) fn is_balanced(&self, machine: &M, node: NodeId, highest: ZoneKind) -> bool {
         let mut zones = self.zones_of(node, highest).peekable();
         zones.peek().is_none()

@@ -18,8 +18,8 @@ use crate::units::{Order, Pfn};
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes a block from this CPU's front or list of the first zone that `request` tries. Returns
-    /// `None`, without having done anything, if the front is empty and there is no such list, the
-    /// list is empty, or another CPU holds its lock.
+    /// `None`, without having done anything, if neither the front nor the list gives a block. The
+    /// list gives none if it does not exist or is empty, or if another CPU holds its lock.
     #[inline(always)]
     pub(super) fn alloc_quickly(&self, machine: &M, request: Request) -> Option<Pfn> {
         if M::PRICES_LOADS {

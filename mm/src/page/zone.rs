@@ -380,8 +380,8 @@ fn filled<T: Tags>(
         }
         let mut at = page;
         while at < end {
-            // This passes the holes that end before the page `at`. Pages and holes are both in
-            // ascending order, so no hole is needed again once it is passed.
+            // Skip the holes that end before the page `at`. Pages and holes are both in ascending
+            // order, so no hole is needed again once it is skipped.
             while holes.next_if(|hole| hole.end - first <= at).is_some() {}
             match holes.peek() {
                 Some(hole) if hole.start - first <= at => at = (hole.end - first).min(end),

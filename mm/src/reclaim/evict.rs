@@ -1,8 +1,8 @@
 //! Taking pages out of memory: whether a page was used, moving anonymous pages to swap, and
 //! dropping pages of files (Linux: `shrink_folio_list`).
 //!
-//! Locks: one after the other for each page, `Rmap` as a reader (with a try-lock) and `PageTable`
-//! or `Object` inside it; `Swap`. Pages are freed with none of them held.
+//! Locks: `Rmap` as a reader (only tried), with `PageTable` or `Object` inside it, for one page
+//! after the other; `Swap`, alone. No lock is held when pages are freed.
 
 use super::shrink::{Shrinker, stays};
 use crate::machine::Machine;
@@ -186,7 +186,7 @@ impl<M: Machine> Shrinker<'_, M> {
     }
 
     /// Unmaps the pages of files in `fates` whose fate is to leave, flushes translations once for
-    /// all of them, and then drops the uses that their entries had.
+    /// all of them, and then drops the uses of these pages by page-table entries.
     fn unmap_files(&self, fates: &[(Taken, Fate)]) {
         let machine = self.memory.machine;
         let pages = self.memory.manager.pages();

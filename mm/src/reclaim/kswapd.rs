@@ -57,8 +57,8 @@ pub(crate) struct Kswapd<M: Machine> {
 /// The time at which the thread of a node next calls [`Reclaim::kswapd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At this time, which may have passed already. If [`Embedder::wake_kswapd`] is called before,
-    /// then at once.
+    /// At this time, which may have passed already, or as soon as [`Embedder::wake_kswapd`] is
+    /// called, if that is earlier.
     At(Nanos),
     /// After the next call of [`Embedder::wake_kswapd`], which may already be under way.
     Woken,

@@ -241,8 +241,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
     }
 }
 
-/// Takes up to `CLUSTER` pages off the number of pages that a pass still looks at, and returns how
-/// many; `None` if there are none.
+/// Subtracts up to `CLUSTER` pages from `left`, the number of pages that a pass still has to look
+/// at. Returns the number subtracted; `None` if it is 0.
 fn take(left: &mut u64) -> Option<u64> {
     let batch = (*left).min(CLUSTER);
     *left -= batch;

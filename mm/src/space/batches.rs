@@ -7,9 +7,9 @@
 //! batch and is flushed sooner. The same happens if there is no free page for a batch (Linux:
 //! `tlb_next_batch`).
 //!
-//! [`BATCHES_MAX`] of the batches are kept for the dying: only the gather of an exit or of a helper
-//! may take them. Any other unmapping leaves at least [`BATCHES_MAX`] batches. So a living process
-//! that unmaps much memory cannot delay the processes that are to free theirs.
+//! [`BATCHES_MAX`] of the batches are kept for dying processes: only the gather of an exit or of a
+//! helper may take them. Any other unmapping leaves at least [`BATCHES_MAX`] batches. So a living
+//! process that unmaps much memory cannot delay the processes that are to free theirs.
 //!
 //! Lock: `Batches`. A CPU that holds this lock takes no other lock and allocates nothing. A gather
 //! takes the lock once for each batch that it adds, and once when it ends. A CPU may hold the lock
@@ -85,7 +85,7 @@ impl<M: Machine> Batches<M> {
     }
 
     /// Returns the number of batches to set aside for `cpus` CPUs: enough for a full gather on each
-    /// CPU, and for one more, which is kept for the dying.
+    /// CPU, and for one more, which is kept for dying processes.
     pub(super) fn for_cpus(cpus: u32) -> u32 {
         count_of(BATCHES_MAX).saturating_mul(cpus.saturating_add(1))
     }

@@ -109,8 +109,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Unmaps `page`, if its entry still maps `pfn` as a page of a file. Returns whether it did so.
-    /// The entry's use of the page then belongs to the caller, who drops it after a flush of
-    /// translations.
+    /// The entry's use of the page then belongs to the caller, which drops this use after a flush
+    /// of translations.
     pub(crate) fn unmap_cached(&self, machine: &M, page: Vpn, pfn: Pfn) -> bool {
         let alone = page..Vpn(page.0 + 1);
         self.announce(machine, &alone);

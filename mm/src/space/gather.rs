@@ -55,8 +55,8 @@ pub(super) struct Gather<'m, M: Machine> {
     /// The number of records at which the batch or bundle that is being filled is full.
     full_at: usize,
     /// The memory for the records of each batch. The element of the batch that is being filled is
-    /// `None`, because its records are in `filling`. One element more may hold memory for the next
-    /// batch to be added.
+    /// `None`, because its records are in `filling`. One further element may hold memory for the
+    /// next batch to be added.
     batches: [Option<Box<Records>>; BATCHES_MAX],
     /// The page that was allocated for each batch.
     pages: [Pfn; BATCHES_MAX],
@@ -184,7 +184,7 @@ impl<'m, M: Machine> Gather<'m, M> {
     }
 
     /// Adds one more batch, if there is a free page and memory for its records. The caller may hold
-    /// the lock of a page table, so this does not ask the global allocator.
+    /// the lock of a page table, so this method does not ask the global allocator.
     fn has_grown(&mut self) -> bool {
         let Memory {
             machine,
@@ -201,8 +201,8 @@ impl<'m, M: Machine> Gather<'m, M> {
             return false;
         }
         let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
-        // If there is no free page, the gather keeps the records for its next attempt to add a
-        // batch.
+        // If there is no free page, the gather keeps the memory for the records, for its next
+        // attempt to add a batch.
         let Ok(page) = manager.pages().alloc(machine, request) else {
             return false;
         };

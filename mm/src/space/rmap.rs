@@ -4,8 +4,8 @@
 //! Each enlisted address space and each enlisted file has a number. A page's *owner* combines this
 //! number with the virtual page, or with the page's index in the file. A space remains enlisted
 //! until it has ended. So as long as a space maps a page, the page's owner, if it has one, leads to
-//! that space. An owner may be outdated: another space may have got its number since. So a CPU that
-//! follows an owner checks the entry of the page table, or the index of the file.
+//! that space. An owner may be outdated: its number may have been given to another space since. So
+//! a CPU that follows an owner checks the entry of the page table, or the index of the file.
 //!
 //! A CPU that reclaims holds the lock of a number as a reader while it looks at or unmaps one page.
 //! The CPU only tries to take the lock; if another CPU holds it as the writer, the page stays in
@@ -46,7 +46,8 @@ pub(crate) struct Rmap<M: Machine> {
 /// The reason why an address space or a file cannot be enlisted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnlistError {
-    /// As many address spaces are enlisted as [`Spaces::aging`](super::Spaces::aging) allows.
+    /// The number of enlisted address spaces has reached the maximum that
+    /// [`Spaces::aging`](super::Spaces::aging) got.
     TooMany,
     /// The address space has been enlisted before.
     Twice,

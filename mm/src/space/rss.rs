@@ -113,7 +113,7 @@ impl<M: Machine> Rss<M> {
 
     /// Returns the approximate number of pages of all kinds together, resident and in swap. The
     /// estimate adds up the estimates of the kinds; as in Linux, a negative estimate of a kind
-    /// counts as 0. The range certainly contains the number.
+    /// counts as 0. The range certainly contains the exact number.
     pub fn usage(&self, machine: &M) -> Reading {
         let of = |kind| {
             let counter = kind as usize;

@@ -149,7 +149,8 @@ unsafe impl GlobalAlloc for Watched {
         if !may() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller keeps the contract of `alloc`, and `System` has the same.
+        // SAFETY: the caller keeps the contract of `alloc`, which is also the contract of
+        // `System.alloc`.
         unsafe { System.alloc(layout) }
     }
 

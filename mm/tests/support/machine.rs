@@ -224,7 +224,7 @@ impl Line<Plain> for Atoms {
     }
 }
 
-/// The machine's fields.
+/// A field of the machine, which is an unsigned integer.
 pub(crate) struct Unsigned(AtomicU64);
 
 impl Field for Unsigned {

@@ -17,7 +17,7 @@ impl Approximate {
     /// points; Linux does not report it.
     ///
     /// # Errors
-    /// [`SelectError::Reading`] if a cheap look returns an impossible reading.
+    /// [`SelectError::Reading`] if the approximate sum of a candidate is an impossible reading.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

@@ -1,5 +1,5 @@
-//! Plimsoll's way to choose a victim: takes cheap looks first, then as few precise sums as can be
-//! proven enough.
+//! Plimsoll's way to choose a victim: it reads approximate sums first, and then takes as few
+//! precise sums as a proof of the result needs.
 //!
 //! The first pass reads the range of every candidate. The second pass sums one candidate after
 //! another, always the one that may have the most points, until one surely has more than any other
@@ -16,12 +16,12 @@
 //! candidate, as last read. Equal points are ordered by number, so exactly one candidate is chosen.
 //!
 //! **As few sums as possible.** Let `m` be the largest key and `w` its candidate. Any proof that
-//! `w` has the most, even one by lucky guesses, has to sum every other candidate whose range
-//! reaches above `m`: without a sum, that candidate might have more. This selector always sums the
-//! candidate that may have the most. If that is not `w`, its range reaches above that of `w`, hence
-//! above `m`. So every proof has to sum that candidate too, and only the sum of `w` may be
+//! `w` has the most, even a lucky one, has to sum every other candidate whose range reaches above
+//! `m`: without a sum, that candidate might have more. This selector always sums the candidate that
+//! may have the most. If that candidate is not `w`, its range reaches above the range of `w`, and
+//! hence above `m`. So every proof has to sum that candidate too, and only the sum of `w` may be
 //! unnecessary: *sums ≤ least possible + 1*. No method that does not know the sums beforehand can
-//! promise less: of two ranges that overlap, either may be the one whose sum decides.
+//! promise less: if two ranges overlap, the sum of either candidate may be the one that decides.
 //!
 //! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as summing `n / g`
 //! of them one by one, where `g` is [`Candidates::batch_gain`]. A batch of a few costs nearly as
@@ -33,15 +33,15 @@
 //! - At least 16 candidates have been summed, and at that pace the rest would cost more than a
 //!   batch. Suppose that `k` sums put `d` candidates out of the band, the summed ones included, and
 //!   `l` are left. Then the condition is `l × k / d > n / g`. The search tests this each time `k`
-//!   has doubled. If a cheap look cannot tell candidates apart, each sum puts only its own
-//!   candidate out; then `d = k`, and a batch is bought at once.
+//!   has doubled. If approximate sums cannot tell candidates apart, each precise sum puts only its
+//!   own candidate out; then `d = k`, and a batch is bought at once.
 //! - `n / 4g` candidates (or 16 if that is more) have been summed, whatever the pace.
 //!
 //! So a whole search costs at most `n / 4g + n / g` single sums. With a gain of 6 that is little
 //! more than a fifth of the cost of summing all one by one. If all candidates look alike, it costs
-//! `16 + n / g`. Before the batch, at most one sum is unnecessary. In the batch many may be, if the
-//! very next single sum would have decided. The search cannot know that, and a wrong guess costs at
-//! most `n / g`.
+//! `16 + n / g`. Before the batch, at most one sum is unnecessary. In the batch, many sums may be
+//! unnecessary: the very next single sum might have decided. The search cannot know that, and a
+//! wrong guess costs at most `n / g`.
 //!
 //! **Slots.** The band is kept in slots of 40 bytes that the caller supplies. Nothing can be
 //! allocated when memory has run out, and a fixed number of slots would be too few for some callers

@@ -265,7 +265,7 @@ fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
 }
 
 /// Here the patch may take no precise sum, so it judges the other process by its estimate plus the
-/// bound of its error. These are more than the placeholder points of the origin, and yet the origin
+/// bound of its error. This total exceeds the placeholder points of the origin, and yet the origin
 /// is chosen.
 #[test]
 fn the_patch_keeps_an_origin_however_uncertain_another_process_is() {

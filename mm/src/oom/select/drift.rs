@@ -2,9 +2,9 @@
 //! candidate. This file measures by how much, for the proposed patch and for Plimsoll's selector.
 //!
 //! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. Each
-//! candidate has four counters. By its accuracy, the approximate sum of each counter may be 24,576
-//! pages too small to 23,808 too large. In this test each sum is 0 to 22,272 pages too small. Each
-//! result is from 200 populations.
+//! candidate has four counters. By its accuracy, the approximate sum of each counter may be up to
+//! 24,576 pages too small or 23,808 pages too large. In this test each sum is 0 to 22,272 pages too
+//! small. Each result is computed from 200 populations.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ impl Random {
     fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..8 {
-            random.below(2); // The first numbers of neighbouring seeds are alike.
+            random.below(2); // Skip the first number, which is similar for neighbouring seeds.
         }
         random
     }
@@ -215,7 +215,7 @@ fn a_hog_costs_no_sum_and_two_giants_cost_one_or_two() {
 #[test]
 fn how_many_are_summed_is_the_affair_of_the_counters() {
     let published = tally(Selecting::Bounded, 1000, random_size);
-    // Our counters, for processes that ran on 8 CPUs of one cache. Each of a process's four
+    // Now use our counters, for processes that ran on 8 CPUs of one cache. Each of a process's four
     // counters has a range of 728 pages, with the estimate in the middle.
     let ours = tally(Selecting::Bounded, 1000, |random, _| {
         let pages = random.below(800 * MB);

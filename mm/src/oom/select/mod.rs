@@ -15,7 +15,7 @@
 //!
 //! An embedder may use a rule of its own instead: [`Selector`].
 //!
-//! Of candidates with equal points, the later one is chosen. So exactly one candidate is the
+//! Among candidates with equal points, the later one is chosen. So exactly one candidate is the
 //! largest, ordered by points and then by number.
 
 mod approximate;
@@ -153,7 +153,8 @@ pub enum NoVictim {
 /// The reason why a selection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectError {
-    /// A cheap look returned an estimate outside its range, or a range that ends before it begins.
+    /// The cheap reading of a candidate has an estimate outside its range, or a range that ends
+    /// before it begins.
     Reading {
         /// The number of the candidate with the impossible reading.
         candidate: u32,

@@ -13,7 +13,7 @@ use super::truth::{Member, Population, machine};
 use super::*;
 use crate::oom::facts::Facts;
 
-/// Where in a member's range the true value is, and where the estimate, in thousandths of the
+/// The positions of the true value and of the estimate in a member's range, in thousandths of the
 /// range's width.
 #[derive(Clone, Copy, Debug)]
 struct Place {

@@ -79,8 +79,8 @@ pub(super) fn sum_batch<C: Candidates + ?Sized>(
     })
 }
 
-/// Sums the pages of the candidates in `slots`: a single candidate alone, several together, CPU by
-/// CPU.
+/// Sums the pages of the candidates in `slots`. Sums a single candidate alone, and several
+/// candidates together, CPU by CPU.
 fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     let in_order = slots.is_sorted_by_key(Slot::candidate);
     candidates.compared(sort_comparisons(count_of(slots.len()), in_order));

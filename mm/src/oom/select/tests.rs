@@ -298,8 +298,8 @@ fn a_hundred_thousand_candidates_need_a_few_slots() {
             behind: 0,
         })
     );
-    // Only the 39 candidates before the last one may be above it. These 39 and the last one are
-    // summed.
+    // Only the 39 candidates before the last one may be above the last one. These 39 and the last
+    // one are summed.
     assert_eq!((population.least_sums(), selection.precise_sums), (40, 40));
 }
 

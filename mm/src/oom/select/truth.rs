@@ -13,7 +13,7 @@ use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 use crate::oom::{Outcome, Selection, TotalPages};
 
-/// A candidate: its facts, its true pages, and the reading that a cheap look returns.
+/// A candidate: its facts, its true pages, and its cheap reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) facts: Facts,
@@ -22,7 +22,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Makes a process with `pages` pages. A cheap look finds `estimate`, which may be up to
+    /// Makes a process with `pages` pages. Its cheap reading is `estimate`, which may be up to
     /// `under` pages too small and `over` pages too large.
     pub(super) fn new(pages: i64, estimate: i64, under: u64, over: u64) -> Self {
         let range = Range {

@@ -64,7 +64,7 @@ impl TwoPass {
     /// where the selection holds a reference to that process.
     ///
     /// # Errors
-    /// [`SelectError::Reading`] if a cheap look returns an impossible reading.
+    /// [`SelectError::Reading`] if the cheap reading of a candidate is impossible.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

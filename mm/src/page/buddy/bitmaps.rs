@@ -7,8 +7,8 @@
 //! set, the block is whole, and moves to the free lists of whole blocks.
 //!
 //! Each split block is on one list: that of the largest order of which the block has a free block.
-//! So an allocation finds a block of its order if there is one, and takes it from the split block
-//! that has the smallest such block.
+//! So an allocation finds a free block of its order if one exists. If several split blocks have
+//! one, it uses a split block whose largest free block is as small as possible.
 //!
 //! The tags of free pages in a split block have no meaning, except that they say neither
 //! "allocated" nor "free block of a huge or larger order".
@@ -46,8 +46,8 @@ struct Split {
 }
 
 impl Split {
-    /// An order that the largest free block has at least after a block of `order` was freed. The
-    /// number of free pages has not been changed yet.
+    /// A lower bound on the order of the largest free block after a block of `order` was freed.
+    /// Called before the number of free pages is changed.
     #[inline]
     fn least(&self, order: Order) -> Order {
         if self.free == 0 {
@@ -82,8 +82,9 @@ impl Bitmaps {
         let offset = page % HUGE;
         let split = &mut self.blocks[(page / HUGE) as usize];
         split.bits.add(offset, order);
-        // A block that has become free just now contains the freed block. So the search starts at
-        // the freed block, and ends at the first order whose block around it is not free.
+        // Any block that became free by this call contains the freed block. So the search starts at
+        // the freed block, and ends at the first order whose block around the freed block is not
+        // free.
         let least = split.least(order);
         let has = |bits: &Bits, up| bits.has_around(offset, up);
         self.freed(links, page - offset, order.pages().0, least, has)

@@ -42,7 +42,7 @@ pub(crate) struct Buddy {
     /// The free blocks that are smaller than a huge block, if the zone keeps bitmaps for them. The
     /// lists then have only huge and larger blocks.
     bitmaps: Option<Bitmaps>,
-    /// The number of pages of the zone, holes included. No block extends beyond it.
+    /// The number of pages of the zone, holes included. No block extends beyond these pages.
     spanned: Pages,
     /// The number of free pages, which are on the lists.
     free: Pages,
@@ -242,8 +242,8 @@ impl Buddy {
             rest = &rest[count as usize..];
             self.free += Pages(count);
             if let Some(whole) = whole {
-                // `give_piece` counts all pages of the block, but each was counted when it was
-                // freed.
+                // `give_piece` counts all pages of the block, but each page was already counted
+                // when it was freed.
                 self.free -= Order::HUGE.pages();
                 self.give_piece(frames, whole, Order::HUGE);
             }

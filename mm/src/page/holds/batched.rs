@@ -10,8 +10,8 @@ use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Moves about one batch per hold of the zone lock in a spill or decay. All other holds are those
-/// of `Unbatched`, of up to 2016 pages.
+/// Moves about one batch per hold of the zone lock in a spill or decay. All other holds are as in
+/// `Unbatched`: they move up to 2016 pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Batched;
 

@@ -2,8 +2,8 @@
 //! more than a batch of pages (or a single block that is larger), or lasts longer than a set time.
 //!
 //! A block that would exceed the batch waits for the next hold. If a spill is interrupted between
-//! two holds, the number of pages that it has not moved is recorded, so that as many return to the
-//! zone later.
+//! two holds, the number of pages that it has not moved is recorded, so that the same number of
+//! pages returns to the zone later.
 //!
 //! Shorter holds mean that the lock changes hands more often, and each change costs the transfer of
 //! a cache line. To compensate, freed buddies are joined before the lock is taken, and refilled

@@ -186,9 +186,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes free fragments of a block that the CPU owns back from the zone, in one hold of the
-    /// zone lock and up to its limit, and adds them to the stock. Returns false if the CPU
-    /// remembers no block with fragments. If the result is true, there may still have been nothing
-    /// to take.
+    /// zone lock and up to the limit of that hold, and adds the fragments to the stock. Returns
+    /// false if the CPU remembers no block with fragments. If the result is true, there may still
+    /// have been nothing to take.
     fn recover(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
         let Some(block) = pcp.stock.take_fragmented() else {
             return false;

@@ -111,7 +111,7 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Takes the ownership of all blocks away from `cpu`, except those of which its stock has a
+    /// Takes the ownership of all blocks away from `cpu`, except blocks of which its stock has a
     /// record. When a CPU goes offline, its stock is drained first, so only blocks whose pages were
     /// freed since then have a record.
     fn disown(&self, machine: &M, cpu: CpuId) {

@@ -120,11 +120,11 @@ pub(crate) struct Pcp {
     alloc_factor: u32,
     /// The number of pages freed in a row; each allocation halves it.
     free_count: u32,
-    /// A free certainly spills no pages if it leaves at most this many pages on the lists (it is
-    /// *quiet*; see `quiet.rs`). 0 after each change of `high`.
+    /// A free certainly spills no pages if it leaves at most this many pages on the lists (such a
+    /// free is *quiet*; see `quiet.rs`). 0 after each change of `high`.
     quiet_max: u32,
     /// Frees add to `free_count` only while it is below this number. Computed together with
-    /// `quiet_max`, and valid as long as that.
+    /// `quiet_max`, and valid for as long.
     free_count_max: u32,
     /// The version of the zone's settings for which `quiet_max` was computed.
     quiet_version: i64,

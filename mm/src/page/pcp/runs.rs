@@ -33,8 +33,8 @@ impl Pcp {
         got
     }
 
-    /// The number of huge blocks to refill an empty list with in a zone with bitmaps: enough to fill
-    /// the lists to half of `high`, but 2 to 8.
+    /// The number of huge blocks to refill an empty list with in a zone with bitmaps: enough to
+    /// fill the lists to half of `high`, but at least 2 and at most 8 blocks.
     pub(in crate::page) fn huge_refill(&self) -> u32 {
         let half = self.high.saturating_sub(self.count) / 2;
         (half >> Order::HUGE.get()).clamp(2, 8)

@@ -33,7 +33,7 @@ fn fill(pcp: &mut Pcp, blocks: u32, input: &TuningInput) -> u32 {
 fn refills_double_until_a_free_halves_them() {
     let mut pcp = Pcp::new(Metadata::WhenSplit);
     let refill = |pcp: &mut Pcp| pcp.refill_blocks(Order::ZERO, &tuning_input());
-    // `high` grows with each refill, so there is room for the next one.
+    // `high` grows with each refill, so the lists have room for the next refill.
     let sizes: Vec<u32> = (0..7).map(|_| refill(&mut pcp)).collect();
     assert_eq!(sizes, [63, 126, 252, 504, 1008, 2016, 2016]);
     assert!(pcp.push(0, Order::ZERO, 1));

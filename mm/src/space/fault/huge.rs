@@ -109,10 +109,10 @@ impl<M: Machine> AddressSpace<M> {
                 spot.leaf.set_huge(entries, whole);
                 self.own_no_part(memory, whole);
                 self.table.count(machine, made);
-                // A CPU that unmaps first removes the mapping, a CPU that reaps first raises
-                // `Unstable`, and both then look for huge pages without a lock. Here the huge page
-                // is in its place already. So either the checks below see the change, or that CPU
-                // sees the huge page.
+                // A CPU looks for huge pages without a lock only after it has removed the mapping
+                // (if it unmaps) or raised `Unstable` (if it reaps). Here the huge page is in its
+                // place already. So either the checks below see that change, or that CPU sees the
+                // huge page.
                 let refused = if private && self.has(machine, Flag::Unstable) {
                     Err(Unstable)
                 } else if self.tree.version() != version {

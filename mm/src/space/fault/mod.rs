@@ -181,7 +181,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Returns the current version of the tree. While the pages of replaced mappings are still
-    /// being unmapped, the new mappings must not be touched, so this waits until that is done.
+    /// being unmapped, the new mappings must not be touched, so this method waits until they are
+    /// unmapped.
     fn version(&self, machine: &M) -> Result<u64, FaultError> {
         let version = self.tree.version();
         // Reading a field is an acquire. `replacing` is set before the tree changes, so a fault

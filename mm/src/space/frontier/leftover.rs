@@ -19,8 +19,8 @@ pub(super) struct Leftover<M: Machine>(M::Word);
 /// The value of the word if there is no rest.
 const NONE: i64 = 0;
 
-// Relaxed throughout: the word holds everything about the claim. The lock of a table orders the
-// work on that table, and leaving the frontier makes that work visible to the finisher.
+// All accesses are relaxed: the word holds everything about the claim. The lock of a table orders
+// the work on that table, and leaving the frontier makes that work visible to the finisher.
 impl<M: Machine> Leftover<M> {
     /// Makes an empty place, which holds no claimed tables.
     pub(super) fn none(machine: &M) -> Self {

@@ -272,7 +272,7 @@ impl<M: Machine> Frontier<M> {
     /// 3. If no table is unclaimed, it takes from the rests of other walkers.
     ///
     /// `beyond` finds the next existing table: at or after the given number for a walker at the low
-    /// end, and below it for one at the high end.
+    /// end, and below that number for a walker at the high end.
     pub(crate) fn claim(
         &self,
         machine: &M,

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! The *owner* of an anonymous page is the place where the page is mapped. The CPU that maps the
-//! page writes the owner under the lock of the page table, so its writers take turns. The owner of
-//! a page of a file is the page's place in the file, which is written before the page is in the
-//! file's index. An owner is read without a lock, and may be outdated. So a CPU that unmaps a page
-//! first checks, under the lock of the page table, that the page is still mapped there.
+//! page writes the owner under the lock of the page table, so no two CPUs write it at once. The
+//! owner of a page of a file is the page's place in the file, which is written before the page is
+//! in the file's index. An owner is read without a lock, and may be outdated. So a CPU that unmaps
+//! a page first checks, under the lock of the page table, that the page is still mapped there.
 //!
 //! Locks: `LruBatch` or `Lru`, never both, and with no other lock inside. A CPU takes the pages out
 //! of its batch before it takes the lock of their node.
@@ -58,7 +58,7 @@ struct Node<M: Machine> {
     shares: Shares<M>,
 }
 
-/// Where a page of a file that is back in memory begins, and how it was used before it left.
+/// The list on which a page of a file begins when it is back in memory, and its use before it left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refault {
     /// True if the page begins on the active list.
@@ -208,8 +208,8 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Adds what it took to reclaim from a batch of pages to the cost of their kind. `batch` has
-    /// the numbers of pages scanned, written and freed: see [`Balance::note_batch`] (Linux:
+    /// Adds the cost of reclaiming from a batch of pages to the recent cost of their kind. `batch`
+    /// has the numbers of pages scanned, written and freed: see [`Balance::note_batch`] (Linux:
     /// `lru_note_cost`).
     pub(crate) fn note_cost(&self, machine: &M, node: NodeId, kind: Kind, batch: (u64, u64, u64)) {
         let node = &self.nodes[self.place(node)];

@@ -91,8 +91,8 @@ impl<M: Machine> Lru<M> {
     }
 
     /// Records `owner`, which says where a page is mapped, if pages may be reclaimed. The caller
-    /// holds the lock of the page table that maps the page. It adds the page to the lists only
-    /// afterwards.
+    /// holds the lock of the page table that maps the page. The caller adds the page to the lists
+    /// only afterwards.
     #[inline]
     pub(super) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(aged) = &self.aged {

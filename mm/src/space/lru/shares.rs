@@ -1,10 +1,10 @@
 //! The *shares* of pages of files. A share records how many mappings and CPUs use a page at the
 //! moment, and where the page is mapped (Linux: `page->_refcount`, `page->_mapcount`).
 //!
-//! A CPU that looks up a page of an enlisted file adds a use under the lock of the file. It drops
-//! the use when it has read the page, or leaves it to the entry of a page table that it makes. When
-//! the entry is emptied, its use is dropped as soon as translations have been flushed. A page
-//! leaves memory only if it has no use, which is checked under the lock of the file.
+//! A CPU that looks up a page of an enlisted file adds a use under the lock of the file. The CPU
+//! drops the use when it has read the page, or leaves the use to the page-table entry that it
+//! makes. When the entry is emptied, its use is dropped as soon as translations have been flushed.
+//! A page leaves memory only if it has no use, which is checked under the lock of the file.
 //!
 //! The shares of 1024 pages form a chunk. A chunk is made when one of its pages is first used for
 //! an enlisted file.

@@ -1,5 +1,5 @@
-//! A schedule that fires all CPUs on the same tick. The authors of the patch `vmstat_spread_delay`
-//! assumed that Linux does this.
+//! A schedule that fires the vmstat work of all CPUs on the same tick. The authors of the patch
+//! `vmstat_spread_delay` assumed that Linux does this.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;

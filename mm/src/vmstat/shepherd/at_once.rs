@@ -1,7 +1,7 @@
 //! Linux's shepherd. In each of its rounds it restarts the work of all dormant CPUs that have
 //! differentials, and this work runs at once.
 //!
-//! It ignores the pages on a dormant CPU's lists, so those pages stay on the lists.
+//! This shepherd ignores the pages on a dormant CPU's lists, so those pages stay on the lists.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
