@@ -26,7 +26,7 @@ use crate::vmstat::shepherd::{AtOnce, AtPhase, Shepherd};
 pub struct Design {
     /// The rule for when per-CPU vmstat work fires.
     pub schedule: &'static dyn Schedule,
-    /// The rule by which the shepherd restarts the vmstat work of CPUs where it has gone dormant.
+    /// The rule by which the shepherd restarts the vmstat work of dormant CPUs.
     pub shepherd: &'static dyn Shepherd,
     /// The rule for how many pages one zone-lock hold moves.
     pub holds: &'static dyn Holds,

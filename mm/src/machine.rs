@@ -52,10 +52,10 @@ pub trait Machine: Sized + 'static {
     /// stacks uses [`NoFront`](crate::no_front::NoFront).
     type Front: Front<Self>;
 
-    /// True if each load of a [`Word`] has a price on this machine. The manager then takes no short
-    /// cuts: every allocation and every free loads the same words, so its price does not depend on
-    /// which short cut it could take. If this is false, the manager may skip loads by reusing a
-    /// result that it has computed from these words before.
+    /// True if each load of a [`Word`] has a price on this machine. The manager then takes no
+    /// shortcuts: every allocation and every free loads the same words, so its price does not
+    /// depend on a shortcut. If this is false, the manager may skip loads by reusing a result that
+    /// it has computed from these words before.
     const PRICES_LOADS: bool = false;
 
     /// All possible CPUs, and the cores, caches, nodes and sockets that they share.
@@ -95,9 +95,9 @@ pub trait Machine: Sized + 'static {
     /// can choose that.
     fn rw_lock<T>(&self, class: LockClass, home: CpuId, value: T) -> Self::RwLock<T>;
 
-    /// Says that element `i` of the array belongs to CPU `i`, which will use it most. A machine with
-    /// several nodes may move the array's memory (Linux allocates such memory per node:
-    /// `alloc_percpu`). By default nothing happens.
+    /// Tells the machine that element `i` of the array belongs to CPU `i`, which will use it most.
+    /// A machine with several nodes may move the array's memory (Linux allocates such memory per
+    /// node: `alloc_percpu`). By default nothing happens.
     fn settle<T>(&self, _of_cpus: &[T]) {}
 
     /// Creates the tags of a zone of `pages` pages: one byte for each page. See [`Tags`] for their
@@ -452,8 +452,8 @@ pub enum Job {
     /// The periodic work of one CPU: fold differentials and decay page lists (Linux:
     /// `vmstat_update`).
     VmstatUpdate,
-    /// The shepherd, which restarts the vmstat work of CPUs where it has gone dormant (Linux:
-    /// `vmstat_shepherd`). There is one shepherd for the whole machine.
+    /// The shepherd, which restarts the vmstat work of dormant CPUs (Linux: `vmstat_shepherd`).
+    /// There is one shepherd for the whole machine.
     Shepherd,
 }
 

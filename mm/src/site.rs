@@ -77,7 +77,7 @@ impl LockClass {
     ];
 
     /// The name of the lock in Linux. [`LockClass::LeftOver`], [`LockClass::Batches`] and
-    /// [`LockClass::RmapFree`] do not exist in Linux and have names of Plimsoll's.
+    /// [`LockClass::RmapFree`] do not exist in Linux, so Plimsoll names them.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -244,9 +244,9 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        // This reports to the machine the work of an addition to the CPU's own cell. An addition to
-        // the first line needs no such call, because the machine itself counts each access to a
-        // line.
+        // This call reports to the machine the work of an addition to the CPU's own cell. An
+        // addition to the first line needs no such call, because the machine itself counts each
+        // access to a line.
         machine.spend(Work::Count, 1);
         if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);

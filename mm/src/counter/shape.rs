@@ -18,8 +18,8 @@ use super::error::ShapeError;
 use crate::topology::{CpuPlace, Topology};
 use crate::units::{CpuId, count_of};
 
-/// The amount in whose multiples a CPU's cell passes what it has counted to the item above it. A
-/// power of two of at least 2.
+/// A CPU's cell passes multiples of this amount to the item above it. The amount is a power of two
+/// of at least 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch(u32);
 

@@ -69,7 +69,7 @@ impl<M: Machine> FewBudgets<M> {
         budget.uncharge(machine, pages);
     }
 
-    /// Charges pages and uncharges them again, and then charges one page that it keeps.
+    /// Charges pages and uncharges them again. Then charges one page, which stays charged.
     fn churns(&self, machine: &M) {
         if self.enters(machine, &self.wide, WANTED) {
             self.leaves(machine, &self.wide, WANTED);
@@ -103,7 +103,8 @@ impl<M: Machine> FewBudgets<M> {
     }
 
     /// Tries to charge pages. This succeeds only if the other CPU has uncharged its pages, because
-    /// the root has no room for both. If so, asserts that this CPU sees `done` set.
+    /// the root has no room for both. If the charge succeeds, asserts that this CPU sees `done`
+    /// set.
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);

@@ -145,7 +145,8 @@ impl<M: Machine> Cached<M> {
         assert!((0..=present).contains(&mapped), "{mapped} of {present}");
     }
 
-    /// Asserts that the page that the set-up has mapped is mapped, unless reclaim has freed a page.
+    /// Asserts that the page that the set-up has mapped is still mapped, unless reclaim has freed a
+    /// page.
     fn is_mapped_or_dropped(&self, machine: &M) {
         let mapped = self.counted(machine, RssKind::File);
         let freed = self.freed.load(machine, Acquire);

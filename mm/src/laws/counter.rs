@@ -204,7 +204,7 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// Adds 2 and subtracts it again, if this is one of the two CPUs whose cells are below the same
+    /// Adds 2 and subtracts it again, if this CPU is one of the two whose cells are below the same
     /// item. In a tree, that item keeps the 2 and passes nothing to the root.
     fn go_and_return(&self, machine: &M) {
         let neighbour = u32::from(self.how == Start::Grown);
@@ -224,7 +224,8 @@ impl<M: Machine> Counted<M> {
         };
         let (exact, carried) = (BEFORE, BEFORE - BEFORE % 4);
         let is_right = match self.how {
-            // A CPU that cannot add to its cell adds to the first line. All of that amount arrives.
+            // A CPU that cannot add to its cell adds to the first line, and such an amount counts
+            // as arrived at once.
             Start::Grown => (carried..=exact).contains(&arrived),
             Start::As(Counting::Shared) => arrived == exact,
             Start::As(_) => arrived == carried,

@@ -39,8 +39,8 @@ struct Counting<M: Machine> {
     isolated: M::Once<Run>,
     /// The number of times that an allocation has waited.
     pauses: M::Word,
-    /// Says when the other CPU puts back the page that it has isolated: during the pause with this
-    /// number, counted over all waits of an allocation.
+    /// The number of the pause during which the other CPU puts back the page that it has isolated.
+    /// Pauses are counted over all waits of an allocation.
     put_back_at: i64,
     /// The number of the pause during which the allocating task is killed.
     killed_at: i64,
@@ -165,7 +165,7 @@ impl<M: Machine> Short<M> {
         self.reclaim.reclaim(machine, Request::new(Order::ZERO))
     }
 
-    /// Asks for kswapd, as an allocation does. Returns how often a kswapd was woken so far.
+    /// Asks kswapd to reclaim, as an allocation does. Returns how often a kswapd was woken so far.
     fn wakes(&self, machine: &M) -> i64 {
         let pages = self.parts().pressed.manager.pages();
         self.reclaim.wake(machine, pages, Request::new(Order::ZERO));

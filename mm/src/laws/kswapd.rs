@@ -1,5 +1,5 @@
-//! Laws of allocations that ask for kswapd while kswapd falls asleep, or dozes (waits a tenth of a
-//! second before it falls asleep).
+//! Laws of allocations that ask kswapd to reclaim while kswapd falls asleep, or dozes (waits a
+//! tenth of a second before it falls asleep).
 
 use alloc::vec;
 use core::fmt;
@@ -73,7 +73,7 @@ impl<M: Machine> Needed<M> {
         needed
     }
 
-    /// Uses the last free page of normal memory, and asks for kswapd.
+    /// Uses the last free page of normal memory, and asks kswapd to reclaim.
     fn allocates(&self, machine: &M) {
         self.short.store(machine, 1, Relaxed);
         if self.kswapd.ask(machine, ZoneKind::Normal) {
@@ -131,7 +131,8 @@ impl<M: Machine> Needed<M> {
         );
     }
 
-    /// Lets kswapd doze, and asks for it. Asserts that it then dozes for the whole time again.
+    /// Lets kswapd doze, and asks it to reclaim. Asserts that kswapd then dozes for the whole time
+    /// again.
     fn dozes_twice(&self, machine: &M) {
         let dozes = |span: Option<Nanos>| span.is_some_and(|span| span > Nanos::from_ms(50));
         assert!(dozes(self.step(machine)), "memory is not short");
@@ -141,8 +142,8 @@ impl<M: Machine> Needed<M> {
         assert!(self.kswapd.begins(machine).is_none(), "it is asleep");
     }
 
-    /// Asks for kswapd while its embedder has no memory to reclaim from. Asserts that the next
-    /// steps mark the node as awake, and then as asleep.
+    /// Asks kswapd to reclaim while its embedder has no memory to reclaim from. Asserts that the
+    /// next steps mark the node as awake, and then as asleep.
     fn wakes_late(&self, machine: &M) {
         // `Reclaim::kswapd` makes these two calls, `begins` and `falls_asleep`, if the embedder has
         // no memory.
@@ -157,8 +158,8 @@ impl<M: Machine> Needed<M> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd falls asleep. Either kswapd sees the shortage, or its
-/// thread is woken.
+/// An allocation asks kswapd to reclaim while kswapd falls asleep. Either kswapd sees the shortage,
+/// or its thread is woken.
 #[must_use]
 pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -172,8 +173,8 @@ pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd begins to doze. Either kswapd sees the shortage, or
-/// its doze is interrupted.
+/// An allocation asks kswapd to reclaim while kswapd begins to doze. Either kswapd sees the
+/// shortage, or its doze is interrupted.
 #[must_use]
 pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -187,8 +188,8 @@ pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd dozes, but memory is no longer short. Kswapd then
-/// dozes for the whole time again.
+/// An allocation asks kswapd to reclaim while kswapd dozes, but memory is no longer short. Kswapd
+/// then dozes for the whole time again.
 #[must_use]
 pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -199,8 +200,8 @@ pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while its embedder has no memory to reclaim from. Once there is
-/// memory, kswapd marks its node as awake.
+/// An allocation asks kswapd to reclaim while its embedder has no memory to reclaim from. Once
+/// there is memory, kswapd marks its node as awake.
 #[must_use]
 pub fn asked_without_memory<M: Machine>() -> Law<M, Needed<M>> {
     Law {

@@ -118,7 +118,7 @@ impl<M: Machine> FewSlots<M> {
         self.area.give_back(machine, &[slot]).expect("it was taken");
     }
 
-    /// Frees the slot that both CPUs free, and counts the call if it succeeds.
+    /// Frees the slot that the other CPU frees too, and counts the call if it succeeds.
     fn gives(&self, machine: &M) {
         if self.area.give_back(machine, &[self.contested]).is_ok() {
             self.accepted.add(machine, 1, AcqRel);
@@ -257,8 +257,8 @@ impl<M: Machine> FewBatches<M> {
         assert_eq!(self.0.spare(machine), Self::ALL, "no batch is lost");
     }
 
-    /// Takes two batches, if a gather of this `share` gets them, and gives them back. Returns how
-    /// many it got.
+    /// Takes two batches, if a gather of this `share` gets them, and gives them back. Returns the
+    /// number of batches that the gather got.
     fn churns(&self, machine: &M, share: Share) -> usize {
         let taken = [(); 2].map(|()| self.0.take(machine, share));
         let got = taken.iter().flatten().count();
@@ -268,7 +268,7 @@ impl<M: Machine> FewBatches<M> {
 }
 
 /// One CPU empties a dying address space and another one unmaps pages of a living one; both take
-/// batches for the records. The second CPU leaves enough batches to the first.
+/// batches for the records of these pages. The second CPU leaves enough batches to the first.
 #[must_use]
 pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
     Law {

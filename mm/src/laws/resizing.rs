@@ -103,7 +103,7 @@ impl<M: Machine> Blocks<M> {
         self.manager.pages().alloc(machine, request).ok()
     }
 
-    /// Takes a single page, then as large a block as there is, and frees both.
+    /// Allocates a single page, then the largest block that is free, and frees both.
     fn churn(&self, machine: &M) {
         let single = self.take(machine, Order::ZERO);
         for order in [Order::MAX, Order::HUGE] {
@@ -217,8 +217,8 @@ pub fn shrinking_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
     )
 }
 
-/// Two CPUs add the same block to a zone and remove it again, at the same time. If both do the same
-/// at once, one gets an error.
+/// Two CPUs add the same block to a zone and remove it again, at the same time. If both add it at
+/// once, or both remove it at once, one of them gets an error.
 #[must_use]
 pub fn two_resize<M: Machine>() -> Law<M, Blocks<M>> {
     let body: Body<M, Blocks<M>> = |machine, blocks| {

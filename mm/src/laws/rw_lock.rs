@@ -207,7 +207,7 @@ impl<M: Machine> Guarded<M> {
     }
 }
 
-/// Two CPUs take the lock to write, while one takes it to read. The reader sees no half of a
+/// Two CPUs take the lock to write, while one takes it to read. The reader never sees half of a
 /// change, and no change is lost.
 #[must_use]
 pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {

@@ -73,7 +73,7 @@ impl<M: Machine> Spilling<M> {
 
     /// Asserts that the reader did not see the lists half spilled: with the page that was freed
     /// last and other pages at the same time. If the last free finds the lists locked by the
-    /// reader, its page goes to the zone directly, and no spill happens.
+    /// reader, the page goes to the zone directly, and no spill happens.
     fn has_spilled(&self, machine: &M) {
         const LAST: i64 = 1 << (HIGH - 1);
         let (left, seen) = (self.listed(machine), self.seen.load(machine, Relaxed));

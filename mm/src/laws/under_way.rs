@@ -83,8 +83,8 @@ pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
 }
 
 /// One CPU adds for the first time while another CPU reads. This law holds only on machines that
-/// keep the order of stores and of loads. On other machines, the reader may see a carry at the root
-/// before it sees that the adding CPU uses its cell.
+/// reorder neither stores with stores nor loads with loads. On other machines, the reader may see a
+/// carry at the root before it sees that the adding CPU uses its cell.
 #[must_use]
 pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
     Law {

@@ -21,8 +21,8 @@ pub struct FewVmas<M: Machine> {
     editor: M::Lock<Editor>,
     /// 1 after an odd mapping has been added.
     added: M::Word,
-    /// The number of mapping numbers, which begin at 0. It is odd, so that the highest number is
-    /// even.
+    /// The number of possible mappings, which are numbered from 0. It is odd, so that the highest
+    /// number is even.
     numbers: u64,
 }
 
@@ -189,7 +189,7 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// The number of mapping numbers: enough that a leaf with all even mappings is split when odd
+/// The number of possible mappings: enough that a leaf with all even mappings is split when odd
 /// mappings are added.
 const SPLITS: u64 = 63;
 

@@ -378,8 +378,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
         let dies = current.will_free_memory(machine, all.iter());
         if dies {
-            // This kills no process: it marks the allocating process as a victim and hands it to
-            // the reaper.
+            // This call kills no process: it marks the allocating process as a victim and hands it
+            // to the reaper.
             self.killer
                 .kill_on(machine, current, &all.iter(), shortage.domain());
         }

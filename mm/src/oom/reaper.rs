@@ -133,7 +133,7 @@ enum Attempt {
     Failed(Reaped),
     /// The reaper gave way to a task that waits to change the mappings, so the attempt does not
     /// count as failed. Tasks can make the reaper give way only a limited number of times: each
-    /// user of the space was signalled to die, and does not take the lock again.
+    /// user of the space was signalled to die, and does not take the lock of the mappings again.
     GaveWay,
 }
 

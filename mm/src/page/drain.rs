@@ -92,8 +92,8 @@ impl<M: Machine> Zone<M> {
     /// the lists anew, under the pcp lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
-        // The drain returns all pages to the zone, including those that an interrupted spill owes,
-        // so nothing is owed any more.
+        // The drain returns all pages to the zone, including those that an interrupted spill has
+        // not returned, so the spill owes none any more.
         slot.owed.take(machine);
         self.open_inbox(machine, cpu, Site::Drain);
         let direct = Pages(self.empty_front(machine, cpu, Site::Drain));
@@ -120,9 +120,9 @@ impl<M: Machine> Zone<M> {
                 break;
             }
         }
-        // A spill that this drain interrupted may have recorded a number of pages that it still
-        // owes. The drain has returned `given` pages in place of the spill, so they are subtracted
-        // from that number.
+        // A spill that this drain interrupted may have recorded the number of pages that it had not
+        // returned yet. The drain has returned `given` pages in place of the spill, so they are
+        // subtracted from that number.
         if slot.owed.read(machine) != 0 {
             let owed = slot.owed.take(machine);
             slot.owed.add(machine, (owed - i64::from(given)).max(0));
@@ -130,9 +130,10 @@ impl<M: Machine> Zone<M> {
         Pages(given) + direct
     }
 
-    /// Lowers `high` of `cpu`'s lists. Moves to the zone the pages that exceed `high`, and as many
-    /// more as an interrupted spill owes (Linux: `decay_pcp_high`). First empties the front if it
-    /// was not used since the last call. So a CPU that allocates and frees pages is not disturbed.
+    /// Lowers `high` of `cpu`'s lists. Moves to the zone the pages that exceed `high`, and also the
+    /// number of pages that an interrupted spill has not returned yet (Linux: `decay_pcp_high`).
+    /// First empties the front if it was not used since the last call. So a CPU that allocates and
+    /// frees pages is not disturbed.
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let slot = self.slot(cpu);
         self.open_inbox(machine, cpu, Site::Decay);

@@ -215,8 +215,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Puts pages that are tagged as fronted, and are in no front, on this CPU's list. The page
-    /// that was freed last comes first in `pages`. Returns the number of pages that were not
-    /// dropped.
+    /// that was freed last comes first in `pages`. Drops pages that another CPU has retagged
+    /// meanwhile. Returns the number of the other pages.
     fn list_fronted(&self, machine: &M, pages: &mut [u32]) -> usize {
         let kept = self.retag_fronted(pages);
         let kept = &mut pages[..kept];

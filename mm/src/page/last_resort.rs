@@ -25,8 +25,8 @@ pub trait LastResort<M: Machine>: Send + Sync {
     /// on any CPU and on several at once. Must not allocate.
     ///
     /// As long as the result is [`Relief::Retry`] and the allocation still finds no block, the
-    /// allocation calls this again. An implementation that always returns `Retry` may therefore
-    /// block the caller forever.
+    /// allocation calls this method again. An implementation that always returns `Retry` may
+    /// therefore block the caller forever.
     fn out_of_memory(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Relief;
 }
 

@@ -115,7 +115,7 @@ proptest! {
         let mut highest = input.sizes.high_max.0;
         for op in ops {
             if matches!(op, Op::Decay) {
-                // As in Linux, a decay may raise `high` to the number of pages on the lists less
+                // As in Linux, a decay may raise `high` to the number of pages on the lists minus
                 // `batch << scale_max`. This happens, for example, if the lists have a block of 512
                 // pages but a `high_max` of 292. The next free corrects `high`.
                 highest = highest.max(pcp.count());

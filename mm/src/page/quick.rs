@@ -109,9 +109,9 @@ pub(super) enum Quick {
     /// The block is tagged as listed, but is on no list yet, because this free might spill pages.
     /// The complete path continues from there.
     Tagged,
-    /// Nothing has changed, and the complete path frees the block. For example, the lock of the
-    /// lists was taken, or the block was not allocated with this order, or its list depends on its
-    /// mobility or its owner.
+    /// Nothing has changed, and the complete path frees the block. For example, another CPU held
+    /// the lock of the lists, or the block was not allocated with this order, or its list depends
+    /// on its mobility or its owner.
     Nothing,
 }
 

@@ -11,8 +11,8 @@
 //! The embedder's thread calls [`Reclaim::kswapd`] and acts on its result. A word for each node
 //! says whether the node's thread sleeps, and for which kind of zone allocations have asked since
 //! it fell asleep. Only the thread sets this word to `DOZING` or `ASLEEP`, in an atomic step that
-//! fails if an allocation has asked for kswapd since the thread's current step began. An allocation
-//! that asks while the thread dozes or sleeps wakes it. So no request is lost.
+//! fails if an allocation has asked kswapd to reclaim since the thread's current step began. An
+//! allocation that asks while the thread dozes or sleeps wakes it. So no request is lost.
 //!
 //! Locks: those of `shrink`.
 
@@ -39,8 +39,8 @@ const MODES: i64 = 0b11;
 const KIND_SHIFT: u32 = MODES.count_ones();
 const ASLEEP: i64 = 0;
 const AWAKE: i64 = 1;
-/// An allocation has asked for kswapd since kswapd's last step began; kswapd is awake or about to
-/// be woken.
+/// An allocation has asked kswapd to reclaim since kswapd's last step began; kswapd is awake or
+/// about to be woken.
 const WANTED: i64 = 2;
 /// Kswapd waits a tenth of a second before it falls asleep.
 const DOZING: i64 = 3;
@@ -67,7 +67,7 @@ pub enum Next {
 /// The state of kswapd when a step of its thread began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
-    /// True if kswapd has dozed, and no allocation has asked for it meanwhile.
+    /// True if kswapd has dozed, and no allocation has asked it to reclaim meanwhile.
     dozed: bool,
     /// The kind of zone for which kswapd reclaims, as a number.
     kind: i64,
@@ -189,13 +189,14 @@ impl<M: Machine> Kswapd<M> {
         Next::At(machine.now())
     }
 
-    /// Lets kswapd fall asleep, unless an allocation has asked for it since the step began. Returns
-    /// whether kswapd is asleep now.
+    /// Lets kswapd fall asleep, unless an allocation has asked it to reclaim since the step began.
+    /// Returns whether kswapd is asleep now.
     pub(crate) fn falls_asleep(&self, machine: &M, begun: Begun) -> bool {
         self.rests(machine, begun, ASLEEP)
     }
 
-    /// Sets the state to `rest`, unless an allocation has asked for kswapd since the step began.
+    /// Sets the state to `rest`, unless an allocation has asked kswapd to reclaim since the step
+    /// began.
     fn rests(&self, machine: &M, begun: Begun, rest: i64) -> bool {
         let awake = AWAKE | begun.kind << KIND_SHIFT;
         // AcqRel pairs with the AcqRel in `ask`. If `ask` comes first, this exchange fails. If this

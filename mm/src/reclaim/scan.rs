@@ -17,8 +17,8 @@ const GIB: u64 = 1 << 18;
 /// Returns whether the inactive list is too short, so that active pages have to become inactive.
 ///
 /// The more pages the two lists have together, the smaller is the part of these pages that has to
-/// be inactive: half if they are less than 1 GiB, a quarter if they are 1 GiB, an eleventh if they
-/// are 10 GiB, a thirty-second if they are 100 GiB.
+/// be inactive: half if the lists have less than 1 GiB, a quarter for 1 GiB, an eleventh for 10
+/// GiB, a thirty-second for 100 GiB.
 pub(super) const fn inactive_is_low(inactive: u64, active: u64) -> bool {
     let gib = (inactive + active) / GIB;
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };

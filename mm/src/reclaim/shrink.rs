@@ -55,8 +55,8 @@ pub(super) struct Shrinker<'m, M: Machine> {
 type Fates = [(Taken, Fate); ISOLATED_MAX];
 
 impl<'m, M: Machine> Shrinker<'m, M> {
-    /// Returns a shrinker for `node`, or `None` if no pages are reclaimed, so that there are no
-    /// lists of used pages.
+    /// Returns a shrinker for `node`, or `None` if reclaim is off, because there are no lists of
+    /// used pages then.
     pub(super) fn new(memory: Memory<'m, M>, node: NodeId) -> Option<Self> {
         Some(Self {
             memory,
@@ -146,7 +146,7 @@ impl<'m, M: Machine> Shrinker<'m, M> {
     }
 
     /// Records that reclaim from the node has ended. Only pages of files that are needed again
-    /// after this count for the next reclaim.
+    /// after this call count for the next reclaim.
     pub(super) fn end(&self) {
         self.aged.note_end(self.memory.machine, self.node);
     }

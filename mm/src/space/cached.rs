@@ -198,8 +198,8 @@ impl<M: Machine> Memory<'_, M> {
             self.give_back(&[ours]);
             return Err(PageError::NoMemory);
         }
-        // Once the page is in the index, other CPUs may map it. So its owner and this CPU's use of
-        // it are recorded before.
+        // Once the page is in the index, other CPUs may map it. So the page's owner and this CPU's
+        // use of the page are recorded first.
         if let Some(share) = aged.share(pages, ours) {
             share.begin(machine);
         }
@@ -268,7 +268,7 @@ impl<M: Machine> Memory<'_, M> {
     fn share_of_mapped(&self, pfn: Pfn) -> Option<&Share<M>> {
         let aged = self.spaces.lru.aged()?;
         let pages = self.manager.pages();
-        // Because the page has a use, no CPU frees it, and it keeps its owner.
+        // Because the page has a use, no CPU frees the page, and the page keeps its owner.
         let owner = Owner::unpack(aged.owner_of(pages, pfn))?;
         owner.file.and_then(|_| aged.share(pages, pfn))
     }

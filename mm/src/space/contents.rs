@@ -39,10 +39,11 @@ pub trait Contents<M: Machine>: Send + Sync {
     /// succeeds, and [`Contents::forget`] follows.
     fn read_in(&self, machine: &M, slot: SwapSlot, pfn: Pfn);
 
-    /// Learns that the contents of `slot` are no longer needed, because they have been read in or
-    /// because their page was unmapped (Linux: `zswap_invalidate`). It is called once for each call
-    /// of [`Contents::write_out`] that succeeds, just before the slot becomes free. A store of
-    /// bounded size frees the memory of these contents; by default, the method does nothing.
+    /// Is called when the contents of `slot` are no longer needed, because they have been read in
+    /// or because their page was unmapped (Linux: `zswap_invalidate`). The method is called once
+    /// for each call of [`Contents::write_out`] that succeeds, just before the slot becomes free. A
+    /// store of bounded size frees the memory of these contents; by default, the method does
+    /// nothing.
     fn forget(&self, machine: &M, slot: SwapSlot) {
         let _ = (machine, slot);
     }

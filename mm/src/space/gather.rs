@@ -132,7 +132,7 @@ impl<'m, M: Machine> Gather<'m, M> {
     /// room for more.
     #[cold]
     fn begins_batch(&mut self) -> bool {
-        // A caller that was told that the gather is full may add one record more before it flushes.
+        // A caller that was told that the gather is full may add one more record before it flushes.
         if self.at > self.full_at {
             return false;
         }

@@ -103,7 +103,8 @@ impl Index {
         Shadow::decode(self.there(index))
     }
 
-    /// Replaces the frame at `index` by a shadow, if it is `frame`. Returns whether it was.
+    /// Replaces the frame at `index` by a shadow, if that frame is `frame`. Returns whether it was
+    /// replaced.
     pub(super) fn leave(&mut self, index: u64, frame: Pfn, shadow: Shadow) -> bool {
         let Some(place) = self.place_of(index) else {
             return false;

@@ -46,8 +46,8 @@ pub(crate) struct Rmap<M: Machine> {
 /// The reason why an address space or a file cannot be enlisted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnlistError {
-    /// The number of enlisted address spaces has reached the maximum that
-    /// [`Spaces::aging`](super::Spaces::aging) got.
+    /// The number of enlisted address spaces has reached the maximum that was passed to
+    /// [`Spaces::aging`](super::Spaces::aging).
     TooMany,
     /// The address space has been enlisted before.
     Twice,
@@ -228,7 +228,8 @@ impl<M: Machine> Rmap<M> {
             return;
         };
         let gone = place.write(machine, Site::Exit, Option::take);
-        // The caller has another reference to the address space or file, so this does not free it.
+        // The caller has another reference to the address space or file, so this drop does not free
+        // it.
         drop(gone);
         self.free.with(machine, Site::Exit, |free| {
             debug_assert!(

@@ -13,7 +13,7 @@ thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
     /// The number of allocations that were refused.
     static REFUSED: Cell<u64> = const { Cell::new(0) };
-    /// The number of requests since [`asked_by`] was called; `None` outside of it.
+    /// The number of requests since [`asked_by`] was called; `None` outside of such a call.
     static ASKED: Cell<Option<u64>> = const { Cell::new(None) };
     /// The classes of the locks that this thread holds, a bit for each.
     static HELD: Cell<u32> = const { Cell::new(0) };

@@ -101,8 +101,8 @@ pub enum Unit {
 pub enum Leftover {
     /// The pages stay on the lists until the lists reach `high` again.
     Abandoned,
-    /// The number of these pages is recorded, and the next spill or decay on that CPU returns as
-    /// many to the zone.
+    /// The number of these pages is recorded, and the next spill or decay on that CPU returns the
+    /// same number to the zone.
     Owed,
 }
 

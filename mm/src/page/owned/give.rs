@@ -187,8 +187,8 @@ impl<M: Machine> Zone<M> {
         blocks.push(page, order);
     }
 
-    /// Returns `blocks` to the zone. `joins` is how many joins of two blocks have made them out of
-    /// single pages; these joins are reported to the machine as work.
+    /// Returns `blocks` to the zone. `joins` is the number of times that two blocks were joined to
+    /// make `blocks` out of single pages; the machine is told of this work.
     fn give_joined(&self, machine: &M, part: Part, blocks: &mut Blocks, joins: u32) {
         // Joining two blocks costs as much here as merging them does under the lock, but here no
         // CPU waits for it.

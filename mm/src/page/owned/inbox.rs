@@ -28,7 +28,7 @@ pub(super) struct Mail<M: Machine> {
     /// A bit for each page. Word `g` has the bits of group `g`.
     bits: M::Line,
     /// For each group, the group below it on the stack of the owner's inbox. Only the CPU that
-    /// pushes the group writes this, and only the CPU that collects the stack reads it.
+    /// pushes the group writes this field, and only the CPU that collects the stack reads it.
     below: [M::Field; GROUPS],
 }
 

@@ -25,9 +25,9 @@ const LOOKED_AT: usize = 16;
 const RECOVERED: usize = 4;
 
 impl<M: Machine> Zone<M> {
-    /// Moves a batch of pages from the stock of `pcp`, or from its inbox, to an empty list. Returns
-    /// whether there were any. Takes the zone lock only if the pages of the inbox bring the lists
-    /// above `high`, so that whole blocks return to the zone.
+    /// Moves a batch of pages from the stock of `pcp`, or from the CPU's inbox, to an empty list.
+    /// Returns whether any page was moved. Takes the zone lock only if the pages of the inbox bring
+    /// the lists above `high`, so that whole blocks return to the zone.
     pub(in crate::page) fn refill_at_home(
         &self,
         machine: &M,

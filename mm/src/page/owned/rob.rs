@@ -38,7 +38,7 @@ impl<M: Machine> PageAllocator<M> {
 
 impl<M: Machine> Zone<M> {
     /// Takes the free pages of one block from another CPU, and allocates from them. Returns `None`
-    /// if this finds no CPU with pages for the request.
+    /// if it finds no CPU with pages for the request.
     #[cold]
     pub(in crate::page) fn rob(&self, machine: &M, list: usize, ask: ZoneRequest) -> Option<u32> {
         if ask.order >= self.owners.order() {

@@ -93,8 +93,8 @@ impl<M: Machine> Zone<M> {
                 // before the pages arrived. So drain them again.
                 self.drain(machine, owner);
             }
-            // Several CPUs may push groups at once, but for only one of them is the number of
-            // groups in the inbox exactly `full`. This CPU empties the inbox.
+            // Several CPUs may push groups at once, but only one of them finds exactly `full`
+            // groups in the inbox. This CPU empties the inbox.
             if waiting == Some(full) {
                 self.empty_inbox(machine, owner);
             }

@@ -143,9 +143,9 @@ pub(crate) struct Pcp {
 /// The lists of page numbers, in the order of [`list_of`].
 pub(super) type Lists = [VecDeque<u32>; LISTS];
 
-/// Creates empty lists for a zone of `managed` pages, with room for the most blocks that they can
-/// hold if they spill at `high`. Unless pages are `grouped`, only lists of unmovable pages get
-/// room. Must be called with no lock held.
+/// Creates empty lists for a zone of `managed` pages, with room for the largest number of blocks
+/// that they can hold if they spill at `high`. Unless pages are `grouped`, only lists of unmovable
+/// pages get room. Must be called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
     // A refill may leave a batch more than `high` on the lists, and a free then adds one block.
     let pages = high.0.saturating_add(2 * batch.0).min(managed.0);
@@ -408,7 +408,7 @@ impl Pcp {
     }
 
     /// If `high` is above `high_min`, sets it to the largest of `high_min`, 7/8 of `high`, and the
-    /// lists' page count less `batch << scale_max`. Returns the number of pages to return to the
+    /// lists' page count minus `batch << scale_max`. Returns the number of pages to return to the
     /// zone now, and whether the next interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, input: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (input.sizes.batch.0, input.sizes.high_min.0);

@@ -239,7 +239,7 @@ impl<M: Machine> AddressSpace<M> {
                     return Ok(Attempt::Again);
                 }
                 // More pages may be missing than were counted, because other CPUs may have moved
-                // pages to swap since the count. A later fault brings back each of those.
+                // pages to swap since the count. A later fault brings back each of those pages.
                 let Some(pfn) = batch.next() else {
                     batch.ran_dry = true;
                     break;

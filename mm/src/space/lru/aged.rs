@@ -39,7 +39,7 @@ pub(crate) struct Aged<M: Machine> {
     batches: Box<[M::CpuLock<Batch>]>,
 }
 
-/// The owners of a chunk, which is 1024 consecutive pages of a node.
+/// The owner fields of a chunk, which is 1024 consecutive pages of a node.
 type Owners<M> = Box<[<M as Machine>::Field]>;
 
 /// The lists of one node.
@@ -419,7 +419,7 @@ fn reclaimable(lists: &Lists) -> u64 {
         .sum()
 }
 
-/// Makes the owners for the pages of one chunk, number `chunk`, of a node of `pages` pages.
+/// Makes the owner fields for the pages of one chunk, number `chunk`, of a node of `pages` pages.
 fn owners_of<M: Machine>(machine: &M, pages: u32, chunk: u32) -> Result<Owners<M>, NoMemory> {
     let len = (pages - chunk * CHUNK).min(CHUNK);
     let mut owners = Vec::new();

@@ -159,9 +159,9 @@ impl<M: Machine> PageTable<M> {
         self.frames.add(machine, frames, AcqRel);
     }
 
-    /// To be called after the caller has forbidden other CPUs to fill tables, and before it looks
-    /// for live tables. The caller then sees each table that a CPU fills nevertheless, because that
-    /// CPU has not seen the caller's stores yet. Without this call, the caller might assume that
+    /// To be called after the caller has forbidden other CPUs to fill tables, and before the caller
+    /// looks for live tables. The caller then sees each table that a CPU still fills because that
+    /// CPU has not yet seen the caller's stores. Without this call, the caller might assume that
     /// such a table does not exist, and skip it without taking its lock.
     pub(super) fn catch_up(&self, machine: &M) {
         // AcqRel pairs with AcqRel in `count`: the CPU that adds second sees what the other CPU did

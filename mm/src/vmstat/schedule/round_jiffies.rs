@@ -1,5 +1,5 @@
-//! Linux's schedule: a CPU sets its timer to a whole second, less a skew of three jiffies times the
-//! CPU's number. The timer wheel then rounds this time.
+//! Linux's schedule: a CPU sets its timer to a whole second, minus a skew of three jiffies times
+//! the CPU's number. The timer wheel then rounds this time.
 //!
 //! If timers were exact, the skew would keep CPUs apart. But a timer that is one second away
 //! expires only at the first multiple of the wheel's granularity after its jiffy. At that distance
