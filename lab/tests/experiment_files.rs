@@ -270,7 +270,12 @@ fn a_file_gives_the_runs_of_the_command_line_of_the_same_choice() {
     };
     let hash = |plan: &Plan| {
         let prepared = prepare::prepare(plan).unwrap();
-        let run = drive::run(&prepared, &prepared.scenes[0], &how(), &Progress::hidden());
+        let run = drive::run(
+            &prepared,
+            &prepared.machines[0],
+            &how(),
+            &Progress::hidden(),
+        );
         let (report, _) = run.unwrap();
         (report.hash, report.rows.len())
     };
@@ -296,7 +301,7 @@ fn a_profile_is_relative_to_the_file() {
     let text = FILES[0].replace("\"laptop-2\"", "\"mine.toml\"");
     fs::write(folder.join("first.toml"), text).unwrap();
     let plan = FromFile::load(&folder.join("first.toml")).unwrap().plan;
-    let found = prepare::prepare(&plan).map(|of| of.scenes[0].profile.name.clone());
+    let found = prepare::prepare(&plan).map(|of| of.machines[0].profile.name.clone());
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!(found.unwrap(), "my-laptop");
 }
@@ -337,7 +342,7 @@ fn the_examples_run() {
             }
             None => {
                 let prepared = prepare::prepare(&plan).unwrap();
-                drive::run(&prepared, &prepared.scenes[0], &how(), &progress)
+                drive::run(&prepared, &prepared.machines[0], &how(), &progress)
                     .unwrap()
                     .0
             }

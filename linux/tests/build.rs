@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use plimsoll_linux::build::{self, Built, Error, Rate, Recipe, SemanticPatch, Step, Tools};
+use plimsoll_linux::build::{self, BuildEvent, Built, Error, Rate, Recipe, SemanticPatch, Tools};
 use tempfile::TempDir;
 
 /// The scripts that replace real programs; each logs its call. `apt-get` makes an archive, `tar`
@@ -85,7 +85,11 @@ impl Bench {
         self.watched(patches, &mut |_| {})
     }
 
-    fn watched(&self, patches: &[&str], told: &mut dyn FnMut(Step<'_>)) -> Result<Built, Error> {
+    fn watched(
+        &self,
+        patches: &[&str],
+        told: &mut dyn FnMut(BuildEvent<'_>),
+    ) -> Result<Built, Error> {
         self.made(&self.recipe(patches)?, told)
     }
 
@@ -95,7 +99,7 @@ impl Bench {
         Recipe::new("6.12", Rate::Hz1000, patches?)
     }
 
-    fn made(&self, recipe: &Recipe, told: &mut dyn FnMut(Step<'_>)) -> Result<Built, Error> {
+    fn made(&self, recipe: &Recipe, told: &mut dyn FnMut(BuildEvent<'_>)) -> Result<Built, Error> {
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
         let jobs = NonZeroUsize::new(2).expect("two");
         build::build(&Tools::on(path), recipe, &self.path("cache"), jobs, told)
@@ -133,8 +137,8 @@ fn a_kernel_is_fetched_configured_patched_compiled_and_kept() {
     let built = bench
         .watched(&["fresh"], &mut |step| {
             steps.push(match step {
-                Step::Begins(what) => what.to_owned(),
-                Step::Compiled { done, .. } => done.to_string(),
+                BuildEvent::Begins(what) => what.to_owned(),
+                BuildEvent::Compiled { done, .. } => done.to_string(),
             });
         })
         .unwrap();

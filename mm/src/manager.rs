@@ -26,7 +26,7 @@ use crate::machine::{Due, Job, JobState, Machine, WhenIdle, Word};
 use crate::page::{Config, LayoutError, PageAllocator, ResizeError};
 use crate::site::Work;
 use crate::units::{CpuId, Pages, Pfn, count_of, signed};
-use crate::vmstat::counters::{Counters, NodeItem, Step, ZoneItem};
+use crate::vmstat::counters::{Counters, Direction, NodeItem, ZoneItem};
 use crate::vmstat::schedule::{self, Moment, Schedule};
 use crate::vmstat::shepherd::{Leftovers, Shepherd};
 use crate::vmstat::threshold;
@@ -216,7 +216,7 @@ impl<M: Machine> Manager<M> {
 
     /// Adds one to the counter of `item` on this CPU's node, or subtracts one.
     #[inline]
-    pub fn step_node(&self, machine: &M, item: NodeItem, step: Step) {
+    pub fn step_node(&self, machine: &M, item: NodeItem, step: Direction) {
         self.node_here(machine).step(machine, item as usize, step);
     }
 

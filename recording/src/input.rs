@@ -182,7 +182,8 @@ mod tests {
 
     fn text_of(bytes: Vec<u8>) -> Result<String, String> {
         let mut text = String::new();
-        let mut input = unpack("f", Box::new(Cursor::new(bytes))).map_err(|it| it.to_string())?;
+        let mut input =
+            unpack("f", Box::new(Cursor::new(bytes))).map_err(|error| error.to_string())?;
         input
             .read_to_string(&mut text)
             .map_err(|error| error.to_string())?;

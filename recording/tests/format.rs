@@ -218,7 +218,7 @@ proptest! {
         // The result is an error, the same recording, or a warning: a chunk that seems longer than
         // the file makes the file look truncated.
         if let Ok((back, warnings)) = read(&bytes) {
-            let cut = warnings.iter().any(|it| matches!(it, Warning::Truncated { .. }));
+            let cut = warnings.iter().any(|warning| matches!(warning, Warning::Truncated { .. }));
             prop_assert!(cut || back == recording);
         }
     }
@@ -259,7 +259,13 @@ fn small() -> Recording {
 fn a_file_cut_at_any_byte_gives_its_whole_chunks_and_a_warning() {
     let recording = small();
     let bytes = bytes(&recording);
-    let of_cpu = |cpu| recording.events.iter().filter(|it| it.cpu == cpu).count();
+    let of_cpu = |cpu| {
+        recording
+            .events
+            .iter()
+            .filter(|event| event.cpu == cpu)
+            .count()
+    };
     let steps = [0, of_cpu(0), of_cpu(0) + of_cpu(1)];
     let mut most = 0;
     for length in 1..bytes.len() {

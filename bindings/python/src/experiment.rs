@@ -95,8 +95,8 @@ pub(crate) fn run<'py>(
         }
         let prepared = prepare::prepare(plan);
         let prepared = prepared.map_err(|problems| from_file.locate(&problems))?;
-        for scene in &prepared.scenes {
-            drive::run(&prepared, scene, &how, progress)?;
+        for planned in &prepared.machines {
+            drive::run(&prepared, planned, &how, progress)?;
         }
         Ok(())
     })

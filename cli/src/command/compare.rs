@@ -60,7 +60,7 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     let machine = Machine::load(&args.machine, plan.card)?;
     let mut keeping = Keeping::begin(&args.store, vec![machine], inputs)?;
     let progress = keeping.journal(Progress::new(), "compare");
-    let run = drive::run(&prepared, &prepared.scenes[0], &how, &progress);
+    let run = drive::run(&prepared, &prepared.machines[0], &how, &progress);
     progress.finish();
     let (report, recordings) = keeping.of_begun(run)?;
     sink.write(&report)?;

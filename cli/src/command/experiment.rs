@@ -71,8 +71,8 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
         anyhow::Ok(())
     };
     if let Some(prepared) = &prepared {
-        for scene in &prepared.scenes {
-            let run = drive::run(prepared, scene, &how, &progress);
+        for planned in &prepared.machines {
+            let run = drive::run(prepared, planned, &how, &progress);
             write(run.map(|(report, _)| report), &mut keeping)?;
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_linux::build::{self, Error, Rate, Recipe, SemanticPatch, Step, Tools};
+use plimsoll_linux::build::{self, BuildEvent, Error, Rate, Recipe, SemanticPatch, Tools};
 use plimsoll_linux::package::cache;
 
 use crate::output::{self, BadInput};
@@ -21,8 +21,9 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Builds a kernel to boot: Debian's packaged source, configured for recordings
 ///
-/// The source is fetched with `apt-get download` and not installed: 150 MB, 2 GB unpacked. A first build takes about
-/// ten minutes on two CPUs, a build with another patch one minute. An interrupted build resumes.
+/// The source is fetched with `apt-get download` and not installed: 150 MB, 2 GB unpacked. A first
+/// build takes about ten minutes on two CPUs, a build with another patch one minute. An interrupted
+/// build resumes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LinuxBuild {
     /// The series of kernels
@@ -38,7 +39,8 @@ pub(crate) struct LinuxBuild {
     #[arg(long, value_name = "DIR")]
     patches: Option<PathBuf>,
     /// Lets the kernel check its locks, lists, timers and memory management while it runs (lockdep,
-    /// DEBUG_VM): warnings in its log show what a patch breaks. Such a kernel is several times slower
+    /// DEBUG_VM): warnings in its log show what a patch breaks. Such a kernel is several times
+    /// slower
     #[arg(long)]
     debug: bool,
     /// Runs this many compilers at once [default: one per CPU]
@@ -129,15 +131,15 @@ fn told(error: Error) -> anyhow::Error {
     }
 }
 
-fn show(bar: &ProgressBar, step: Step<'_>) {
+fn show(bar: &ProgressBar, step: BuildEvent<'_>) {
     match step {
-        Step::Begins(what) => {
+        BuildEvent::Begins(what) => {
             bar.set_style(style("{spinner} {msg}, {elapsed}"));
             bar.set_message(what.to_owned());
             bar.reset();
             bar.enable_steady_tick(TICK);
         }
-        Step::Compiled { done: 0, left } => {
+        BuildEvent::Compiled { done: 0, left } => {
             if let Some(left) = left {
                 bar.set_length(left);
                 bar.set_style(style(
@@ -147,7 +149,7 @@ fn show(bar: &ProgressBar, step: Step<'_>) {
                 bar.set_style(style("{spinner} {msg}, {pos} objects, {elapsed}"));
             }
         }
-        Step::Compiled { done, .. } => bar.set_position(done),
+        BuildEvent::Compiled { done, .. } => bar.set_position(done),
     }
 }
 
@@ -163,33 +165,33 @@ mod tests {
     #[test]
     fn every_step_can_be_shown() {
         let bar = ProgressBar::hidden();
-        show(&bar, Step::Begins("compiling"));
+        show(&bar, BuildEvent::Begins("compiling"));
         show(
             &bar,
-            Step::Compiled {
+            BuildEvent::Compiled {
                 done: 0,
                 left: Some(9),
             },
         );
         show(
             &bar,
-            Step::Compiled {
+            BuildEvent::Compiled {
                 done: 4,
                 left: Some(9),
             },
         );
         assert_eq!((bar.position(), bar.length()), (4, Some(9)));
-        show(&bar, Step::Begins("compiling again"));
+        show(&bar, BuildEvent::Begins("compiling again"));
         show(
             &bar,
-            Step::Compiled {
+            BuildEvent::Compiled {
                 done: 0,
                 left: None,
             },
         );
         show(
             &bar,
-            Step::Compiled {
+            BuildEvent::Compiled {
                 done: 2,
                 left: None,
             },

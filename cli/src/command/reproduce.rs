@@ -73,9 +73,11 @@ fn run_all(
     check_memory(&args, experiments)?;
     check_metrics(&args.extent.metric, experiments, options.effort)?;
     options.jitter = args.jitter.into();
-    let whole = CATALOG
-        .iter()
-        .all(|of| experiments.iter().any(|it| it.name() == of.name()));
+    let whole = CATALOG.iter().all(|of| {
+        experiments
+            .iter()
+            .any(|experiment| experiment.name() == of.name())
+    });
     if let Some(page) = &args.misses {
         if !whole && !page.exists() {
             let refused = "--misses lists the figures of all experiments: name no experiment, or \

@@ -81,7 +81,10 @@ pub fn parse(setting: &str) -> Result<(&str, u64), Error> {
 pub fn set_value(tunables: &mut Tunables, name: &str, value: u64) -> Result<(), Error> {
     let Some((knob, value)) = Knob::setting(name, value) else {
         let known = Knob::ALL.map(Knob::spec);
-        let names: Vec<&str> = known.iter().flat_map(|it| [it.name, it.linux]).collect();
+        let names: Vec<&str> = known
+            .iter()
+            .flat_map(|knob| [knob.name, knob.linux])
+            .collect();
         return Err(Error::unknown("knob", name, &names));
     };
     tunables

@@ -98,7 +98,12 @@ fn shape(text: &ProfileText) -> Table {
         ("HZ", text.hz.get().to_string()),
     ];
     let variants = text.variants.iter();
-    let variants = variants.map(|it| (format!("{}+{}", text.name, it.name), it.about.clone()));
+    let variants = variants.map(|variant| {
+        (
+            format!("{}+{}", text.name, variant.name),
+            variant.about.clone(),
+        )
+    });
     let rows = rows
         .into_iter()
         .map(|(what, is)| (what.to_owned(), is))
@@ -278,7 +283,7 @@ mod tests {
         let tables = describe("epyc-9654-2s").unwrap();
         let of_load = tables
             .iter()
-            .find(|it| it.title.starts_with("Effects of load"));
+            .find(|table| table.title.starts_with("Effects of load"));
         let rows = &of_load.expect("the machine has effects of load").rows;
         let told: Vec<String> = rows.iter().map(|row| row[..4].join(" ")).collect();
         assert_eq!(told.len(), 7, "{told:?}");

@@ -87,16 +87,21 @@ impl Outcome {
     /// The summary and all other tables.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
-        let of_subjects = self.judgements.iter().flat_map(|it| it.tables.clone());
+        let of_subjects = self
+            .judgements
+            .iter()
+            .flat_map(|judgement| judgement.tables.clone());
         [self.summary()].into_iter().chain(of_subjects).collect()
     }
 
     fn summary(&self) -> Table {
-        let row = |it: &Judgement| {
-            let mut row = vec![it.subject.clone(), it.unit.to_owned()];
-            row.extend([it.compared, it.identical].map(|n| human(n as f64, Unit::Count)));
-            row.push(share(it.identical, it.compared));
-            row.push(human(it.set_aside as f64, Unit::Count));
+        let row = |judgement: &Judgement| {
+            let mut row = vec![judgement.subject.clone(), judgement.unit.to_owned()];
+            row.extend(
+                [judgement.compared, judgement.identical].map(|n| human(n as f64, Unit::Count)),
+            );
+            row.push(share(judgement.identical, judgement.compared));
+            row.push(human(judgement.set_aside as f64, Unit::Count));
             row
         };
         let heads = [

@@ -292,7 +292,7 @@ mod tests {
         let stored = Stored::read(&committed).unwrap();
         let ran: Vec<_> = stored
             .iter()
-            .map(|it| (&*it.experiment, &*it.machine))
+            .map(|row| (&*row.experiment, &*row.machine))
             .collect();
         for figure in figures().unwrap() {
             if let Some(place) = figure.place {

@@ -259,7 +259,7 @@ fn the_readme_has_the_values_of_the_last_full_run() {
     for (cells, row) in readme().iter().zip(ROWS).filter(|(_, row)| row.has_values) {
         let of = stored
             .iter()
-            .find(|it| it.experiment == row.experiment && it.machine == row.machine);
+            .find(|other| other.experiment == row.experiment && other.machine == row.machine);
         let measured = of.and_then(|of| of.linux_and_patch(row.metric));
         for (cell, measured) in cells[2..4].iter().zip(measured.into_iter().flatten()) {
             if let Some((shown, half_a_digit)) = value(cell) {

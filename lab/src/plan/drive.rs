@@ -4,7 +4,7 @@
 
 use plimsoll_recording::Recording;
 
-use super::prepare::{Prepared, Scene};
+use super::prepare::{PlannedMachine, Prepared};
 use super::{difference, metrics, timeline};
 use crate::catalog::tuned::Tuned;
 use crate::error::Error;
@@ -31,7 +31,7 @@ pub struct How {
     pub record: Option<usize>,
 }
 
-/// Runs the designs of `prepared` on the machine of `scene`. Returns a report on the waits for
+/// Runs the designs of `prepared` on the machine of `planned`. Returns a report on the waits for
 /// locks and on the page lists.
 ///
 /// # Errors
@@ -39,13 +39,13 @@ pub struct How {
 /// what they differ in.
 pub fn run(
     prepared: &Prepared<'_>,
-    scene: &Scene,
+    planned: &PlannedMachine,
     how: &How,
     progress: &Progress,
 ) -> Result<(Report, Recordings), Error> {
     let Prepared { plan, designs, .. } = prepared;
-    progress.start_on(&plan.name, &scene.profile.name, "");
-    let (runs, kept) = compare(prepared, scene, how, progress)?;
+    progress.start_on(&plan.name, &planned.profile.name, "");
+    let (runs, kept) = compare(prepared, planned, how, progress)?;
     for nth in 1..designs.len() {
         if runs.are_identical(0, nth) {
             let workload = prepared.workload;
@@ -54,12 +54,12 @@ pub fn run(
     }
     let mut report = Report::new(
         &plan.name,
-        &scene.profile.name,
+        &planned.profile.name,
         plan.card,
         runs.seeds(),
         runs.hash(),
     );
-    metrics::fill(&mut report, plan, &scene.machine, &runs);
+    metrics::fill(&mut report, plan, &planned.machine, &runs);
     report.answer = metrics::answer(&report, plan, runs.designs());
     let mut lists = Vec::new();
     let mut recordings = Vec::new();
@@ -77,7 +77,7 @@ pub fn run(
         columns: holds::COLUMNS.map(str::to_owned).to_vec(),
         rows: lists,
     });
-    report.finding = about(prepared, scene);
+    report.finding = about(prepared, planned);
     Ok((report, recordings))
 }
 
@@ -85,7 +85,7 @@ pub fn run(
 /// comparison of the plan has.
 pub(super) fn compare(
     prepared: &Prepared<'_>,
-    scene: &Scene,
+    planned: &PlannedMachine,
     how: &How,
     progress: &Progress,
 ) -> Result<(Comparison, Vec<Kept>), Error> {
@@ -101,19 +101,19 @@ pub(super) fn compare(
     };
     Comparison::run_keeping(&prepared.designs, &options, progress, |case| {
         let record = how.record.filter(|_| case.seed == options.seeds[0]);
-        measure(prepared, scene, case, record)
+        measure(prepared, planned, case, record)
     })
 }
 
 /// The introduction of a report, in sentences: the question of the plan, and what ran.
-fn about(prepared: &Prepared<'_>, scene: &Scene) -> String {
+fn about(prepared: &Prepared<'_>, planned: &PlannedMachine) -> String {
     let Prepared {
         plan,
         workload,
         length,
         ..
     } = prepared;
-    let workers = scene.values.get("workers");
+    let workers = planned.values.get("workers");
     let mut about = String::new();
     if !plan.question.is_empty() {
         about = format!("The question: {} ", plan.question);
@@ -121,8 +121,8 @@ fn about(prepared: &Prepared<'_>, scene: &Scene) -> String {
     about.push_str(&format!(
         "{workers} workers for {} of virtual time: {}. {}",
         human(length.0 as f64, Unit::Nanos),
-        scene.values.fill(workload.about),
-        scene.start.about(),
+        planned.values.fill(workload.about),
+        planned.start.about(),
     ));
     let moments: Vec<String> = plan.timeline.iter().map(timeline::about).collect();
     if !moments.is_empty() {
@@ -138,18 +138,18 @@ pub(super) struct Kept {
     recording: Option<Recording>,
 }
 
-/// Creates the machine of `scene` for one run, with the state of memory and the online CPUs with
+/// Creates the machine of `planned` for one run, with the state of memory and the online CPUs with
 /// which the run begins.
 pub(super) fn testbed(
     prepared: &Prepared<'_>,
-    scene: &Scene,
+    planned: &PlannedMachine,
     design: &Tuned,
     seed: u64,
 ) -> Testbed {
     let Tuned { named, tunables } = design;
-    let swap = prepared.workload.swap.map(|slots| slots(&scene.values));
-    let testbed = Testbed::tuned(&scene.profile, named.design, seed, swap, *tunables);
-    let begun = scene.start.begin(&testbed);
+    let swap = prepared.workload.swap.map(|slots| slots(&planned.values));
+    let testbed = Testbed::tuned(&planned.profile, named.design, seed, swap, *tunables);
+    let begun = planned.start.begin(&testbed);
     begun.expect("the same machine has begun so before");
     timeline::begin(&testbed, timeline::of_design(prepared.plan, &named.name));
     // Counts allocated pages only from now on: pages that are in use from the start are not the
@@ -160,18 +160,18 @@ pub(super) fn testbed(
 
 fn measure(
     prepared: &Prepared<'_>,
-    scene: &Scene,
+    planned: &PlannedMachine,
     case: &Case<Tuned>,
     record: Option<usize>,
 ) -> (Sample, Kept) {
     let Prepared {
         workload, length, ..
     } = prepared;
-    let Scene {
+    let PlannedMachine {
         profile, values, ..
-    } = scene;
+    } = planned;
     let named = &case.design.named;
-    let testbed = testbed(prepared, scene, &case.design, case.seed);
+    let testbed = testbed(prepared, planned, &case.design, case.seed);
     let recorder = record.map(|events_max| testbed.record(events_max));
     let tasks = (workload.start)(&testbed, values, *length);
     testbed.sim.run_until(*length);

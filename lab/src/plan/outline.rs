@@ -29,15 +29,15 @@ pub fn outline(plan: &Plan) -> Result<Table, Vec<Problem>> {
     };
     let (comparisons, total_ns) = if points.is_empty() {
         (
-            prepared.scenes.len(),
-            prepared.scenes.len() as f64 * prepared.length.0 as f64,
+            prepared.machines.len(),
+            prepared.machines.len() as f64 * prepared.length.0 as f64,
         )
     } else {
         let of_points = points.iter().map(|point| {
             let point = prepare(&point.plan)?;
             Ok((
-                point.scenes.len(),
-                point.scenes.len() as f64 * point.length.0 as f64,
+                point.machines.len(),
+                point.machines.len() as f64 * point.length.0 as f64,
             ))
         });
         let of_points = of_points.collect::<Result<Vec<_>, Vec<Problem>>>()?;
@@ -60,16 +60,19 @@ fn facts(
     cases: u64,
     total_ns: f64,
 ) -> Vec<(&'static str, String)> {
-    let machines = prepared
-        .scenes
-        .iter()
-        .map(|scene| format!("{} ({} CPUs)", scene.machine, scene.profile.topology.cpus()));
+    let machines = prepared.machines.iter().map(|planned| {
+        format!(
+            "{} ({} CPUs)",
+            planned.machine,
+            planned.profile.topology.cpus()
+        )
+    });
     let labels: Vec<&str> = plan.designs.iter().map(|of| of.label.as_str()).collect();
     let parameters = prepared
         .workload
         .parameters
         .iter()
-        .map(|of| format!("{} {}", of.name, prepared.scenes[0].values.get(of.name)));
+        .map(|of| format!("{} {}", of.name, prepared.machines[0].values.get(of.name)));
     let parameters: Vec<String> = parameters.collect();
     let mut facts = vec![
         ("machines", machines.collect::<Vec<_>>().join(", ")),

@@ -36,12 +36,12 @@ pub struct Prepared<'p> {
     /// The virtual length of each run.
     pub length: Nanos,
     /// The machines.
-    pub scenes: Vec<Scene>,
+    pub machines: Vec<PlannedMachine>,
 }
 
 /// One machine of a plan, and what a run on it begins with.
 #[derive(Clone, Debug)]
-pub struct Scene {
+pub struct PlannedMachine {
     /// The machine as the plan names it.
     pub machine: String,
     /// The machine.
@@ -145,7 +145,7 @@ pub fn prepare(plan: &Plan) -> Result<Prepared<'_>, Vec<Problem>> {
         let why = format!("{name} decides itself how much memory is free; choose no memory");
         problems.invalid("memory", why);
     }
-    let mut scenes = Vec::new();
+    let mut machines = Vec::new();
     for (machine, profile) in profiles {
         let cpus = profile.topology.cpus();
         problems
@@ -154,7 +154,7 @@ pub fn prepare(plan: &Plan) -> Result<Prepared<'_>, Vec<Problem>> {
         let online = timeline::online_at_start(plan, cpus);
         let values = Values::new(workload.parameters, &plan.parameters, online);
         let start = Start::new(workload, &profile, &values, plan.memory);
-        scenes.push(Scene {
+        machines.push(PlannedMachine {
             machine,
             profile,
             values,
@@ -165,10 +165,10 @@ pub fn prepare(plan: &Plan) -> Result<Prepared<'_>, Vec<Problem>> {
     if !problems.0.is_empty() {
         return Err(problems.0);
     }
-    for scene in &scenes {
-        check_scene(&mut problems, plan, workload, &designs[0], scene);
+    for planned in &machines {
+        check_scene(&mut problems, plan, workload, &designs[0], planned);
     }
-    metrics::check(plan, workload, &scenes[0].profile, &mut problems.0);
+    metrics::check(plan, workload, &machines[0].profile, &mut problems.0);
     if !problems.0.is_empty() {
         return Err(problems.0);
     }
@@ -177,7 +177,7 @@ pub fn prepare(plan: &Plan) -> Result<Prepared<'_>, Vec<Problem>> {
         workload,
         designs,
         length,
-        scenes,
+        machines,
     })
 }
 
@@ -322,9 +322,9 @@ fn check_scene(
     plan: &Plan,
     workload: &Workload,
     design: &Tuned,
-    scene: &Scene,
+    planned: &PlannedMachine,
 ) {
-    if let Some(slots) = workload.swap.map(|slots| slots(&scene.values))
+    if let Some(slots) = workload.swap.map(|slots| slots(&planned.values))
         && slots > SLOTS_MAX
     {
         let why = format!(
@@ -334,7 +334,7 @@ fn check_scene(
         problems.invalid("workload", why);
     }
     if plan.memory.is_some() {
-        let testbed = Testbed::new(&scene.profile, design.named.design, 1);
-        problems.take("memory", scene.start.begin(&testbed));
+        let testbed = Testbed::new(&planned.profile, design.named.design, 1);
+        problems.take("memory", planned.start.begin(&testbed));
     }
 }

@@ -3,7 +3,7 @@
 use super::data::{Plan, Sweep, Target};
 use super::drive::{self, How};
 use super::metrics::OF_SWEEP;
-use super::prepare::{Prepared, Scene, prepare};
+use super::prepare::{PlannedMachine, Prepared, prepare};
 use super::sweep::{self, Point};
 use super::{command, difference};
 use crate::catalog::tuned::Tuned;
@@ -35,14 +35,14 @@ pub fn run(
         points,
         how,
         progress,
-        |point, prepared, scene, runs| {
+        |point, prepared, planned, runs| {
             hashes.push(runs.hash());
             for (nth, is_identical) in identical.iter_mut().enumerate() {
                 *is_identical &= runs.are_identical(0, nth);
             }
             let mut first = point.values.clone();
             if shows_machine(plan, sweep) {
-                first.insert(0, scene.machine.clone());
+                first.insert(0, planned.machine.clone());
             }
             for (table, metric) in tables.iter_mut().zip(shown(plan)) {
                 table.rows.extend(rows(prepared, runs, metric, &first));
@@ -72,15 +72,15 @@ pub(super) fn each_point(
     points: &[Point],
     how: &How,
     progress: &Progress,
-    mut take: impl FnMut(&Point, &Prepared<'_>, &Scene, &Comparison),
+    mut take: impl FnMut(&Point, &Prepared<'_>, &PlannedMachine, &Comparison),
 ) -> Result<(), Error> {
     for point in points {
         let prepared = prepare(&point.plan).map_err(command::first)?;
-        for scene in &prepared.scenes {
-            let machine = &scene.profile.name;
+        for planned in &prepared.machines {
+            let machine = &planned.profile.name;
             progress.start_on(&point.plan.name, machine, &point.title(sweep));
-            let (runs, _) = drive::compare(&prepared, scene, how, progress)?;
-            take(point, &prepared, scene, &runs);
+            let (runs, _) = drive::compare(&prepared, planned, how, progress)?;
+            take(point, &prepared, planned, &runs);
         }
     }
     Ok(())

@@ -34,9 +34,9 @@ fn plan(workload: &str, timeline: Vec<Moment>) -> Plan {
 /// Runs `plan` until `ms` milliseconds of virtual time, and returns the testbed in that state.
 fn run(plan: &Plan, ms: u64) -> Testbed {
     let prepared = prepare(plan).unwrap();
-    let scene = &prepared.scenes[0];
-    let testbed = drive::testbed(&prepared, scene, &prepared.designs[0], 1);
-    (prepared.workload.start)(&testbed, &scene.values, prepared.length);
+    let planned = &prepared.machines[0];
+    let testbed = drive::testbed(&prepared, planned, &prepared.designs[0], 1);
+    (prepared.workload.start)(&testbed, &planned.values, prepared.length);
     testbed.sim.run_until(Nanos::from_ms(ms));
     testbed
 }
@@ -72,7 +72,7 @@ fn a_cpu_that_went_offline_has_no_pages_and_no_tasks_and_can_come_back() {
 fn cpus_that_are_offline_from_the_start_get_no_workers() {
     for workload in ["stress-vm", "make-like", "killed-apps", "overcommit"] {
         let plan = plan(workload, vec![moment("0s", "1,3,5-7", "")]);
-        assert_eq!(prepare(&plan).unwrap().scenes[0].values.get("workers"), 3);
+        assert_eq!(prepare(&plan).unwrap().machines[0].values.get("workers"), 3);
         let Testbed { sim, mm, .. } = &run(&plan, 100);
         let at = |cpu: u32| mm.pages().listed(sim, CpuId(cpu));
         assert!([0, 2, 4].into_iter().any(|cpu| at(cpu) > Pages::ZERO));

@@ -19,7 +19,7 @@ use std::num::NonZeroU32;
 
 use plimsoll_sim::profile::{Card, Profile};
 
-use self::perform::{Performed, Scene};
+use self::perform::{Performed, ReplaySetup};
 use self::plan::Plan;
 use self::start::{Start, Why};
 use crate::catalog::designs;
@@ -98,14 +98,14 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
     let (runs, performed) =
         Comparison::run_keeping(&designs, &of_replay(options), progress, |case| {
             let record = options.record.filter(|_| case.seed == options.seeds[0]);
-            let scene = Scene {
+            let setup = ReplaySetup {
                 profile: &profile,
                 scale: options.scale.get(),
                 file: &options.file,
                 start,
                 record,
             };
-            perform::run(&plan, &scene, case)
+            perform::run(&plan, &setup, case)
         })?;
     let mut performed: Vec<(&str, Performed)> = designs
         .iter()
@@ -275,13 +275,13 @@ fn beginning(options: &ReplayOptions, start: Start<'_>, performed: &[(&str, Perf
         }
         Start::Recorded(state) => state,
     };
-    if let Some(refused) = performed.iter().find_map(|(_, it)| it.refused.as_ref()) {
+    if let Some(refused) = performed.iter().find_map(|(_, run)| run.refused.as_ref()) {
         return format!(
             "It begins with empty lists: the recorded state could not be set, {refused}."
         );
     }
     let free: u64 = state.zones.iter().map(|zone| zone.free).sum();
-    let listed = performed.first().map_or(0, |(_, it)| it.listed);
+    let listed = performed.first().map_or(0, |(_, run)| run.listed);
     let number = |count: u64| human(count as f64, Unit::Count);
     format!(
         "It begins as the recorded machine was when /proc/zoneinfo was read: {} pages on the lists of \

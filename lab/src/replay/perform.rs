@@ -16,7 +16,7 @@ use plimsoll_sim::{Sim, Stats};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::plan::{Plan, Step, What, ZoneRequest};
+use super::plan::{Plan, PlannedOp, What, ZoneRequest};
 use super::start::{Memory, Start};
 use crate::catalog::designs::Named;
 use crate::exact::pages::memory::layout;
@@ -55,7 +55,7 @@ pub(super) struct Performed {
 }
 
 /// The machine and the options for performing a plan.
-pub(super) struct Scene<'a> {
+pub(super) struct ReplaySetup<'a> {
     pub(super) profile: &'a Profile,
     /// The number of copies of the recording that run side by side.
     pub(super) scale: u32,
@@ -86,14 +86,14 @@ struct Tally {
     lag: Cell<u64>,
 }
 
-pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample, Performed) {
-    let (scale, seed) = (scene.scale, case.seed);
-    let (testbed, memory, refused) = begin(plan, scene, case);
+pub(super) fn run(plan: &Plan, setup: &ReplaySetup<'_>, case: &Case<Named>) -> (Sample, Performed) {
+    let (scale, seed) = (setup.scale, case.seed);
+    let (testbed, memory, refused) = begin(plan, setup, case);
     let cpus = testbed.sim.topology().ids();
     let listed = cpus.map(|cpu| u64::from(testbed.mm.pages().listed(&testbed.sim, cpu).0));
     let listed = listed.sum();
-    let recorder = scene.record.map(|events_max| testbed.record(events_max));
-    let streams: Rc<Vec<Vec<Step>>> = Rc::new(plan.streams.clone());
+    let recorder = setup.record.map(|events_max| testbed.record(events_max));
+    let streams: Rc<Vec<Vec<PlannedOp>>> = Rc::new(plan.streams.clone());
     let tally = Rc::new(Tally::default());
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     for nth in 0..scale {
@@ -119,8 +119,8 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
     }
     testbed.sim.run();
     let recording = recorder.map(|recorder| {
-        let release = format!("{} on {}", case.design.name, scene.profile.name);
-        let command = format!("replay of {}, {scale} times, seed {seed}", scene.file);
+        let release = format!("{} on {}", case.design.name, setup.profile.name);
+        let command = format!("replay of {}, {scale} times, seed {seed}", setup.file);
         recorder.finish(&testbed.sim, release, command)
     });
     let (stats, log) = testbed.finish();
@@ -146,23 +146,23 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
 /// value is the reason why the recorded state could not be set, if that failed.
 fn begin(
     plan: &Plan,
-    scene: &Scene<'_>,
+    setup: &ReplaySetup<'_>,
     case: &Case<Named>,
 ) -> (Testbed, Option<Rc<Memory>>, Option<String>) {
-    let (profile, design) = (scene.profile, case.design.design);
-    let Start::Recorded(state) = scene.start else {
+    let (profile, design) = (setup.profile, case.design.design);
+    let Start::Recorded(state) = setup.start else {
         return (Testbed::new(profile, design, case.seed), None, None);
     };
-    let areas = Memory::areas(state, &profile.topology, plan.cpus(), scene.scale);
+    let areas = Memory::areas(state, &profile.topology, plan.cpus(), setup.scale);
     let testbed = Testbed::laid_out(profile, design, case.seed, layout(&areas));
-    match Memory::begin(&testbed, state, &plan.ids, scene.scale) {
+    match Memory::begin(&testbed, state, &plan.ids, setup.scale) {
         Ok(memory) => (testbed, Some(Rc::new(memory)), None),
         Err(error) => (Testbed::new(profile, design, case.seed), None, Some(error)),
     }
 }
 
 impl Copy {
-    fn play(&self, sim: &Sim, steps: &[Step]) {
+    fn play(&self, sim: &Sim, steps: &[PlannedOp]) {
         for step in steps {
             let at = Nanos(self.start.0 + step.at_ns);
             wait_until(sim, at);

@@ -16,7 +16,7 @@ pub(super) struct Plan {
     /// The recorded numbers of the CPUs in the plan.
     pub(super) ids: Vec<u32>,
     /// The steps of each CPU in `ids`, in order of time.
-    pub(super) streams: Vec<Vec<Step>>,
+    pub(super) streams: Vec<Vec<PlannedOp>>,
     /// The number of slots that the steps use.
     pub(super) slots: u32,
     pub(super) allocs: u64,
@@ -28,7 +28,7 @@ pub(super) struct Plan {
 
 /// One operation of a CPU, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct PlannedOp {
     /// The time since the beginning of the plan, in nanoseconds.
     pub(super) at_ns: u64,
     /// The slot of the block. For [`What::Bulk`] it is the first slot; [`What::FreeOld`] ignores
@@ -79,12 +79,12 @@ impl Plan {
     pub(super) fn of(recording: &Recording) -> Self {
         let start = recording.records.first().map_or(0, |record| record.time_ns);
         let mut live: BTreeMap<u64, u32> = BTreeMap::new();
-        let mut streams: BTreeMap<u32, Vec<Step>> = BTreeMap::new();
+        let mut streams: BTreeMap<u32, Vec<PlannedOp>> = BTreeMap::new();
         let mut plan = Self::default();
         for record in &recording.records {
             let stream = streams.entry(record.cpu).or_default();
             let at_ns = record.time_ns - start;
-            let mut step = |slot, what| stream.push(Step { at_ns, slot, what });
+            let mut step = |slot, what| stream.push(PlannedOp { at_ns, slot, what });
             match record.event {
                 Event::Alloc { pfn, order } => {
                     let slot = plan.slots;
@@ -149,7 +149,7 @@ mod tests {
             (500, 3, Event::Alloc { pfn: 7, order }),
         ]);
         assert_eq!((plan.allocs, plan.frees, plan.unmatched), (3, 1, 1));
-        let step = |at_ns, slot, what| Step { at_ns, slot, what };
+        let step = |at_ns, slot, what| PlannedOp { at_ns, slot, what };
         assert_eq!(
             plan.streams,
             [

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use plimsoll_mm::units::Order;
 use plimsoll_recording::Event;
 
-use super::plan::{Plan, Step, What, ZoneRequest};
+use super::plan::{Plan, PlannedOp, What, ZoneRequest};
 use crate::exact::pages::lists::ListId;
 use crate::exact::pages::memory::{mobility_of, order_of};
 use crate::exact::pages::op::{Action, Op};
@@ -29,7 +29,7 @@ pub(super) fn plan(history: &History, events: &[Event]) -> Plan {
 
 struct Planner {
     plan: Plan,
-    streams: BTreeMap<u32, Vec<Step>>,
+    streams: BTreeMap<u32, Vec<PlannedOp>>,
     /// For each allocated block, by the number of its first page: its slot (the plan's index of the
     /// block) and its order.
     live: HashMap<u64, (u32, Order)>,
@@ -145,7 +145,7 @@ impl Planner {
 
     fn step(&mut self, (cpu, at_ns): (u32, u64), slot: u32, what: What) {
         let stream = self.streams.entry(cpu).or_default();
-        stream.push(Step { at_ns, slot, what });
+        stream.push(PlannedOp { at_ns, slot, what });
     }
 }
 
@@ -208,7 +208,9 @@ mod tests {
     fn steps(plan: &Plan) -> Vec<(u64, u32, What)> {
         assert_eq!(plan.ids, [3]);
         let steps = plan.streams[0].iter();
-        steps.map(|it| (it.at_ns, it.slot, it.what)).collect()
+        steps
+            .map(|step| (step.at_ns, step.slot, step.what))
+            .collect()
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn caveats(report: &Report) -> Vec<String> {
     let misses = report
         .figures
         .iter()
-        .filter(|it| it.agreement() == Agreement::Miss);
+        .filter(|figure| figure.agreement() == Agreement::Miss);
     caveats.extend(misses.map(miss));
     caveats
 }

@@ -86,7 +86,7 @@ mod tests {
             for effort in [Effort::Full, Effort::Quick] {
                 let stretches = committed.of(experiment.name(), effort);
                 assert!(!stretches.is_empty(), "{}", experiment.name());
-                assert!(stretches.iter().all(|it| it.seconds >= 0.0));
+                assert!(stretches.iter().all(|stretch| stretch.seconds >= 0.0));
             }
         }
     }

@@ -278,9 +278,13 @@ impl Testbed {
                 log.borrow_mut().start(sim.now(), sim.this_cpu());
             }
             let recorder = recorder.borrow().clone();
-            recorder.iter().for_each(|it| it.job_starts(sim, job));
+            recorder
+                .iter()
+                .for_each(|recorder| recorder.job_starts(sim, job));
             mm.run(sim, job);
-            recorder.iter().for_each(|it| it.job_ends(sim, job));
+            recorder
+                .iter()
+                .for_each(|recorder| recorder.job_ends(sim, job));
         });
         let mm = Rc::clone(&self.mm);
         self.sim.on_idle(move |sim| mm.quiet(sim));

@@ -15,7 +15,9 @@ use crate::report::{Decided, DecidedHeadline, DecidingPrice};
 /// If the committed table cannot be read or names an unknown price, which tests rule out.
 pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
     let kept = Kept::committed()?.experiments;
-    let varied = kept.into_iter().find(|it| it.experiment == experiment);
+    let varied = kept
+        .into_iter()
+        .find(|other| other.experiment == experiment);
     match varied {
         Some(varied) => decided(&varied, machine).map(Some),
         None => Ok(unknown(experiment)),
@@ -26,7 +28,7 @@ pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
 /// yet; `None` if it has no headlines.
 fn unknown(experiment: &str) -> Option<Decided> {
     let mut headlines = headlines::ALL.iter();
-    headlines.find(|it| it.experiment == experiment)?;
+    headlines.find(|other| other.experiment == experiment)?;
     Some(Decided {
         note: format!("not known; `plimsoll sensitivity {experiment}` measures them"),
         seeds: 0,
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn an_experiment_that_was_not_varied_says_so_and_one_without_prices_says_nothing() {
         let note = unknown("drain")
-            .map(|it| it.note)
+            .map(|headline| headline.note)
             .expect("it has headlines");
         assert!(note.contains("`plimsoll sensitivity drain`"), "{note}");
         assert_eq!(unknown("selftest"), None);

@@ -126,7 +126,7 @@ impl Kept {
         let place = |varied: &Varied| {
             let place = super::headlines::ALL
                 .iter()
-                .position(|it| it.experiment == varied.experiment);
+                .position(|other| other.experiment == varied.experiment);
             place.unwrap_or(usize::MAX)
         };
         self.experiments.sort_by_key(place);
@@ -254,14 +254,23 @@ mod tests {
             let experiment = experiment::find(&varied.experiment).expect("an experiment");
             let machines = experiment.machines();
             assert!(machines.contains(&&*varied.machine), "{}", varied.machine);
-            let prices = varied.headlines.iter().flat_map(|it| &it.prices);
+            let prices = varied
+                .headlines
+                .iter()
+                .flat_map(|headline| &headline.prices);
             for key in prices.map(|price| &price.key).chain(&varied.uncharged) {
                 is_fitted(&varied.machine, key).unwrap_or_else(|error| panic!("{error}"));
             }
             let declared = headlines::ALL.iter();
-            let mut declared = declared.filter(|it| it.experiment == varied.experiment);
+            let mut declared = declared.filter(|headline| headline.experiment == varied.experiment);
             let declared = declared.next().expect("an experiment with headlines");
-            let of = |it: &Headline| (it.a.clone(), it.b.clone(), it.metric.clone());
+            let of = |headline: &Headline| {
+                (
+                    headline.a.clone(),
+                    headline.b.clone(),
+                    headline.metric.clone(),
+                )
+            };
             let kept: Vec<_> = varied.headlines.iter().map(of).collect();
             let text = |(a, b, metric): &headlines::Headline| {
                 (a.to_string(), b.to_string(), metric.to_string())
@@ -274,8 +283,8 @@ mod tests {
     #[test]
     fn the_committed_file_has_each_experiment_once() {
         let kept = Kept::committed().unwrap().experiments;
-        let kept: Vec<&str> = kept.iter().map(|it| &*it.experiment).collect();
-        let known = headlines::ALL.iter().map(|it| it.experiment);
+        let kept: Vec<&str> = kept.iter().map(|other| &*other.experiment).collect();
+        let known = headlines::ALL.iter().map(|headline| headline.experiment);
         let wanted: Vec<&str> = known.filter(|name| kept.contains(name)).collect();
         assert_eq!(kept, wanted);
         assert!(!kept.is_empty());
@@ -307,7 +316,7 @@ mod tests {
             ],
         };
         let deciding = |headline: &Headline| -> Vec<String> {
-            headline.deciding().map(|it| it.key.clone()).collect()
+            headline.deciding().map(|price| price.key.clone()).collect()
         };
         assert_eq!(deciding(&headline), ["work.fault", "word.own"]);
         assert_eq!(headline.within_noise(), 0);

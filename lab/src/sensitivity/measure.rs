@@ -68,8 +68,11 @@ pub fn chosen(names: &[String]) -> Result<Vec<&'static Headlines>, Error> {
         let experiment = experiment::find(name)?;
         let mut of = headlines::ALL
             .iter()
-            .filter(|it| it.experiment == experiment.name());
-        let with: Vec<&str> = headlines::ALL.iter().map(|it| it.experiment).collect();
+            .filter(|headlines| headlines.experiment == experiment.name());
+        let with: Vec<&str> = headlines::ALL
+            .iter()
+            .map(|headline| headline.experiment)
+            .collect();
         of.next().ok_or_else(|| {
             Error::Invalid(format!(
                 "no prices decide `{name}`: name one of {}",
@@ -127,7 +130,7 @@ fn vary(
         hash: format!("{:016x}", all.hash()),
         seeds: options.seeds.len(),
         uncharged,
-        headlines: of.of.iter().map(|it| headline(it, &all, &ran)).collect(),
+        headlines: of.of.iter().map(|one| headline(one, &all, &ran)).collect(),
     })
 }
 
@@ -262,8 +265,13 @@ mod tests {
 
     #[test]
     fn every_simulated_experiment_of_the_catalog_has_headlines() {
-        let simulated = experiment::CATALOG.iter().filter(|it| it.is_simulated());
-        let with: Vec<&str> = headlines::ALL.iter().map(|it| it.experiment).collect();
+        let simulated = experiment::CATALOG
+            .iter()
+            .filter(|experiment| experiment.is_simulated());
+        let with: Vec<&str> = headlines::ALL
+            .iter()
+            .map(|headline| headline.experiment)
+            .collect();
         for experiment in simulated {
             assert!(with.contains(&experiment.name()), "{}", experiment.name());
         }
@@ -314,7 +322,10 @@ mod tests {
     fn an_experiment_that_is_named_twice_is_varied_once() {
         let names = ["reaper", "drain", "reaper"].map(str::to_owned);
         let chosen = chosen(&names).unwrap();
-        let chosen: Vec<&str> = chosen.iter().map(|it| it.experiment).collect();
+        let chosen: Vec<&str> = chosen
+            .iter()
+            .map(|headlines| headlines.experiment)
+            .collect();
         assert_eq!(chosen, ["reaper", "drain"]);
     }
 

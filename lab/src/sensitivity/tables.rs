@@ -23,10 +23,12 @@ pub fn tables(kept: &Kept) -> Result<Vec<Table>, Error> {
         all.flat_map(move |varied: &Varied| varied.headlines.iter().map(of(varied)))
     };
     let mut tables = Vec::new();
-    for (varied, headline) in headlines().filter(|(_, it)| !it.prices.is_empty()) {
+    for (varied, headline) in headlines().filter(|(_, headline)| !headline.prices.is_empty()) {
         tables.push(of_headline(varied, headline)?);
     }
-    let still: Vec<_> = headlines().filter(|(_, it)| it.prices.is_empty()).collect();
+    let still: Vec<_> = headlines()
+        .filter(|(_, headline)| headline.prices.is_empty())
+        .collect();
     if !still.is_empty() {
         tables.push(unmoved(&still));
     }
@@ -82,7 +84,10 @@ const NOISE: &str = "but only within the noise: the intervals overlap.";
 
 /// The mark for a price in a headline's table: whether it decides the headline, or only seems to.
 fn mark(headline: &Headline, price: &Price) -> &'static str {
-    if headline.deciding().any(|it| it.key == price.key) {
+    if headline
+        .deciding()
+        .any(|decisive| decisive.key == price.key)
+    {
         "decides"
     } else if price.any(|at| headline.changes(at)) {
         "noise"

@@ -176,7 +176,7 @@ impl Firings {
         let jiffies: Vec<u64> = self
             .firings
             .iter()
-            .map(|it| self.tick.jiffy(it.time_ns))
+            .map(|firing| self.tick.jiffy(firing.time_ns))
             .collect();
         let same = jiffies.chunk_by(|one, next| one == next);
         same.map(<[_]>::len).max().unwrap_or(0)

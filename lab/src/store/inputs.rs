@@ -36,10 +36,13 @@ pub fn of_experiments(
             }
         }
     }
-    let names: Vec<&str> = experiments.iter().map(|it| it.name()).collect();
+    let names: Vec<&str> = experiments
+        .iter()
+        .map(|experiment| experiment.name())
+        .collect();
     let card = options
         .card
-        .map_or("each experiment's".to_owned(), |it| it.to_string());
+        .map_or("each experiment's".to_owned(), |count| count.to_string());
     let memory = options.memory.map_or("each experiment's", Memory::name);
     let inputs = inputs([
         ("experiments", names.join(" ")),

@@ -67,8 +67,8 @@ impl CaseLine {
 
     /// The value of a metric; `None` if the case did not measure it.
     pub(super) fn value(&self, metric: &str) -> Option<f64> {
-        let found = self.metrics.iter().find(|it| it.metric == metric);
-        found.map(|it| it.value)
+        let found = self.metrics.iter().find(|sample| sample.metric == metric);
+        found.map(|sample| sample.value)
     }
 
     /// The sample that this line holds; `None` if its hash is not a hexadecimal number.

@@ -103,10 +103,10 @@ fn price_row(name: &str, [before, between, after]: &[Prices; 3]) -> Vec<String> 
     };
     vec![
         name.to_owned(),
-        pair(|it| it.transfer),
-        pair(|it| it.handover),
-        pair(|it| it.entry),
-        pair(|it| it.remote),
+        pair(|spread| spread.transfer),
+        pair(|spread| spread.handover),
+        pair(|spread| spread.entry),
+        pair(|spread| spread.remote),
         one_core.to_owned(),
     ]
 }

@@ -33,9 +33,9 @@ const ACQUISITIONS: u32 = 200_000;
 /// If the built-in machine cannot be loaded.
 pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     let mean = |of: fn(&Prices) -> f64| prices.iter().map(of).sum::<f64>() / prices.len() as f64;
-    let handover = nanos(mean(|it| it.handover.middle_ns));
-    let remote = nanos(mean(|it| it.remote.middle_ns));
-    let line = nanos(mean(|it| it.transfer.middle_ns))
+    let handover = nanos(mean(|spread| spread.handover.middle_ns));
+    let remote = nanos(mean(|spread| spread.remote.middle_ns));
+    let line = nanos(mean(|spread| spread.transfer.middle_ns))
         .min(handover)
         .min(remote);
     let mut profile = machines::load("laptop-2", Card::Mid)?;
@@ -46,7 +46,7 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     // A measured wait ends at the first access to the value that the lock guards. So the price of
     // acquiring a free lock is the time from the request to that access. It does not include the
     // time to release the lock.
-    costs.lock_own_ns = nanos(mean(|it| it.entry.middle_ns));
+    costs.lock_own_ns = nanos(mean(|spread| spread.entry.middle_ns));
     Ok(profile)
 }
 

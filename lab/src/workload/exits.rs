@@ -42,7 +42,7 @@ pub(crate) struct Exited {
 }
 
 /// The state that the threads of all processes share, and by which they wait for each other.
-struct Stage {
+struct Shared {
     /// The number of threads that have faulted their memory in, over all rounds.
     ready: Cell<u32>,
     /// The number of processes that have ended, over all rounds.
@@ -60,7 +60,7 @@ impl Exits {
     /// Starts the processes on all CPUs of the machine. The run is over when all tasks have ended.
     pub(crate) fn start(self, testbed: &Testbed) -> Rc<Exited> {
         let exited = Rc::<Exited>::default();
-        let stage = Rc::new(Stage {
+        let shared = Rc::new(Shared {
             ready: Cell::new(0),
             ended: Cell::new(0),
             exited: Rc::clone(&exited),
@@ -69,19 +69,19 @@ impl Exits {
         for process in 0..processes {
             let memory = Memory::default();
             for thread in 0..self.threads {
-                let (mm, stage) = (Rc::clone(&testbed.mm), Rc::clone(&stage));
+                let (mm, shared) = (Rc::clone(&testbed.mm), Rc::clone(&shared));
                 let memory = Rc::clone(&memory);
                 let cpu = CpuId(process * self.threads + thread);
                 testbed.sim.spawn(cpu, move |sim| {
                     for round in 1..=self.rounds {
-                        self.fault(sim, &mm, &stage, &memory, round);
+                        self.fault(sim, &mm, &shared, &memory, round);
                         wait_until(sim, || {
-                            stage.ready.get() == round * processes * self.threads
+                            shared.ready.get() == round * processes * self.threads
                         });
                         if thread == 0 {
-                            exit(sim, &mm, &stage, &memory, round);
+                            exit(sim, &mm, &shared, &memory, round);
                         }
-                        wait_until(sim, || stage.ended.get() == round * processes);
+                        wait_until(sim, || shared.ended.get() == round * processes);
                     }
                 });
             }
@@ -89,20 +89,20 @@ impl Exits {
         exited
     }
 
-    fn fault(self, sim: &Sim, mm: &Manager<Sim>, stage: &Stage, memory: &Memory, round: u32) {
+    fn fault(self, sim: &Sim, mm: &Manager<Sim>, shared: &Shared, memory: &Memory, round: u32) {
         sim.sleep(about(sim, Nanos(200_000)));
         let from = sim.now();
         let mut mapping = Mapping::new(mm);
         mapping.fault(sim, self.pages);
         if round > 1 {
-            add(&stage.exited.faulting_ns, sim.now().since(from).0);
+            add(&shared.exited.faulting_ns, sim.now().since(from).0);
         }
         memory.borrow_mut().push(mapping.into_pages(sim));
-        stage.ready.set(stage.ready.get() + 1);
+        shared.ready.set(shared.ready.get() + 1);
     }
 }
 
-fn exit(sim: &Sim, mm: &Manager<Sim>, stage: &Stage, memory: &Memory, round: u32) {
+fn exit(sim: &Sim, mm: &Manager<Sim>, shared: &Shared, memory: &Memory, round: u32) {
     let parts = memory.take();
     let from = sim.now();
     for pages in parts {
@@ -110,12 +110,12 @@ fn exit(sim: &Sim, mm: &Manager<Sim>, stage: &Stage, memory: &Memory, round: u32
     }
     let took = sim.now().since(from).0;
     if round > 1 {
-        let exited = &stage.exited;
+        let exited = &shared.exited;
         add(&exited.processes, 1);
         add(&exited.ns, took);
         exited.longest_ns.set(exited.longest_ns.get().max(took));
     }
-    stage.ended.set(stage.ended.get() + 1);
+    shared.ended.set(shared.ended.get() + 1);
 }
 
 fn add(to: &Cell<u64>, more: u64) {

@@ -29,9 +29,11 @@ fn report(file: &str, scale: u32) -> Report {
 /// the number in the row `site` and the column `column`.
 fn moved(report: &Report, site: &str, column: &str) -> u64 {
     let table = report.tables.iter();
-    let table = table.rev().find(|it| it.title.starts_with("Pages between"));
+    let table = table
+        .rev()
+        .find(|table| table.title.starts_with("Pages between"));
     let table = table.expect("the table of moves");
-    let at = table.columns.iter().position(|it| it == column);
+    let at = table.columns.iter().position(|other| other == column);
     let row = table.rows.iter().find(|row| row[1] == site);
     let cell = &row.expect("the site moved something")[at.expect("the column")];
     cell.replace(',', "").parse().expect("a number")

@@ -16,7 +16,7 @@ const TAIL_LINES: usize = 12;
 
 /// The progress of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum GuestState {
     /// The kernel is booting.
     Booting,
     /// The first process is running; the text is its report of the clock, the CPUs and the kernel.
@@ -31,8 +31,8 @@ pub enum Stage {
     Failed(String),
 }
 
-impl Stage {
-    /// Returns the console line that reports this stage.
+impl GuestState {
+    /// Returns the console line that reports this state.
     #[must_use]
     pub(crate) fn line(&self) -> String {
         let text = match self {
@@ -46,7 +46,7 @@ impl Stage {
         format!("{PREFIX}{text}")
     }
 
-    /// Parses a line of the console; returns `None` if the line reports no stage.
+    /// Parses a line of the console; returns `None` if the line reports no state.
     fn parse(line: &str) -> Option<Self> {
         // A kernel message without a newline may precede the report on the same line.
         let (_, text) = line.trim_end().split_once(PREFIX)?;
@@ -64,7 +64,7 @@ impl Stage {
         }
     }
 
-    /// Returns words for an error message that say in which stage of the guest an error occurred.
+    /// Returns words for an error message that say in which state of the guest an error occurred.
     pub(crate) fn when(&self) -> &'static str {
         match self {
             Self::Booting => "while it booted",
@@ -82,7 +82,7 @@ pub(crate) struct Console {
     text: String,
     /// The number of bytes of `text` that have been parsed, always whole lines.
     seen: usize,
-    stage: Stage,
+    state: GuestState,
     /// The guest's report after it had booted: its clock, CPUs and kernel. Empty before the report.
     up: String,
 }
@@ -92,35 +92,35 @@ impl Console {
         Self {
             text: String::new(),
             seen: 0,
-            stage: Stage::Booting,
+            state: GuestState::Booting,
             up: String::new(),
         }
     }
 
-    /// Appends new console output and parses it; returns whether the stage has changed.
+    /// Appends new console output and parses it; returns whether the state has changed.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
         self.text.push_str(&String::from_utf8_lossy(bytes));
-        let before = self.stage.clone();
+        let before = self.state.clone();
         while let Some(end) = self.text[self.seen..].find('\n') {
             let line = &self.text[self.seen..self.seen + end];
             // The first failure is the cause of later failures, so it is kept.
-            if let Some(stage) = Stage::parse(line)
-                && !matches!(self.stage, Stage::Failed(_))
+            if let Some(state) = GuestState::parse(line)
+                && !matches!(self.state, GuestState::Failed(_))
             {
                 // A guest may pass through several stages between two calls of this function, so
-                // the text of [`Stage::Up`] is stored separately.
-                if let Stage::Up(text) = &stage {
+                // the text of [`GuestState::Up`] is stored separately.
+                if let GuestState::Up(text) = &state {
                     text.clone_into(&mut self.up);
                 }
-                self.stage = stage;
+                self.state = state;
             }
             self.seen += end + 1;
         }
-        self.stage != before
+        self.state != before
     }
 
-    pub(crate) fn stage(&self) -> &Stage {
-        &self.stage
+    pub(crate) fn state(&self) -> &GuestState {
+        &self.state
     }
 
     /// Returns the guest's report after it had booted: its clock, CPUs and kernel. Empty before the
@@ -147,15 +147,15 @@ mod tests {
 
     #[test]
     fn every_stage_reads_back_from_its_line() {
-        for stage in [
-            Stage::Up("2.03 s, 4 CPUs, Linux 6.12.117".to_owned()),
-            Stage::Load,
-            Stage::Reading,
-            Stage::Done,
-            Stage::Failed("no tracefs".to_owned()),
+        for state in [
+            GuestState::Up("2.03 s, 4 CPUs, Linux 6.12.117".to_owned()),
+            GuestState::Load,
+            GuestState::Reading,
+            GuestState::Done,
+            GuestState::Failed("no tracefs".to_owned()),
         ] {
-            let line = stage.line() + "\r";
-            assert_eq!(Stage::parse(&line), Some(stage));
+            let line = state.line() + "\r";
+            assert_eq!(GuestState::parse(&line), Some(state));
         }
     }
 
@@ -163,11 +163,11 @@ mod tests {
     fn lines_may_come_in_pieces_and_between_messages_of_the_kernel() {
         let mut console = Console::new();
         assert!(!console.take(b"[    0.5] Booting\r\nplimsoll: up 2.0"));
-        assert_eq!(console.stage(), &Stage::Booting);
+        assert_eq!(console.state(), &GuestState::Booting);
         assert!(console.take(b"3 s\r\n"));
-        assert_eq!(console.stage(), &Stage::Up("2.03 s".to_owned()));
+        assert_eq!(console.state(), &GuestState::Up("2.03 s".to_owned()));
         assert!(console.take(b"[    3.1] something plimsoll: load\r\nplimsoll: hello\r\n"));
-        assert_eq!(console.stage(), &Stage::Load);
+        assert_eq!(console.state(), &GuestState::Load);
         assert_eq!(console.up(), "2.03 s");
         assert!(!console.take(b"\xff\xfe not text\r\n"));
     }
@@ -176,7 +176,7 @@ mod tests {
     fn the_first_failure_stays() {
         let mut console = Console::new();
         console.take(b"plimsoll: failed: the cause\nplimsoll: failed: a result\nplimsoll: done\n");
-        assert_eq!(console.stage(), &Stage::Failed("the cause".to_owned()));
+        assert_eq!(console.state(), &GuestState::Failed("the cause".to_owned()));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// The guest ended before it had sent the whole recording.
     Ended {
-        /// Words for the stage that the guest had reached, such as "while it booted".
+        /// Words for the state that the guest had reached, such as "while it booted".
         after: String,
         /// QEMU's exit status and output.
         how: String,
@@ -54,7 +54,7 @@ pub enum Error {
     Stopped {
         /// The reason why the guest was stopped.
         why: Stop,
-        /// Words for the stage that the guest had reached, such as "while it booted".
+        /// Words for the state that the guest had reached, such as "while it booted".
         after: String,
         /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
         kept: Option<PathBuf>,

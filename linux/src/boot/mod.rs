@@ -15,7 +15,7 @@ mod options;
 mod qemu;
 mod run;
 
-pub use console::Stage;
+pub use console::GuestState;
 pub use error::{Error, Stop};
 pub(crate) use initramfs::{BUSYBOX, MODULES, PROGRAM};
 pub use options::{CPUS_MAX, KernelChoice, LoadChoice, Memory, Options};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tempfile::{NamedTempFile, TempDir};
 
-use super::console::{Console, Stage};
+use super::console::{Console, GuestState};
 use super::elf::{self, Program};
 use super::error::{Error, Stop};
 use super::initramfs::{self, Contents};
@@ -44,7 +44,7 @@ pub struct Outcome {
 }
 
 /// Boots a kernel according to `options` and writes the recording. Calls `told` with each new
-/// stage, and with a description before every other long step.
+/// state, and with a description before every other long step.
 ///
 /// # Errors
 ///
@@ -299,21 +299,21 @@ impl Guest {
             .read_to_end(&mut bytes)
             .map_err(Error::file("read", Path::new("the guest's console")))?;
         if self.console.take(&bytes) {
-            match self.console.stage() {
-                Stage::Up(text) => told(&format!("up: {text}")),
-                Stage::Load => told("load runs"),
-                Stage::Reading => told("reading out"),
-                Stage::Booting | Stage::Done | Stage::Failed(_) => {}
+            match self.console.state() {
+                GuestState::Up(text) => told(&format!("up: {text}")),
+                GuestState::Load => told("load runs"),
+                GuestState::Reading => told("reading out"),
+                GuestState::Booting | GuestState::Done | GuestState::Failed(_) => {}
             }
         }
         Ok(())
     }
 
-    /// If the recording is complete, moves it to the output and returns the guest's [`Stage::Up`]
-    /// report. Otherwise keeps the received data and returns an error.
+    /// If the recording is complete, moves it to the output and returns the guest's
+    /// [`GuestState::Up`] report. Otherwise keeps the received data and returns an error.
     fn judge(&self, end: End, received: NamedTempFile, output: &Path) -> Result<String, Error> {
-        let stage = self.console.stage();
-        if let (End::Exit(status), Stage::Done) = (&end, stage)
+        let state = self.console.state();
+        if let (End::Exit(status), GuestState::Done) = (&end, state)
             && status.success()
         {
             make_public(&received, output)?;
@@ -324,21 +324,21 @@ impl Guest {
         }
         let kept = keep(received, output)?;
         let console = self.console.tail();
-        Err(match (end, stage) {
-            (End::Stopped(why), stage) => Error::Stopped {
+        Err(match (end, state) {
+            (End::Stopped(why), state) => Error::Stopped {
                 why,
-                after: stage.when().to_owned(),
+                after: state.when().to_owned(),
                 kept,
             },
-            (End::Exit(_), Stage::Failed(said)) => Error::Guest {
+            (End::Exit(_), GuestState::Failed(said)) => Error::Guest {
                 said: said.clone(),
                 console,
                 kept,
             },
-            (End::Exit(status), stage) => {
+            (End::Exit(status), state) => {
                 let said = fs::read_to_string(&self.said).unwrap_or_default();
                 Error::Ended {
-                    after: stage.when().to_owned(),
+                    after: state.when().to_owned(),
                     how: format!("QEMU ended with {status}. {}", said.trim()),
                     console,
                     kept,

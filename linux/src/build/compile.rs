@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use super::source::Source;
-use super::{Error, Step, Tools};
+use super::{BuildEvent, Error, Tools};
 
 /// The approximate number of object files in a 6.12 kernel of this configuration. It only sets the
 /// length of a progress bar.
@@ -29,7 +29,7 @@ pub(super) fn compile(
     folder: &Path,
     local_version: &str,
     jobs: NonZeroUsize,
-    told: &mut dyn FnMut(Step<'_>),
+    told: &mut dyn FnMut(BuildEvent<'_>),
 ) -> Result<Compiled, Error> {
     let make = |goal: &str| {
         let mut command = tools.make(&source.folder, folder);
@@ -40,17 +40,17 @@ pub(super) fn compile(
         command.args(["KBUILD_BUILD_HOST=plimsoll", &format!("-j{jobs}"), goal]);
         command
     };
-    told(Step::Begins("compiling the kernel"));
+    told(BuildEvent::Begins("compiling the kernel"));
     let there = objects_below(folder);
     let left = OBJECTS_ABOUT
         .checked_sub(there)
         .filter(|left| *left > OBJECTS_ABOUT / 10);
     let mut done = 0;
-    told(Step::Compiled { done, left });
+    told(BuildEvent::Compiled { done, left });
     let mut line = |line: &str| {
         if is_object(line) {
             done += 1;
-            told(Step::Compiled { done, left });
+            told(BuildEvent::Compiled { done, left });
         }
     };
     let log = folder.join("plimsoll.log");

@@ -123,7 +123,7 @@ impl Recipe {
 
 /// The progress of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum BuildEvent<'a> {
     /// A long step begins; the text names it for the user.
     Begins(&'a str),
     /// An object was compiled, or compiling begins.
@@ -157,7 +157,7 @@ pub fn build(
     recipe: &Recipe,
     cache: &Path,
     jobs: NonZeroUsize,
-    told: &mut dyn FnMut(Step<'_>),
+    told: &mut dyn FnMut(BuildEvent<'_>),
 ) -> Result<Built, Error> {
     if !cfg!(target_arch = "x86_64") {
         let text =
@@ -169,10 +169,10 @@ pub fn build(
     let _lock = lock(&folder)?;
     let source = source::source(tools, &recipe.series, &folder.join("source"), told)?;
     let objects = folder.join(recipe.unpatched());
-    told(Step::Begins("configuring"));
+    told(BuildEvent::Begins("configuring"));
     config::configure(tools, &source, recipe, &objects)?;
     if !recipe.patches.is_empty() {
-        told(Step::Begins("applying semantic patches"));
+        told(BuildEvent::Begins("applying semantic patches"));
     }
     semantic::patch(tools, &source, &recipe.patches)?;
     let local = format!(

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Error, Step, Tools};
+use super::{BuildEvent, Error, Tools};
 
 /// The file in the source that stores the name and version of the package.
 const PACKAGE: &str = ".plimsoll-package";
@@ -42,7 +42,7 @@ pub(super) fn source(
     tools: &Tools,
     series: &str,
     folder: &Path,
-    told: &mut dyn FnMut(Step<'_>),
+    told: &mut dyn FnMut(BuildEvent<'_>),
 ) -> Result<Source, Error> {
     let unpacked = folder.join(series);
     if let Ok(package) = fs::read_to_string(unpacked.join(PACKAGE)) {
@@ -53,12 +53,14 @@ pub(super) fn source(
     }
     fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
     let fetched = empty(&folder.join(format!("{series}.fetching")))?;
-    told(Step::Begins(&format!(
+    told(BuildEvent::Begins(&format!(
         "fetching linux-source-{series}, 150 MB"
     )));
     let archive = fetch(tools, series, &fetched)?;
     let draft = empty(&folder.join(format!("{series}.unpacking")))?;
-    told(Step::Begins(&format!("unpacking linux-source-{series}")));
+    told(BuildEvent::Begins(&format!(
+        "unpacking linux-source-{series}"
+    )));
     let package = unpack(tools, series, &archive, &draft)?;
     fs::remove_dir_all(&fetched).map_err(Error::file("remove", &fetched))?;
     // A folder without the file that names the package was left by an interrupted build.

@@ -14,7 +14,7 @@ use rustix::system::{RebootCommand, finit_module, reboot};
 use super::load::TEXTS;
 use super::plan::{PLAN, Plan, USER_LOAD, Work};
 use super::progress::say;
-use crate::boot::{BUSYBOX, MODULES, PROGRAM, Stage};
+use crate::boot::{BUSYBOX, GuestState, MODULES, PROGRAM};
 use crate::record::{Holds, Options, Reading, Rss, record};
 
 /// Every file system of a guest: its type and its mount point.
@@ -45,8 +45,8 @@ pub fn run() -> io::Result<()> {
         ));
     }
     match work() {
-        Ok(()) => say(&Stage::Done),
-        Err(error) => say(&Stage::Failed(error.to_string())),
+        Ok(()) => say(&GuestState::Done),
+        Err(error) => say(&GuestState::Failed(error.to_string())),
     }
     reboot(RebootCommand::PowerOff)?;
     Ok(())
@@ -83,7 +83,7 @@ fn work() -> io::Result<()> {
     prepare();
     fs::create_dir_all(TEXTS)?;
     fs::write(format!("{TEXTS}/made by"), &plan.command)?;
-    say(&Stage::Up(up()?));
+    say(&GuestState::Up(up()?));
     recorded(&plan)
 }
 
@@ -105,7 +105,7 @@ fn recorded(plan: &Plan) -> io::Result<()> {
         },
         texts: Some(TEXTS.into()),
     };
-    say(&Stage::Load);
+    say(&GuestState::Load);
     let summary = record(&options, |_| {}).map_err(io::Error::other)?;
     eprintln!("{summary}");
     match summary.command {

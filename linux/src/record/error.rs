@@ -72,7 +72,7 @@ impl RecordError {
             }
             let lockdown = fs::read_to_string("/sys/kernel/security/lockdown");
             // The file `lockdown` lists all states; the current one is in brackets.
-            if lockdown.is_ok_and(|it| it.contains('[') && !it.contains("[none]")) {
+            if lockdown.is_ok_and(|modes| modes.contains('[') && !modes.contains("[none]")) {
                 return Self::Lockdown;
             }
         }

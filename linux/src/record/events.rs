@@ -227,10 +227,13 @@ mod tests {
         for event in OF_RECLAIM {
             let on = fs::read_to_string(switch(event)).expect("it can be read");
             assert_eq!(on, "1", "{event}");
-            assert!(formats().any(|it| it == event), "{event}");
+            assert!(formats().any(|format| format == event), "{event}");
         }
         assert_eq!(chosen.recorded.len(), OF_RECLAIM.len(), "{chosen:?}");
         let lacks = "kmem:mm_page_alloc: this kernel has no such tracepoint.";
-        assert!(chosen.missing.iter().any(|it| it == lacks), "{chosen:?}");
+        assert!(
+            chosen.missing.iter().any(|missing| missing == lacks),
+            "{chosen:?}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The deferred jobs of one CPU: the time of each pending job, and the job that is running.
 //!
-//! A [`JobQueue`] is a table with one slot for each kind of job, and a condition variable that
+//! A [`JobQueue`] is a table with one entry for each kind of job, and a condition variable that
 //! signals changes of the table. Times are readings of the machine's clock. A job can be pending
 //! and running at once: then it was deferred again while it ran, and will run once more. The only
 //! lock is that of the table; no handler runs while it is held.
@@ -25,32 +25,32 @@ pub(crate) struct JobQueue {
 
 #[derive(Default)]
 struct Table {
-    slots: [Slot; Job::ALL.len()],
+    entries: [JobEntry; Job::ALL.len()],
     /// True when the worker has to exit.
     closing: bool,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct JobEntry {
     due: Option<Nanos>,
     running: bool,
 }
 
 impl JobQueue {
     pub(crate) fn defer(&self, job: Job, due: Nanos) {
-        self.table().slots[job as usize].due = Some(due);
+        self.table().entries[job as usize].due = Some(due);
         self.changed.notify_one();
     }
 
     pub(crate) fn cancel(&self, job: Job) {
-        self.table().slots[job as usize].due = None;
+        self.table().entries[job as usize].due = None;
     }
 
     pub(crate) fn state(&self, job: Job) -> JobState {
-        match self.table().slots[job as usize] {
-            Slot { due: Some(_), .. } => JobState::Pending,
-            Slot { running: true, .. } => JobState::Running,
-            Slot { .. } => JobState::Dormant,
+        match self.table().entries[job as usize] {
+            JobEntry { due: Some(_), .. } => JobState::Pending,
+            JobEntry { running: true, .. } => JobState::Running,
+            JobEntry { .. } => JobState::Dormant,
         }
     }
 
@@ -64,14 +64,14 @@ impl JobQueue {
             if table.closing {
                 return None;
             }
-            let waiting = |job: Job| table.slots[job as usize].due.map(|due| (due, job));
+            let waiting = |job: Job| table.entries[job as usize].due.map(|due| (due, job));
             let earliest = Job::ALL.into_iter().filter_map(waiting).min();
             let nap = match earliest {
                 None => NAP_MAX,
                 Some((due, job)) => {
                     let left = due.since(now());
                     if left == Nanos(0) {
-                        table.slots[job as usize] = Slot {
+                        table.entries[job as usize] = JobEntry {
                             due: None,
                             running: true,
                         };
@@ -113,6 +113,6 @@ pub(crate) struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.job_queue.table().slots[self.job as usize].running = false;
+        self.job_queue.table().entries[self.job as usize].running = false;
     }
 }

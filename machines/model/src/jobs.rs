@@ -12,15 +12,15 @@ pub struct Deferral {
     pub idle: WhenIdle,
 }
 
-/// The deferred jobs: one row for each CPU, with one slot for each kind of job. A job can be
+/// The deferred jobs: one row for each CPU, with one entry for each kind of job. A job can be
 /// pending and running at once: then it was deferred again while it ran.
 #[derive(Debug)]
 pub(crate) struct JobTable {
-    rows: Vec<[Slot; Job::ALL.len()]>,
+    rows: Vec<[JobEntry; Job::ALL.len()]>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct JobEntry {
     pending: Option<Deferral>,
     running: bool,
 }
@@ -34,29 +34,29 @@ impl JobTable {
 
     /// Makes `job` pending if `pending` is given; otherwise cancels it.
     pub(crate) fn set(&mut self, cpu: CpuId, job: Job, pending: Option<Deferral>) {
-        self.slot(cpu, job).pending = pending;
+        self.entry(cpu, job).pending = pending;
     }
 
     pub(crate) fn pending(&mut self, cpu: CpuId, job: Job) -> Option<Deferral> {
-        self.slot(cpu, job).pending
+        self.entry(cpu, job).pending
     }
 
     pub(crate) fn state(&mut self, cpu: CpuId, job: Job) -> JobState {
-        match self.slot(cpu, job) {
-            Slot {
+        match self.entry(cpu, job) {
+            JobEntry {
                 pending: Some(_), ..
             } => JobState::Pending,
-            Slot { running: true, .. } => JobState::Running,
-            Slot { .. } => JobState::Dormant,
+            JobEntry { running: true, .. } => JobState::Running,
+            JobEntry { .. } => JobState::Dormant,
         }
     }
 
     /// Marks `job` as running if it is pending and not already running. Returns whether it did so.
     pub(crate) fn begin(&mut self, cpu: CpuId, job: Job) -> bool {
-        let slot = self.slot(cpu, job);
-        let begins = slot.pending.is_some() && !slot.running;
+        let entry = self.entry(cpu, job);
+        let begins = entry.pending.is_some() && !entry.running;
         if begins {
-            *slot = Slot {
+            *entry = JobEntry {
                 pending: None,
                 running: true,
             };
@@ -65,10 +65,10 @@ impl JobTable {
     }
 
     pub(crate) fn end(&mut self, cpu: CpuId, job: Job) {
-        self.slot(cpu, job).running = false;
+        self.entry(cpu, job).running = false;
     }
 
-    fn slot(&mut self, cpu: CpuId, job: Job) -> &mut Slot {
+    fn entry(&mut self, cpu: CpuId, job: Job) -> &mut JobEntry {
         &mut self.rows[cpu.index()][job as usize]
     }
 }

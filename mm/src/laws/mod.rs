@@ -46,7 +46,7 @@ use crate::page::watermark::Urgency;
 use crate::page::{Config, Layout, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn, signed};
-use crate::vmstat::counters::{Counters, Step, ZoneItem};
+use crate::vmstat::counters::{Counters, Direction, ZoneItem};
 
 pub use self::dying::Dying;
 pub use self::vma::{
@@ -279,7 +279,7 @@ impl<M: Machine> FewCounts<M> {
 
     fn count(&self, machine: &M) {
         self.0.add(machine, Self::ITEM, 2);
-        self.0.step(machine, Self::ITEM, Step::Up);
+        self.0.step(machine, Self::ITEM, Direction::Up);
         self.0.add(machine, Self::ITEM, -1);
     }
 

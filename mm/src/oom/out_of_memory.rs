@@ -155,7 +155,7 @@ struct KillState {
 const WAITS_MAX: u32 = 10;
 
 /// The result of a decision under the OOM lock.
-enum Step {
+enum Decision {
     Done(Relief),
     /// A victim is dying: pause without the OOM lock, then try the allocation again.
     Wait,
@@ -253,14 +253,14 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
                 self.decide(machine, shortage, kill_state)
             });
         match decided {
-            Some(Step::Done(relief)) => relief,
+            Some(Decision::Done(relief)) => relief,
             // The lock is busy, and the caller is itself a victim. It gets the reserves at once:
             // tasks that wait for its memory take the lock again and again, so waiting for the lock
             // would delay its exit.
             None if self.is_current_victim(machine) => Relief::Reserves,
             // Pause after the lock is released, so that other tasks do not find it busy for no
             // reason.
-            Some(Step::Wait) | None => {
+            Some(Decision::Wait) | None => {
                 self.owner.pause(machine);
                 Relief::Retry
             }
@@ -275,9 +275,14 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 
     /// Decides what to do about a shortage. Runs under the OOM lock, so on one CPU at a time.
-    fn decide(&self, machine: &M, shortage: &Shortage<'_, M>, kill_state: &mut KillState) -> Step {
+    fn decide(
+        &self,
+        machine: &M,
+        shortage: &Shortage<'_, M>,
+        kill_state: &mut KillState,
+    ) -> Decision {
         if let Some(relief) = shortage.is_over(machine) {
-            return Step::Done(relief);
+            return Decision::Done(relief);
         }
         if let Shortage::Machine(pages, request) = shortage {
             let wanted = request.order.pages();
@@ -286,10 +291,10 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
                 freed += notifier.reclaim(machine, pages, wanted);
             }
             if freed > Pages::ZERO {
-                return Step::Done(Relief::Retry);
+                return Decision::Done(Relief::Retry);
             }
         }
-        let mut step = Step::Wait;
+        let mut step = Decision::Wait;
         self.owner.with_processes(machine, &mut |all| {
             step = self.decide_among(machine, shortage, all, kill_state);
         });
@@ -302,16 +307,16 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         shortage: &Shortage<'_, M>,
         all: &[Arc<Process<M>>],
         kill_state: &mut KillState,
-    ) -> Step {
+    ) -> Decision {
         let current = self.owner.current(machine);
         if let Some(current) = &current
             && self.lets_current_die(machine, shortage, current, all)
         {
-            return Step::Done(Relief::Reserves);
+            return Decision::Done(Relief::Reserves);
         }
         let allowed = self.owner.allowed(machine);
         let Some(scope) = shortage.scope(allowed, self.rules.swap_pages) else {
-            return Step::Done(Relief::GiveUp(NoKill::NobodyLeft));
+            return Decision::Done(Relief::GiveUp(NoKill::NobodyLeft));
         };
         let nodes = |process: &Process<M>| self.owner.nodes(machine, process);
         let census = Census::new(machine, all)
@@ -327,7 +332,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             Ok(chosen) => self.act(&census, &scope, shortage, chosen, &mut kill_state.waited),
             Err(error) => {
                 self.tell(&census, scope, Verdict::Failed(error));
-                Step::Done(Relief::GiveUp(NoKill::NotSelected))
+                Decision::Done(Relief::GiveUp(NoKill::NotSelected))
             }
         }
     }
@@ -341,16 +346,16 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         shortage: &Shortage<'_, M>,
         chosen: Chosen,
         waited: &mut u32,
-    ) -> Step {
+    ) -> Decision {
         if let Chosen::Nobody(NoVictim::Aborted { .. } | NoVictim::Unsettled) = chosen {
-            return Step::Wait;
+            return Decision::Wait;
         }
         if *waited < WAITS_MAX && census.has_leaving_victim() {
             *waited += 1;
-            return Step::Wait;
+            return Decision::Wait;
         }
         if let Some(relief) = shortage.is_over(census.machine()) {
-            return Step::Done(relief);
+            return Decision::Done(relief);
         }
         match chosen {
             Chosen::Victim(victim) => {
@@ -359,7 +364,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             }
             Chosen::Nobody(why) => {
                 self.tell(census, *scope, Verdict::Nobody(why));
-                Step::Done(Relief::GiveUp(NoKill::NobodyLeft))
+                Decision::Done(Relief::GiveUp(NoKill::NobodyLeft))
             }
         }
     }
@@ -429,20 +434,20 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         scope: &Scope,
         domain: Option<&Arc<Budget<M>>>,
         victim: u32,
-    ) -> Step {
+    ) -> Decision {
         let machine = census.machine();
         let row = Row::of(census, scope, victim);
         let (Some(victim), Some(row)) = (census.process(victim), row) else {
             // The victim has exited and freed its memory.
-            return Step::Done(Relief::Retry);
+            return Decision::Done(Relief::Retry);
         };
         let all = census.processes().iter();
         let killed = self.killer.kill_on(machine, victim, &all, domain);
         if killed.aftermath == Aftermath::Gone {
-            return Step::Done(Relief::Retry);
+            return Decision::Done(Relief::Retry);
         }
         self.tell(census, *scope, Verdict::Killed(row, killed));
-        Step::Wait
+        Decision::Wait
     }
 
     fn tell(&self, census: &Census<'_, M>, scope: Scope, verdict: Verdict) {

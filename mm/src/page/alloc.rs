@@ -9,7 +9,7 @@
 //! Locks: `refill` takes the zone lock inside the pcp lock; `alloc_direct` takes the zone lock
 //! alone.
 
-use super::buddy::{Buddy, Stage};
+use super::buddy::{Buddy, RmqueueMode};
 use super::hold::Part;
 use super::kept::Kept;
 use super::mobility::Mobility;
@@ -387,7 +387,7 @@ impl<M: Machine> Zone<M> {
             return Some(page);
         }
         buddy
-            .take_wanted(self.frames(), ask.wanted(), &mut Stage::default())
+            .take_wanted(self.frames(), ask.wanted(), &mut RmqueueMode::default())
             .or_else(|| {
                 if ask.may_use_kept() {
                     kept(buddy)

@@ -14,7 +14,7 @@ use super::holds::{Leftover, Limit};
 use super::mobility::Mobility;
 use super::pcp::{FREE_BATCH, Pcp, TuningInput, list_of};
 use super::quick::Quick;
-use super::zone::{Slot, Zone};
+use super::zone::{PerCpu, Zone};
 use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
@@ -327,7 +327,7 @@ impl<M: Machine> Zone<M> {
     /// Handles the `left` pages of a spill that cannot continue after a hold, because another CPU
     /// is draining the lists or the caller has migrated.
     #[cold]
-    fn leave(&self, machine: &M, slot: &Slot<M>, left: Excess) {
+    fn leave(&self, machine: &M, slot: &PerCpu<M>, left: Excess) {
         match self.holds.leftover() {
             Leftover::Abandoned => {}
             Leftover::Owed => {

@@ -24,7 +24,7 @@ use super::mobility::Mobility;
 use super::pcp::list_of;
 use super::sizing::Sizes;
 use super::tag;
-use super::zone::{Slot, Zone};
+use super::zone::{PerCpu, Zone};
 use crate::cpus::Cpus;
 use crate::machine::{CpuLock, Freed, Front, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
@@ -68,7 +68,7 @@ impl<M: Machine> Zone<M> {
 
     /// Allocates a page from a front, or from the list behind an empty front.
     #[inline(always)]
-    pub(super) fn alloc_front(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
+    pub(super) fn alloc_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
         match self.pop_front(machine, slot) {
             None if slot.front.limit() != 0 => self.alloc_behind_front(machine, slot),
             page => page,
@@ -77,7 +77,7 @@ impl<M: Machine> Zone<M> {
 
     /// Pops a page from a front and tags it as allocated.
     #[inline(always)]
-    fn pop_front(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
+    fn pop_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
         let page = slot.front.pop(machine)?;
         if self.tags.get(page) != tag::FRONTED {
             return self.pop_next(machine, slot);
@@ -89,7 +89,7 @@ impl<M: Machine> Zone<M> {
     /// Continues [`Zone::pop_front`] after it has dropped an invalid entry.
     #[cold]
     #[inline(never)]
-    fn pop_next(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
+    fn pop_next(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
         self.note_dropped();
         loop {
             let page = slot.front.pop(machine)?;
@@ -107,7 +107,7 @@ impl<M: Machine> Zone<M> {
     /// list is locked.
     #[cold]
     #[inline(never)]
-    fn alloc_behind_front(&self, machine: &M, slot: &Slot<M>) -> Option<u32> {
+    fn alloc_behind_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
         if !slot.front.admits(machine) {
             return None;
         }
@@ -147,7 +147,7 @@ impl<M: Machine> Zone<M> {
     pub(super) fn free_front(
         &self,
         machine: &M,
-        slot: &Slot<M>,
+        slot: &PerCpu<M>,
         page: u32,
     ) -> Option<Result<(), FreeError>> {
         let allocated = tag::allocated(Order::ZERO);
@@ -165,7 +165,12 @@ impl<M: Machine> Zone<M> {
     /// Continues [`Zone::free_front`] if the caller may have to become the user of the front first.
     #[cold]
     #[inline(never)]
-    fn free_again(&self, machine: &M, slot: &Slot<M>, page: u32) -> Option<Result<(), FreeError>> {
+    fn free_again(
+        &self,
+        machine: &M,
+        slot: &PerCpu<M>,
+        page: u32,
+    ) -> Option<Result<(), FreeError>> {
         let allocated = tag::allocated(Order::ZERO);
         if self.tags.get(page) != allocated || !slot.front.admits(machine) {
             return None;
@@ -187,7 +192,7 @@ impl<M: Machine> Zone<M> {
     /// If another free of the page has already put it on a list.
     #[cold]
     #[inline(never)]
-    fn free_behind_front(&self, machine: &M, slot: &Slot<M>, page: u32) -> Result<(), FreeError> {
+    fn free_behind_front(&self, machine: &M, slot: &PerCpu<M>, page: u32) -> Result<(), FreeError> {
         if slot.front.admits(machine) {
             if slot.front.push(machine, page) {
                 return Ok(());

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::buddy::{Buddy, Stage, Wanted};
+use super::buddy::{Buddy, RmqueueMode, Wanted};
 use super::buddy_tests::{Known, grouped};
 use super::links::Metadata;
 use super::mobility::{Grouping, Mobility};
@@ -73,8 +73,8 @@ impl World {
             .collect()
     }
 
-    fn take(&mut self, order: u8, mobility: Mobility, stage: &mut Stage) -> Option<u32> {
-        self.take_as(order, mobility, false, stage)
+    fn take(&mut self, order: u8, mobility: Mobility, mode: &mut RmqueueMode) -> Option<u32> {
+        self.take_as(order, mobility, false, mode)
     }
 
     fn take_as(
@@ -82,7 +82,7 @@ impl World {
         order: u8,
         mobility: Mobility,
         unmixed: bool,
-        stage: &mut Stage,
+        mode: &mut RmqueueMode,
     ) -> Option<u32> {
         let order = Order::new(order).expect("up to 10");
         let wanted = Wanted {
@@ -90,7 +90,7 @@ impl World {
             mobility,
             unmixed,
         };
-        let page = self.buddy.take_wanted(self.known.frames(), wanted, stage)?;
+        let page = self.buddy.take_wanted(self.known.frames(), wanted, mode)?;
         self.known.tags.set(page, tag::handed_out(order, mobility));
         for at in page..page + order.pages().0 {
             assert!(self.free.remove(&at), "page {at} was free");
@@ -108,7 +108,10 @@ impl World {
 
     /// Allocates all pages of the zone as single pages of `mobility`.
     fn fill(&mut self, mobility: Mobility) {
-        while self.take(0, mobility, &mut Stage::default()).is_some() {}
+        while self
+            .take(0, mobility, &mut RmqueueMode::default())
+            .is_some()
+        {}
     }
 }
 
@@ -189,8 +192,8 @@ proptest! {
             match op {
                 Op::Take(order, mobility, unmixed) => {
                     let (before, types) = (world.counts(), world.types());
-                    let stage = &mut Stage::default();
-                    let got = world.take_as(order, mobility, unmixed, stage);
+                    let mode = &mut RmqueueMode::default();
+                    let got = world.take_as(order, mobility, unmixed, mode);
                     check_take(&before, &types, &world, (order, mobility, unmixed), got);
                 }
                 Op::Give(nth) if !world.held.is_empty() => {
@@ -221,13 +224,13 @@ fn one_block(free: u32) -> World {
 #[test]
 fn a_whole_block_changes_its_type_and_the_rest_of_it_serves_what_follows() {
     let mut world = World::new(2048, Grouping::Huge);
-    let stage = &mut Stage::default();
-    assert_eq!(world.take(0, UNMOVABLE, stage), Some(0));
+    let mode = &mut RmqueueMode::default();
+    assert_eq!(world.take(0, UNMOVABLE, mode), Some(0));
     // The whole free block of order 10 is claimed, so both of its page blocks change their type.
     assert_eq!(world.types(), [UNMOVABLE, UNMOVABLE, MOVABLE, MOVABLE]);
-    assert_eq!(world.take(0, UNMOVABLE, stage), Some(1));
-    assert_eq!(*stage, Stage::Normal, "a claim forgets the stages");
-    assert_eq!(world.take(3, MOVABLE, stage), Some(1024));
+    assert_eq!(world.take(0, UNMOVABLE, mode), Some(1));
+    assert_eq!(*mode, RmqueueMode::Normal, "a claim forgets the stages");
+    assert_eq!(world.take(3, MOVABLE, mode), Some(1024));
 }
 
 #[test]
@@ -236,16 +239,19 @@ fn a_block_is_claimed_from_half_of_its_pages_on() {
     // are not compatible with an unmovable request. So the request does not claim the page block,
     // but steals a page from it.
     let mut world = one_block(511);
-    let stage = &mut Stage::default();
-    assert!(world.take(0, UNMOVABLE, stage).is_some());
-    assert_eq!((world.types(), *stage), ([MOVABLE].to_vec(), Stage::Steal));
+    let mode = &mut RmqueueMode::default();
+    assert!(world.take(0, UNMOVABLE, mode).is_some());
+    assert_eq!(
+        (world.types(), *mode),
+        ([MOVABLE].to_vec(), RmqueueMode::Steal)
+    );
     // Half of the pages are free: 512. So the request claims the page block.
     let mut world = one_block(512);
-    let stage = &mut Stage::default();
-    assert_eq!(world.take(0, UNMOVABLE, stage), Some(0));
+    let mode = &mut RmqueueMode::default();
+    assert_eq!(world.take(0, UNMOVABLE, mode), Some(0));
     assert_eq!(
-        (world.types(), *stage),
-        ([UNMOVABLE].to_vec(), Stage::Normal)
+        (world.types(), *mode),
+        ([UNMOVABLE].to_vec(), RmqueueMode::Normal)
     );
 }
 
@@ -257,11 +263,19 @@ fn pages_that_neither_move_nor_are_free_count_for_an_unmovable_request() {
     for &(page, order) in &world.held {
         world.known.tags.set(page, tag::allocated(order));
     }
-    assert!(world.take(0, RECLAIMABLE, &mut Stage::default()).is_some());
+    assert!(
+        world
+            .take(0, RECLAIMABLE, &mut RmqueueMode::default())
+            .is_some()
+    );
     assert_eq!(world.types(), [RECLAIMABLE]);
     // The page block is reclaimable now. The pages in use in a reclaimable block are not compatible
     // with an unmovable request, so this request does not claim the block.
-    assert!(world.take(0, UNMOVABLE, &mut Stage::default()).is_some());
+    assert!(
+        world
+            .take(0, UNMOVABLE, &mut RmqueueMode::default())
+            .is_some()
+    );
     assert_eq!(world.types(), [RECLAIMABLE]);
 }
 
@@ -287,12 +301,20 @@ fn movable_pages_are_alike_for_a_movable_request() {
         });
     };
     movable(&world, 479);
-    assert!(world.take(0, MOVABLE, &mut Stage::default()).is_some());
+    assert!(
+        world
+            .take(0, MOVABLE, &mut RmqueueMode::default())
+            .is_some()
+    );
     assert_eq!(world.types(), [UNMOVABLE], "511 of 1024 are too few");
     let (page, _) = *world.held.last().expect("just taken");
     world.give(page);
     movable(&world, 480);
-    assert!(world.take(0, MOVABLE, &mut Stage::default()).is_some());
+    assert!(
+        world
+            .take(0, MOVABLE, &mut RmqueueMode::default())
+            .is_some()
+    );
     assert_eq!(world.types(), [MOVABLE]);
 }
 
@@ -304,43 +326,55 @@ fn for_a_movable_request_only_large_pieces_are_claimed() {
     // half the page block's order, 5. So a movable request steals.
     let free = |page: &u32| page & 16 == 0;
     (0..1024).filter(free).for_each(|page| world.give(page));
-    assert!(world.take(0, MOVABLE, &mut Stage::default()).is_some());
+    assert!(
+        world
+            .take(0, MOVABLE, &mut RmqueueMode::default())
+            .is_some()
+    );
     assert_eq!(world.types(), [UNMOVABLE], "stolen");
-    assert!(world.take(0, RECLAIMABLE, &mut Stage::default()).is_some());
+    assert!(
+        world
+            .take(0, RECLAIMABLE, &mut RmqueueMode::default())
+            .is_some()
+    );
     assert_eq!(world.types(), [UNMOVABLE], "511 free, and none alike");
 }
 
 #[test]
 fn a_hold_that_stole_once_goes_on_stealing() {
     let mut world = one_block(511);
-    let stage = &mut Stage::default();
-    assert!(world.take(0, UNMOVABLE, stage).is_some());
+    let mode = &mut RmqueueMode::default();
+    assert!(world.take(0, UNMOVABLE, mode).is_some());
     // More than half of the page block is free now. A request in a new hold of the zone lock would
-    // claim the page block, but `stage` says that this hold has already stolen.
+    // claim the page block, but `mode` says that this hold has already stolen.
     let back: Vec<u32> = world.held.iter().map(|held| held.0).take(400).collect();
     back.into_iter().for_each(|page| world.give(page));
-    assert!(world.take(0, UNMOVABLE, stage).is_some());
+    assert!(world.take(0, UNMOVABLE, mode).is_some());
     assert_eq!(world.types(), [MOVABLE]);
-    assert!(world.take(0, UNMOVABLE, &mut Stage::default()).is_some());
+    assert!(
+        world
+            .take(0, UNMOVABLE, &mut RmqueueMode::default())
+            .is_some()
+    );
     assert_eq!(world.types(), [UNMOVABLE]);
 }
 
 #[test]
 fn a_request_that_stays_unmixed_takes_whole_blocks_or_nothing() {
     let mut world = one_block(512);
-    let stage = &mut Stage::default();
-    assert_eq!(world.take_as(0, UNMOVABLE, true, stage), None);
+    let mode = &mut RmqueueMode::default();
+    assert_eq!(world.take_as(0, UNMOVABLE, true, mode), None);
     let mut world = World::new(1024, Grouping::Huge);
-    assert_eq!(world.take_as(0, UNMOVABLE, true, stage), Some(0));
+    assert_eq!(world.take_as(0, UNMOVABLE, true, mode), Some(0));
     assert_eq!(world.types(), [UNMOVABLE, UNMOVABLE]);
 }
 
 #[test]
 fn of_two_blocks_that_merge_the_one_freed_last_gives_the_type() {
     let mut world = World::new(1024, Grouping::Huge);
-    let stage = &mut Stage::default();
-    assert_eq!(world.take(9, MOVABLE, stage), Some(0));
-    assert_eq!(world.take(9, UNMOVABLE, stage), Some(512));
+    let mode = &mut RmqueueMode::default();
+    assert_eq!(world.take(9, MOVABLE, mode), Some(0));
+    assert_eq!(world.take(9, UNMOVABLE, mode), Some(512));
     assert_eq!(world.types(), [MOVABLE, UNMOVABLE]);
     world.give(512);
     world.give(0);
@@ -422,7 +456,7 @@ fn each_part_of_a_block_larger_than_a_page_block_is_freed_by_its_own_type() {
         ),
     ] {
         let mut world = World::new(1024, Grouping::Huge);
-        let taken = world.take(10, Mobility::Movable, &mut Stage::default());
+        let taken = world.take(10, Mobility::Movable, &mut RmqueueMode::default());
         assert_eq!(taken, Some(0));
         world.known.types.set(0, half, lower);
         world.known.types.set(512, half, upper);

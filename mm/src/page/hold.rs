@@ -1,14 +1,14 @@
 //! One hold of a zone lock, which moves pages between the free lists and a CPU's page lists.
 //!
-//! The policy limits how much one hold may move; a `Gauge` (`gauge.rs`) keeps it within that limit and
-//! reports the work to the machine. The free-page counter is changed only after the lock is
+//! The policy limits how much one hold may move; a `Gauge` (`gauge.rs`) keeps it within that limit
+//! and reports the work to the machine. The free-page counter is changed only after the lock is
 //! released. Otherwise a fold of that counter would lengthen the hold by the transfer of a cache
 //! line.
 //!
 //! Locks: the zone lock is taken here. Callers of `take_hold` and `give_hold` hold the pcp lock.
 
 use super::blocks::{self, Blocks};
-use super::buddy::{Buddy, Stage, Wanted};
+use super::buddy::{Buddy, RmqueueMode, Wanted};
 use super::holds::Unit;
 use super::pcp::Pcp;
 use super::tag;
@@ -69,12 +69,12 @@ impl<M: Machine> Zone<M> {
         wanted: u32,
     ) -> Moved {
         let order = what.order;
-        let mut stage = Stage::default();
+        let mut mode = RmqueueMode::default();
         let mut gauge = self.gauge(machine, Site::Refill);
         self.locked(machine, Site::Refill, |buddy| {
             gauge.start(machine);
             while gauge.moved.blocks < wanted && gauge.admits(machine, order) {
-                let Some(page) = buddy.take_wanted(self.frames(), what, &mut stage) else {
+                let Some(page) = buddy.take_wanted(self.frames(), what, &mut mode) else {
                     break;
                 };
                 self.tags.set(page, tag::listed(order));
@@ -113,7 +113,7 @@ impl<M: Machine> Zone<M> {
         what: Wanted,
         wanted: u32,
     ) -> Moved {
-        let mut stage = Stage::default();
+        let mut mode = RmqueueMode::default();
         let mut gauge = self.gauge(machine, Site::Refill);
         let mut blocks = Blocks::new();
         self.locked(machine, Site::Refill, |buddy| {
@@ -121,7 +121,7 @@ impl<M: Machine> Zone<M> {
             while !blocks.is_full() {
                 let room = gauge.room(machine).min(wanted - gauge.moved.pages);
                 let Some((page, order)) = (room > 0)
-                    .then(|| buddy.take_wanted_up_to(self.frames(), what, &mut stage, room))
+                    .then(|| buddy.take_wanted_up_to(self.frames(), what, &mut mode, room))
                     .flatten()
                 else {
                     break;

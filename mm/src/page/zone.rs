@@ -12,7 +12,8 @@
 //! | `alloc.rs` | allocate a block from a page list or the zone; refill a list |
 //! | `bulk.rs` | allocate many single pages |
 //! | `free.rs` | free a block to a page list or the zone; spill a list |
-//! | `quick.rs` | allocate and free a block of a front or a page list, if nothing else has to happen |
+//! | `quick.rs` | allocate and free a block of a front or a page list, if nothing else has to
+//! happen |
 //! | `front.rs` | move pages between a front and the page lists |
 //! | `drain.rs` | empty the page lists of a CPU; decay them periodically |
 //! | `hold.rs` | move pages between the free lists and a page list under one hold of the lock |
@@ -65,7 +66,7 @@ pub(crate) struct Zone<M: Machine> {
     /// True if the zone keeps bitmaps of free pages.
     pub(super) has_bitmaps: bool,
     pub(super) buddy: M::Lock<Buddy>,
-    pub(super) slots: Box<[Slot<M>]>,
+    pub(super) slots: Box<[PerCpu<M>]>,
     pub(super) owners: Owners<M>,
     pub(super) holds: &'static dyn Holds,
     pub(super) flush_from: FlushFrom,
@@ -81,7 +82,7 @@ pub(crate) struct Zone<M: Machine> {
 /// depends on the machine: the machine of real threads aligns its locks to pairs of cache lines, so
 /// there the words have a pair to themselves.
 #[repr(C, align(128))]
-pub(super) struct Slot<M: Machine> {
+pub(super) struct PerCpu<M: Machine> {
     /// Single pages that the CPU allocates and frees without a lock.
     pub(super) front: M::Front,
     /// The number of pages on the lists, for readers that do not take the lock.
@@ -141,7 +142,7 @@ impl<M: Machine> Zone<M> {
             slots: topology
                 .ids()
                 .zip(machine.make_fronts())
-                .map(|(cpu, front)| Slot::new(machine, cpu, front, metadata))
+                .map(|(cpu, front)| PerCpu::new(machine, cpu, front, metadata))
                 .collect(),
             owners: Owners::new(machine, owning, layout.spanned, metadata),
             holds,
@@ -213,7 +214,7 @@ impl<M: Machine> Zone<M> {
 
     /// The part of the zone that belongs to `cpu`, with its page lists.
     #[inline]
-    pub(super) fn slot(&self, cpu: CpuId) -> &Slot<M> {
+    pub(super) fn slot(&self, cpu: CpuId) -> &PerCpu<M> {
         match self.slots.get(cpu.index()) {
             Some(slot) => slot,
             None => no_such_cpu(cpu, self.slots.len()),
@@ -248,7 +249,7 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-impl<M: Machine> Slot<M> {
+impl<M: Machine> PerCpu<M> {
     fn new(machine: &M, cpu: CpuId, front: M::Front, metadata: Metadata) -> Self {
         let mut pcp = Pcp::new(metadata);
         pcp.stock = Stock::new(cpu, metadata);

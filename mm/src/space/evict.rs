@@ -68,7 +68,10 @@ impl<M: Machine> AddressSpace<M> {
     #[inline]
     pub(super) fn own(&self, memory: Memory<'_, M>, spot: Spot<'_, M>, index: u32, pfn: Pfn) {
         let page = Vpn(spot.start().0 + u64::from(index));
-        let owner = self.number.get().map_or(0, |&it| Owner::pack(it, page));
+        let owner = self
+            .number
+            .get()
+            .map_or(0, |&number| Owner::pack(number, page));
         let Memory {
             machine,
             manager,

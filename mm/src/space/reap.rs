@@ -51,9 +51,7 @@ impl Reaped {
 /// writer: 1 GiB.
 const CHUNK: u64 = (ENTRIES as u64) << TABLE_BITS;
 
-/// The outcome of one step of a helper.
-type Step = Result<(), Stop>;
-
+/// Why a helper stops before the end of its range.
 enum Stop {
     Refused,
     GaveWay,
@@ -166,7 +164,7 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    fn reap_by_chunks(&self, memory: Memory<'_, M>, vma: &Vma, site: Site) -> Step {
+    fn reap_by_chunks(&self, memory: Memory<'_, M>, vma: &Vma, site: Site) -> Result<(), Stop> {
         let mut outcome = Ok(());
         let mut end = vma.end;
         while end > vma.start {

@@ -125,7 +125,7 @@ impl<M: Machine> Counters<M> {
     /// then restarts at half a threshold on the other side of zero. So a run of steps in one
     /// direction folds less often (Linux: `inc_zone_page_state`).
     #[inline]
-    pub(crate) fn step(&self, machine: &M, item: usize, delta: Step) {
+    pub(crate) fn step(&self, machine: &M, item: usize, delta: Direction) {
         let sign = delta as i64;
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
         let now = diff.add(machine, sign);
@@ -183,7 +183,7 @@ impl<M: Machine> Counters<M> {
 
 /// The direction of a change by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Direction {
     /// One is added.
     Up = 1,
     /// One is subtracted.

@@ -84,7 +84,7 @@ fn lost(value: &str) -> Option<(u32, u64)> {
 /// and the first chunk holds `first`.
 pub(super) fn added(first: &Header, last: &Header) -> Header {
     fn new<T: Clone + PartialEq>(first: &[T], last: &[T]) -> Vec<T> {
-        let unknown = last.iter().filter(|it| !first.contains(it));
+        let unknown = last.iter().filter(|field| !first.contains(field));
         unknown.cloned().collect()
     }
     let unless = |first: &str, last: &str| {

@@ -59,7 +59,9 @@ impl Guesses {
 
     /// Returns the index of `page` among the guesses, from 1, or 0 if it is not one of them.
     pub(super) fn place(&self, page: u64) -> u64 {
-        let found = self.pages[..self.count].iter().position(|it| *it == page);
+        let found = self.pages[..self.count]
+            .iter()
+            .position(|other| *other == page);
         found.map_or(0, |at| at as u64 + 1)
     }
 
@@ -120,7 +122,7 @@ impl Guesser {
     /// result is that of [`Guesses::place`], but no guesses are made after the right one.
     pub(super) fn place(&self, deed: Deed, page: u64) -> u64 {
         let place = |pages: &mut dyn Iterator<Item = u64>| {
-            let found = pages.take(GUESSES).position(|it| it == page);
+            let found = pages.take(GUESSES).position(|other| other == page);
             found.map_or(0, |at| at as u64 + 1)
         };
         match deed.role {
@@ -139,7 +141,7 @@ impl Guesser {
             }
             Role::Drain => {
                 let list = self.lists.get(&self.list_of(deed, None));
-                place(&mut list.into_iter().flat_map(|it| it.iter().rev()).copied())
+                place(&mut list.into_iter().flat_map(|list| list.iter().rev()).copied())
             }
             Role::Batched => {
                 let pending = self.pending.get(&self.cpu);
@@ -152,7 +154,12 @@ impl Guesser {
         let list = || self.lists.get(&self.list_of(deed, None));
         match deed.role {
             Role::Alloc => Guesses::of(list().into_iter().flatten().copied()),
-            Role::Drain => Guesses::of(list().into_iter().flat_map(|it| it.iter().rev()).copied()),
+            Role::Drain => Guesses::of(
+                list()
+                    .into_iter()
+                    .flat_map(|list| list.iter().rev())
+                    .copied(),
+            ),
             Role::Batched => {
                 let pending = self.pending.get(&self.cpu);
                 Guesses::of(pending.into_iter().flatten().copied())
@@ -229,7 +236,7 @@ impl Guesser {
                     // freed before it belong to no batch.
                     0 => pending
                         .iter()
-                        .position(|it| *it == page)
+                        .position(|other| *other == page)
                         .map_or(0, |at| at + 1),
                     place => place,
                 };
@@ -265,7 +272,7 @@ impl Guesser {
     fn list_of(&self, deed: Deed, page: Option<u64>) -> (u32, u8, u8) {
         let of_block = || self.blocks.get(page? >> 9);
         let mobility = deed.mobility.map(u64::from).or_else(of_block);
-        let mobility = mobility.and_then(|it| u8::try_from(it).ok());
+        let mobility = mobility.and_then(|mobility| u8::try_from(mobility).ok());
         (self.cpu, deed.order, mobility.unwrap_or(0))
     }
 }
@@ -275,7 +282,7 @@ impl Guesser {
 fn place_from_end(list: &VecDeque<u64>, page: u64) -> usize {
     // A spill removes pages at most a few batches away from the end.
     let near = list.iter().rev().take(1024);
-    let found = { near }.position(|it| *it == page);
+    let found = { near }.position(|other| *other == page);
     found.map_or(0, |at| at + 1)
 }
 

@@ -122,7 +122,7 @@ impl<'a> Entries<'a> {
                         words => (at + 4, Some(words as usize * 4)),
                     };
                     let length = length.ok_or((at, "an event has a length below 4"))?;
-                    let payload = self.bytes.get(begin..).and_then(|it| it.get(..length));
+                    let payload = self.bytes.get(begin..).and_then(|rest| rest.get(..length));
                     let payload = payload.ok_or(cut)?;
                     // Entries begin at multiples of four, so any other length would misplace all
                     // the entries that follow.

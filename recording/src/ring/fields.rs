@@ -68,7 +68,7 @@ impl<'a> Record<'a> {
         Some(
             chain
                 .take(most)
-                .take_while(|it| !NONE.contains(it))
+                .take_while(|word| !NONE.contains(word))
                 .collect(),
         )
     }

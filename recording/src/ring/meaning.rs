@@ -21,56 +21,56 @@ const LATER: Symbol = Symbol(0);
 pub(super) fn meaning(name: &str) -> Meaning {
     Meaning::What(match name {
         "mm_page_alloc" => alloc,
-        "mm_page_free" => |it| {
-            let (pfn, order) = (it.number("pfn")?, it.small("order")?);
+        "mm_page_free" => |event| {
+            let (pfn, order) = (event.number("pfn")?, event.small("order")?);
             Some(What::Free { pfn, order })
         },
-        "mm_page_free_batched" => |it| {
+        "mm_page_free_batched" => |event| {
             Some(What::FreeBatched {
-                pfn: it.number("pfn")?,
+                pfn: event.number("pfn")?,
             })
         },
-        "mm_page_pcpu_drain" => |it| {
+        "mm_page_pcpu_drain" => |event| {
             Some(What::PcpuDrain {
-                pfn: it.number("pfn")?,
-                order: it.small("order")?,
-                mobility: it.small("migratetype"),
+                pfn: event.number("pfn")?,
+                order: event.small("order")?,
+                mobility: event.small("migratetype"),
             })
         },
-        "mm_page_alloc_zone_locked" => |it| {
+        "mm_page_alloc_zone_locked" => |event| {
             Some(What::ZoneLocked {
-                pfn: it.number("pfn")?,
-                order: it.small("order")?,
-                mobility: it.small("migratetype")?,
-                percpu_refill: it.number("percpu_refill").is_some_and(|it| it != 0),
+                pfn: event.number("pfn")?,
+                order: event.small("order")?,
+                mobility: event.small("migratetype")?,
+                percpu_refill: event.number("percpu_refill").is_some_and(|flag| flag != 0),
             })
         },
-        "mm_page_alloc_extfrag" => |it| {
+        "mm_page_alloc_extfrag" => |event| {
             Some(What::ExtFrag {
-                pfn: it.number("pfn")?,
-                order: it.small("alloc_order")?,
-                fallback_order: it.small("fallback_order")?,
-                mobility: it.small("alloc_migratetype")?,
-                fallback: it.small("fallback_migratetype")?,
-                claimed: it.number("change_ownership")? != 0,
+                pfn: event.number("pfn")?,
+                order: event.small("alloc_order")?,
+                fallback_order: event.small("fallback_order")?,
+                mobility: event.small("alloc_migratetype")?,
+                fallback: event.small("fallback_migratetype")?,
+                claimed: event.number("change_ownership")? != 0,
             })
         },
         "holdend" => |_| Some(What::Mark(HOLD_ENDS.to_owned())),
-        "bulkret" => |it| {
+        "bulkret" => |event| {
             Some(What::BulkAlloc {
-                pages: it.small("ret")?,
+                pages: event.small("ret")?,
             })
         },
-        "workqueue_queue_work" => |it| {
-            let (work, function) = (it.number("work")?, LATER);
+        "workqueue_queue_work" => |event| {
+            let (work, function) = (event.number("work")?, LATER);
             Some(What::WorkQueued { work, function })
         },
-        "workqueue_execute_start" => |it| {
-            let (work, function) = (it.number("work")?, LATER);
+        "workqueue_execute_start" => |event| {
+            let (work, function) = (event.number("work")?, LATER);
             Some(What::WorkStart { work, function })
         },
-        "workqueue_execute_end" => |it| {
-            let (work, function) = (it.number("work")?, LATER);
+        "workqueue_execute_end" => |event| {
+            let (work, function) = (event.number("work")?, LATER);
             Some(What::WorkEnd { work, function })
         },
         _ => return rarer(name),
@@ -80,49 +80,49 @@ pub(super) fn meaning(name: &str) -> Meaning {
 fn rarer(name: &str) -> Meaning {
     Meaning::What(match name {
         "kernel_stack" => return Meaning::Stack,
-        "timer_start" => |it| {
+        "timer_start" => |event| {
             Some(What::TimerStart {
-                timer: it.number("timer")?,
+                timer: event.number("timer")?,
                 function: LATER,
-                expires: it.number("expires")?,
-                bucket: it.number("bucket_expiry"),
-                now: it.number("now")?,
-                flags: it.small("flags")?,
+                expires: event.number("expires")?,
+                bucket: event.number("bucket_expiry"),
+                now: event.number("now")?,
+                flags: event.small("flags")?,
             })
         },
-        "timer_expire_entry" => |it| {
+        "timer_expire_entry" => |event| {
             Some(What::TimerExpire {
-                timer: it.number("timer")?,
+                timer: event.number("timer")?,
                 function: LATER,
-                now: it.number("now")?,
+                now: event.number("now")?,
             })
         },
-        "contention_begin" => |it| {
+        "contention_begin" => |event| {
             Some(What::ContentionBegin {
-                lock: it.number("lock_addr")?,
-                flags: it.small("flags")?,
+                lock: event.number("lock_addr")?,
+                flags: event.small("flags")?,
                 stack: Vec::new(),
             })
         },
-        "contention_end" => |it| {
+        "contention_end" => |event| {
             Some(What::ContentionEnd {
-                lock: it.number("lock_addr")?,
-                result: i32::try_from(it.signed("ret")?).ok()?,
+                lock: event.number("lock_addr")?,
+                result: i32::try_from(event.signed("ret")?).ok()?,
             })
         },
-        "rss_stat" => |it| {
+        "rss_stat" => |event| {
             Some(What::RssStat {
-                mm: it.small("mm_id")?,
-                current: it.number("curr")? != 0,
-                member: it.small("member")?,
-                bytes: it.signed("size")?,
+                mm: event.small("mm_id")?,
+                current: event.number("curr")? != 0,
+                member: event.small("member")?,
+                bytes: event.signed("size")?,
             })
         },
-        "counter_add" => |it| {
+        "counter_add" => |event| {
             Some(What::CounterAdd {
-                counter: it.number("counter")?,
-                amount: it.signed("amount")?,
-                batch: i32::try_from(it.signed("batch")?).ok()?,
+                counter: event.number("counter")?,
+                amount: event.signed("amount")?,
+                batch: i32::try_from(event.signed("batch")?).ok()?,
             })
         },
         _ => return of_processes(name),
@@ -131,86 +131,86 @@ fn rarer(name: &str) -> Meaning {
 
 fn of_processes(name: &str) -> Meaning {
     Meaning::What(match name {
-        "mark_victim" => |it| {
+        "mark_victim" => |event| {
             Some(What::MarkVictim {
-                victim: it.small("pid")?,
+                victim: event.small("pid")?,
             })
         },
-        "wake_reaper" => |it| {
+        "wake_reaper" => |event| {
             Some(What::WakeReaper {
-                victim: it.small("pid")?,
+                victim: event.small("pid")?,
             })
         },
-        "start_task_reaping" => |it| {
+        "start_task_reaping" => |event| {
             Some(What::StartReaping {
-                victim: it.small("pid")?,
+                victim: event.small("pid")?,
             })
         },
-        "finish_task_reaping" => |it| {
+        "finish_task_reaping" => |event| {
             Some(What::FinishReaping {
-                victim: it.small("pid")?,
+                victim: event.small("pid")?,
             })
         },
-        "skip_task_reaping" => |it| {
+        "skip_task_reaping" => |event| {
             Some(What::SkipReaping {
-                victim: it.small("pid")?,
+                victim: event.small("pid")?,
             })
         },
         "exit_mmap" => |_| Some(What::ExitMmap),
-        "unmap" => |it| {
-            let (start, end) = (it.number("start")?, it.number("end")?);
+        "unmap" => |event| {
+            let (start, end) = (event.number("start")?, event.number("end")?);
             Some(What::Unmap { start, end })
         },
-        "print" => |it| it.text("buf").map(What::Mark),
+        "print" => |event| event.text("buf").map(What::Mark),
         _ => return of_reclaim(name),
     })
 }
 
 fn of_reclaim(name: &str) -> Meaning {
     Meaning::What(match name {
-        "mm_vmscan_kswapd_wake" => |it| {
+        "mm_vmscan_kswapd_wake" => |event| {
             Some(What::KswapdWake {
-                node: it.small("nid")?,
-                zone: it.small("zid")?,
-                order: it.small("order")?,
+                node: event.small("nid")?,
+                zone: event.small("zid")?,
+                order: event.small("order")?,
             })
         },
         "kswapddone" => |_| Some(What::KswapdDone),
-        "mm_vmscan_kswapd_sleep" => |it| {
+        "mm_vmscan_kswapd_sleep" => |event| {
             Some(What::KswapdSleep {
-                node: it.small("nid")?,
+                node: event.small("nid")?,
             })
         },
-        "mm_vmscan_wakeup_kswapd" => |it| {
+        "mm_vmscan_wakeup_kswapd" => |event| {
             Some(What::WakeupKswapd {
-                node: it.small("nid")?,
-                zone: it.small("zid")?,
-                order: it.small("order")?,
-                gfp: it.number("gfp_flags")?,
+                node: event.small("nid")?,
+                zone: event.small("zid")?,
+                order: event.small("order")?,
+                gfp: event.number("gfp_flags")?,
             })
         },
-        "mm_vmscan_direct_reclaim_begin" => |it| {
-            let (order, gfp) = (it.small("order")?, it.number("gfp_flags")?);
+        "mm_vmscan_direct_reclaim_begin" => |event| {
+            let (order, gfp) = (event.small("order")?, event.number("gfp_flags")?);
             Some(What::DirectReclaimBegin { order, gfp })
         },
-        "mm_vmscan_direct_reclaim_end" => |it| {
-            let pages = it.number("nr_reclaimed")?;
+        "mm_vmscan_direct_reclaim_end" => |event| {
+            let pages = event.number("nr_reclaimed")?;
             Some(What::DirectReclaimEnd { pages })
         },
         _ => return Meaning::Unknown,
     })
 }
 
-fn alloc(it: &Record<'_>) -> Option<What> {
+fn alloc(event: &Record<'_>) -> Option<What> {
     /// The page frame numbers that Linux prints if the allocation got no page.
     const NO_PAGE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
-    let (pfn, order) = (it.number("pfn")?, it.small("order")?);
+    let (pfn, order) = (event.number("pfn")?, event.small("order")?);
     // Linux prints -1 if no migrate type was given; -1 does not fit and becomes `None`.
-    let mobility = it.small("migratetype");
+    let mobility = event.small("migratetype");
     Some(if NO_PAGE.contains(&pfn) {
         What::AllocFailed { order, mobility }
     } else {
-        let gfp = it.number("gfp_flags");
+        let gfp = event.number("gfp_flags");
         What::Alloc {
             pfn,
             order,

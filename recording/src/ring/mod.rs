@@ -139,7 +139,10 @@ impl Decoder {
                 (function.into_iter().collect(), Some(what))
             }
         };
-        let stack: Vec<Symbol> = addresses.into_iter().map(|it| self.name(it)).collect();
+        let stack: Vec<Symbol> = addresses
+            .into_iter()
+            .map(|address| self.name(address))
+            .collect();
         let Some(mut what) = what else {
             attach(&mut out[begin..], pid, stack);
             return Some(());

@@ -217,7 +217,7 @@ mod tests {
         let mut reader = Reader::new("f.txt", Box::new(Cursor::new(text.to_owned())));
         let records = reader
             .by_ref()
-            .map(|it| it.map_err(|error| error.to_string()))
+            .map(|line| line.map_err(|error| error.to_string()))
             .collect();
         (records, reader)
     }

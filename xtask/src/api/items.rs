@@ -37,37 +37,42 @@ impl Listing<'_> {
 
     fn item(&mut self, item: &Item) {
         match item {
-            Item::Fn(it) if is_public(&it.vis, &it.attrs) => {
-                self.lines.push(self.between(it.vis.span(), it.sig.span()));
+            Item::Fn(item) if is_public(&item.vis, &item.attrs) => {
+                self.lines
+                    .push(self.between(item.vis.span(), item.sig.span()));
             }
-            Item::Const(it) if is_public(&it.vis, &it.attrs) => {
-                self.lines.push(self.between(it.vis.span(), it.ty.span()));
+            Item::Const(item) if is_public(&item.vis, &item.attrs) => {
+                self.lines
+                    .push(self.between(item.vis.span(), item.ty.span()));
             }
-            Item::Static(it) if is_public(&it.vis, &it.attrs) => {
-                self.lines.push(self.between(it.vis.span(), it.ty.span()));
+            Item::Static(item) if is_public(&item.vis, &item.attrs) => {
+                self.lines
+                    .push(self.between(item.vis.span(), item.ty.span()));
             }
-            Item::Type(it) if is_public(&it.vis, &it.attrs) => {
-                self.lines.push(self.between(it.vis.span(), it.ty.span()));
+            Item::Type(item) if is_public(&item.vis, &item.attrs) => {
+                self.lines
+                    .push(self.between(item.vis.span(), item.ty.span()));
             }
-            Item::Use(it) if is_public(&it.vis, &it.attrs) => {
-                self.lines.push(self.between(it.vis.span(), it.tree.span()));
+            Item::Use(item) if is_public(&item.vis, &item.attrs) => {
+                self.lines
+                    .push(self.between(item.vis.span(), item.tree.span()));
             }
-            Item::Mod(it) if is_public(&it.vis, &it.attrs) => {
-                self.lines.push(format!("pub mod {}", it.ident));
+            Item::Mod(item) if is_public(&item.vis, &item.attrs) => {
+                self.lines.push(format!("pub mod {}", item.ident));
             }
-            Item::Struct(it) if is_public(&it.vis, &it.attrs) => self.structure(it),
-            Item::Enum(it) if is_public(&it.vis, &it.attrs) => self.enumeration(it),
-            Item::Trait(it) if is_public(&it.vis, &it.attrs) => self.interface(it),
-            Item::Impl(it) if !is_test(&it.attrs) => self.implementation(it),
+            Item::Struct(item) if is_public(&item.vis, &item.attrs) => self.structure(item),
+            Item::Enum(item) if is_public(&item.vis, &item.attrs) => self.enumeration(item),
+            Item::Trait(item) if is_public(&item.vis, &item.attrs) => self.interface(item),
+            Item::Impl(item) if !is_test(&item.attrs) => self.implementation(item),
             _ => {}
         }
     }
 
-    fn structure(&mut self, it: &ItemStruct) {
-        let name = &it.ident;
+    fn structure(&mut self, item: &ItemStruct) {
+        let name = &item.ident;
         self.lines
-            .push(format!("pub struct {name}{}", self.of(&it.generics)));
-        for (nth, field) in it.fields.iter().enumerate() {
+            .push(format!("pub struct {name}{}", self.of(&item.generics)));
+        for (nth, field) in item.fields.iter().enumerate() {
             if matches!(field.vis, Visibility::Public(_)) {
                 let ty = self.of(&field.ty);
                 let field = field
@@ -79,11 +84,11 @@ impl Listing<'_> {
         }
     }
 
-    fn enumeration(&mut self, it: &ItemEnum) {
-        let name = &it.ident;
+    fn enumeration(&mut self, item: &ItemEnum) {
+        let name = &item.ident;
         self.lines
-            .push(format!("pub enum {name}{}", self.of(&it.generics)));
-        for variant in &it.variants {
+            .push(format!("pub enum {name}{}", self.of(&item.generics)));
+        for variant in &item.variants {
             let types = variant.fields.iter().map(|field| {
                 let ty = self.of(&field.ty);
                 field
@@ -102,44 +107,44 @@ impl Listing<'_> {
         }
     }
 
-    fn interface(&mut self, it: &ItemTrait) {
-        let name = &it.ident;
-        let above = self.of(&it.supertraits);
+    fn interface(&mut self, item: &ItemTrait) {
+        let name = &item.ident;
+        let above = self.of(&item.supertraits);
         let above = if above.is_empty() {
             above
         } else {
             format!(": {above}")
         };
-        let generics = self.of(&it.generics);
+        let generics = self.of(&item.generics);
         self.lines
             .push(format!("pub trait {name}{generics}{above}"));
-        for item in &it.items {
+        for item in &item.items {
             let text = match item {
-                TraitItem::Fn(it) => match it.default {
-                    Some(_) => format!("{} (default)", self.of(&it.sig)),
-                    None => self.of(&it.sig),
+                TraitItem::Fn(item) => match item.default {
+                    Some(_) => format!("{} (default)", self.of(&item.sig)),
+                    None => self.of(&item.sig),
                 },
-                TraitItem::Const(it) => format!("const {}: {}", it.ident, self.of(&it.ty)),
-                TraitItem::Type(it) => format!("type {}{}", it.ident, self.of(&it.generics)),
+                TraitItem::Const(item) => format!("const {}: {}", item.ident, self.of(&item.ty)),
+                TraitItem::Type(item) => format!("type {}{}", item.ident, self.of(&item.generics)),
                 _ => continue,
             };
             self.lines.push(format!("{name}::{text}"));
         }
     }
 
-    fn implementation(&mut self, it: &ItemImpl) {
-        let of = self.of(&it.self_ty);
-        if let Some((path, _)) = &it.trait_ {
-            let generics = self.of(&it.generics);
+    fn implementation(&mut self, item: &ItemImpl) {
+        let of = self.of(&item.self_ty);
+        if let Some((path, _)) = &item.trait_ {
+            let generics = self.of(&item.generics);
             self.lines
                 .push(format!("impl{generics} {} for {of}", self.of(path)));
             return;
         }
-        for item in &it.items {
+        for item in &item.items {
             let text = match item {
-                ImplItem::Fn(it) if is_public(&it.vis, &it.attrs) => self.of(&it.sig),
-                ImplItem::Const(it) if is_public(&it.vis, &it.attrs) => {
-                    format!("const {}: {}", it.ident, self.of(&it.ty))
+                ImplItem::Fn(item) if is_public(&item.vis, &item.attrs) => self.of(&item.sig),
+                ImplItem::Const(item) if is_public(&item.vis, &item.attrs) => {
+                    format!("const {}: {}", item.ident, self.of(&item.ty))
                 }
                 _ => continue,
             };

@@ -63,7 +63,8 @@ mod tests {
         };
         let names = ["a.rs:1:1: one", "a.rs:2:1: two", "a.rs:3:1: three"];
         let mutants = named(&names);
-        let all: Vec<(&Group, Mutant)> = mutants.into_iter().map(|it| (&group, it)).collect();
+        let all: Vec<(&Group, Mutant)> =
+            mutants.into_iter().map(|mutant| (&group, mutant)).collect();
         let fates = BTreeMap::from([
             (0, Fate::Survived { tests: 3 }),
             (1, Fate::Caught("sim survived::it".to_owned())),

@@ -222,14 +222,18 @@ thread_local! {
 
 /// The floor: the cost of an atomic addition to a word that no other thread uses. There is a slot
 /// for each thread, in cache lines of its own, and a thread knows the number of its slot.
-struct Floor(Box<[Slot]>);
+struct Floor(Box<[PaddedCounter]>);
 
 #[repr(align(128))]
-struct Slot(AtomicI64);
+struct PaddedCounter(AtomicI64);
 
 impl Floor {
     fn new(slots: usize) -> Self {
-        Self((0..slots).map(|_| Slot(AtomicI64::new(0))).collect())
+        Self(
+            (0..slots)
+                .map(|_| PaddedCounter(AtomicI64::new(0)))
+                .collect(),
+        )
     }
 }
 

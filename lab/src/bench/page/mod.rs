@@ -181,7 +181,9 @@ mod tests {
         let columns = columns(&["load"], &samples, 1);
         let cells = &columns[0].cells;
         let medians = |of: fn(&Cell) -> Option<Estimate>| {
-            let medians = cells.iter().map(|cell| of(cell).map(|it| it.median));
+            let medians = cells
+                .iter()
+                .map(|cell| of(cell).map(|sample| sample.median));
             medians.collect::<Vec<_>>()
         };
         assert_eq!(medians(|cell| cell.ns), [Some(5.0), Some(50.0), Some(2.0)]);

@@ -44,7 +44,7 @@ pub(super) enum Memories {
 }
 
 /// A machine made of this computer's CPUs and an arena, on which races run.
-pub(super) struct Stage {
+pub(super) struct RaceMachine {
     host: Host,
     manager: Manager<Host>,
     arena: Arc<Arena>,
@@ -69,15 +69,16 @@ struct Spans {
     spans_ns: Vec<f64>,
 }
 
-impl Stage {
-    /// A stage for victims of `pages`. Thread number n of a race runs on the nth of `cpus`.
+impl RaceMachine {
+    /// A machine for races with victims of `pages`. Thread number n of a race runs on the nth of
+    /// `cpus`.
     pub(super) fn new(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let topology = flat(cpus.len());
         Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
     }
 
-    /// Makes a stage as [`Stage::new`] does, which also times each acquisition of a page-table
-    /// lock. The timing slows the races down.
+    /// Makes a machine as [`RaceMachine::new`] does, which also times each acquisition of a
+    /// page-table lock. The timing slows the races down.
     pub(super) fn watched(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let locks: Arc<[Locks]> = cpus.iter().map(|_cpu| Locks::default()).collect();
         let noted = Arc::clone(&locks);

@@ -23,7 +23,7 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::Pages;
 
 pub(super) use self::host::waited_for_cpu_ns;
-use self::host::{Memories, Stage};
+use self::host::{Memories, RaceMachine};
 use self::victim::Shape;
 use super::{Found, Size};
 use crate::error::Error;
@@ -133,19 +133,19 @@ pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     progress.expect(settings * Shape::ALL.len() * CASES.len() * size.rounds as usize);
     let mut raced = Vec::new();
     if let Ok(cpus) = &here {
-        let stage = Stage::new(pages, cpus.clone())?;
+        let machine = RaceMachine::new(pages, cpus.clone())?;
         for (on, memories) in [
             (On::GivenBack, Memories::GivenBack),
             (On::Kept, Memories::Kept),
         ] {
             raced.extend(in_turns(progress, size, on, |case, shape, _| {
-                stage.race(case, shape, memories)
+                machine.race(case, shape, memories)
             })?);
         }
-        drop(stage);
-        let stage = Stage::watched(pages, cpus.clone())?;
+        drop(machine);
+        let machine = RaceMachine::watched(pages, cpus.clone())?;
         let mut watched = in_turns(progress, size, On::Watched, |case, shape, _| {
-            stage.race(case, shape, Memories::GivenBack)
+            machine.race(case, shape, Memories::GivenBack)
         })?;
         judge_waits(&mut watched);
         raced.extend(watched);
@@ -242,17 +242,17 @@ mod tests {
         // still a race.
         let cpu = |nth| CpuMask::of_this_thread().real(nth).unwrap_or(0);
         let cpus = vec![cpu(0), cpu(1)];
-        for stage in [
-            Stage::new(pages, cpus.clone()).expect("8 MiB"),
-            Stage::watched(pages, cpus.clone()).expect("8 MiB"),
+        for machine in [
+            RaceMachine::new(pages, cpus.clone()).expect("8 MiB"),
+            RaceMachine::watched(pages, cpus.clone()).expect("8 MiB"),
         ] {
             for shape in Shape::ALL {
                 for case in &CASES {
                     // The race itself checks that every page is free afterwards.
-                    let kept = stage.race(case, shape, Memories::Kept).expect("memory");
+                    let kept = machine.race(case, shape, Memories::Kept).expect("memory");
                     assert_eq!(kept.freed.unwrap_or(Pages(0)), Pages(0), "{case:?}");
                     if cfg!(target_os = "linux") {
-                        let given = stage
+                        let given = machine
                             .race(case, shape, Memories::GivenBack)
                             .expect("memory");
                         let freed = given.freed.expect("Linux says");

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use plimsoll_recording::Recording;
 use plimsoll_recording::event::{Event, What};
 
-use super::log::{Run, Step};
+use super::log::{LoggedOp, Run};
 use super::replay::pieces;
 use super::{Judge, Judgement};
 
@@ -127,13 +127,13 @@ fn told(events: &[Event], page_bytes: u32) -> BTreeMap<u64, Vec<Addition>> {
 }
 
 fn logged(run: &Run) -> Vec<Addition> {
-    let additions = |step: &Step| match step {
-        Step::Touch(pages) => (0..pages.pages).map(|_| (pages.cpu, 1)).collect(),
-        Step::Unmap(it) => pieces(it.offset, it.pages, None)
+    let additions = |step: &LoggedOp| match step {
+        LoggedOp::Touch(pages) => (0..pages.pages).map(|_| (pages.cpu, 1)).collect(),
+        LoggedOp::Unmap(unmapping) => pieces(unmapping.offset, unmapping.pages, None)
             .into_iter()
-            .map(|piece| (it.cpu, -piece.cast_signed()))
+            .map(|piece| (unmapping.cpu, -piece.cast_signed()))
             .collect(),
-        Step::Precise { .. } => Vec::new(),
+        LoggedOp::Precise { .. } => Vec::new(),
     };
     run.steps.iter().flat_map(additions).collect()
 }

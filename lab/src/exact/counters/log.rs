@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub(super) cpus: u32,
     pub(super) size: u64,
     pub(super) warm: Option<Warm>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<LoggedOp>,
     /// The number of lines that cannot be judged: the first unreadable line and all later lines of
     /// the run. After an unreadable line, the state of the counters is unknown.
     pub(super) set_aside: u64,
@@ -48,7 +48,7 @@ pub(super) struct Warm {
 
 /// A step of the program, from one line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LoggedOp {
     Touch(Pages),
     Unmap(Pages),
     Precise {
@@ -162,7 +162,7 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
         // A step changes the pages that were resident before it, so a step that no `I` line
         // precedes is unreadable.
         _ if run.warm.is_none() => return None,
-        ["P", anon, file, shown, smaps, own, ..] => run.steps.push(Step::Precise {
+        ["P", anon, file, shown, smaps, own, ..] => run.steps.push(LoggedOp::Precise {
             anon: anon.parse().ok()?,
             file: file.parse().ok()?,
             shown: shown.parse().ok()?,
@@ -178,8 +178,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
                 shown: shown.parse().ok()?,
             };
             run.steps.push(match sign {
-                "+" => Step::Touch(pages),
-                "-" => Step::Unmap(pages),
+                "+" => LoggedOp::Touch(pages),
+                "-" => LoggedOp::Unmap(pages),
                 _ => return None,
             });
         }

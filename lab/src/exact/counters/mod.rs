@@ -85,8 +85,14 @@ fn replay_on(run: &Run, counting: Counting, cuts: Cuts<'_>) -> Replayed {
 
 fn sum_up(runs: &[Run], replayed: &[Replayed]) -> Judgement {
     let sum = |of: fn(&Replayed) -> u64| replayed.iter().map(of).sum::<u64>();
-    let (unmappings, cuts) = (sum(|it| it.unmappings), sum(|it| it.cuts.len() as u64));
-    let (precise, right) = (sum(|it| it.precise), sum(|it| it.precise_right));
+    let (unmappings, cuts) = (
+        sum(|program| program.unmappings),
+        sum(|program| program.cuts.len() as u64),
+    );
+    let (precise, right) = (
+        sum(|program| program.precise),
+        sum(|program| program.precise_right),
+    );
     let mut notes = vec![format!(
         "Of {unmappings} unmappings, {cuts} match only if they are counted in one part more than \
              they have page tables, as Linux does if it has to reschedule in between; only the \
@@ -100,12 +106,12 @@ fn sum_up(runs: &[Run], replayed: &[Replayed]) -> Judgement {
     Judgement {
         subject: "resident pages".to_owned(),
         unit: "readings",
-        compared: sum(|it| it.readings),
-        identical: sum(|it| it.equal),
+        compared: sum(|program| program.readings),
+        identical: sum(|program| program.equal),
         set_aside: runs.iter().map(|run| run.set_aside).sum(),
         first_difference: replayed
             .iter()
-            .map(|it| it.first_difference.clone())
+            .map(|program| program.first_difference.clone())
             .find(|lines| !lines.is_empty())
             .unwrap_or_default(),
         tables: vec![],
@@ -114,14 +120,14 @@ fn sum_up(runs: &[Run], replayed: &[Replayed]) -> Judgement {
 }
 
 fn readings(runs: &[Run], replayed: &[Replayed]) -> Table {
-    let row = |(run, it): (&Run, &Replayed)| {
+    let row = |(run, program): (&Run, &Replayed)| {
         let numbers = [
-            it.readings,
-            it.equal,
-            it.unmappings,
-            it.cuts.len() as u64,
-            it.precise,
-            it.precise_right,
+            program.readings,
+            program.equal,
+            program.unmappings,
+            program.cuts.len() as u64,
+            program.precise,
+            program.precise_right,
         ];
         let mut row = vec![run.name()];
         row.extend(numbers.map(|number| number.to_string()));

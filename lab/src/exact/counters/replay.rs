@@ -15,7 +15,7 @@ use plimsoll_host::Host;
 use plimsoll_mm::counter::{Accuracy, Counters};
 use plimsoll_mm::units::CpuId;
 
-use super::log::{Pages, Run, Step, TABLE_PAGES};
+use super::log::{LoggedOp, Pages, Run, TABLE_PAGES};
 
 /// The number of pages that a gather holds before it has to be emptied: 7 on the stack, and 509 in
 /// each of 19 pages (Linux: `MAX_GATHER_BATCH_COUNT`).
@@ -97,11 +97,11 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
     pub(super) fn perform(mut self, run: &Run) -> Replayed {
         for (nth, step) in run.steps.iter().enumerate() {
             match step {
-                Step::Touch(pages) => {
+                LoggedOp::Touch(pages) => {
                     self.touch(pages.cpu, pages.pages);
                     self.compare(pages.shown, step);
                 }
-                Step::Unmap(pages) => {
+                LoggedOp::Unmap(pages) => {
                     self.seen.unmappings += 1;
                     match self.cuts {
                         Cuts::AsRead => self.unmap_as_read(nth, pages),
@@ -109,7 +109,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
                     }
                     self.compare(pages.shown, step);
                 }
-                Step::Precise { shown, .. } => {
+                LoggedOp::Precise { shown, .. } => {
                     self.check_precise(step);
                     self.compare(*shown, step);
                 }
@@ -190,8 +190,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.own = *own;
     }
 
-    fn check_precise(&mut self, step: &Step) {
-        let &Step::Precise {
+    fn check_precise(&mut self, step: &LoggedOp) {
+        let &LoggedOp::Precise {
             anon,
             file,
             smaps,
@@ -204,7 +204,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         let counted = self.counter.precise_sum(self.host, 0);
         let right = [anon, own, smaps - file, self.own]
             .iter()
-            .all(|&it| it == counted);
+            .all(|&sum| sum == counted);
         self.seen.precise += 1;
         self.seen.precise_right += u64::from(right);
         if !right {
@@ -212,7 +212,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         }
     }
 
-    fn compare(&mut self, read: i64, step: &Step) {
+    fn compare(&mut self, read: i64, step: &LoggedOp) {
         let shown = self.shown();
         self.seen.readings += 1;
         self.seen.equal += u64::from(shown == read);
@@ -224,7 +224,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         }
     }
 
-    fn note_difference(&mut self, step: &Step, what: &str) {
+    fn note_difference(&mut self, step: &LoggedOp, what: &str) {
         if self.seen.first_difference.is_empty() {
             self.seen.first_difference = vec![
                 format!("reading {}, after {step:?}", self.seen.readings),

@@ -2,7 +2,7 @@
 
 use plimsoll_mm::counter::Accuracy;
 
-use super::log::{Pages, Step};
+use super::log::{LoggedOp, Pages};
 use super::replay::pieces;
 use super::*;
 
@@ -139,7 +139,7 @@ fn a_step_reads_as_it_was_written() {
         offset: 9,
         shown: 11,
     };
-    assert_eq!(runs[0].steps, [Step::Unmap(pages)]);
+    assert_eq!(runs[0].steps, [LoggedOp::Unmap(pages)]);
     assert_eq!(runs[0].name(), "next 31, 16 CPUs");
 }
 

@@ -34,7 +34,10 @@ impl Judge for Kills {
 
     fn judge(&self, recording: &Recording) -> Option<Judgement> {
         let shortages = log::shortages(recording);
-        let logged: Vec<u32> = shortages.iter().flat_map(|it| it.killed.clone()).collect();
+        let logged: Vec<u32> = shortages
+            .iter()
+            .flat_map(|shortage| shortage.killed.clone())
+            .collect();
         let (marked, by_themselves) = marked(recording, &logged);
         if shortages.is_empty() && marked.is_empty() {
             return None;

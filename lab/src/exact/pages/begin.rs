@@ -16,7 +16,7 @@ use super::lists::{LISTS, ListId, Place};
 use super::marks::note;
 use super::memory::kind_of;
 use super::op::{Action, Kind, Op};
-use super::stage::{Knobs, Stage, Start};
+use super::stand_in::{Knobs, StandIn, Start};
 use super::zoneinfo::{self, ListInfo, ZoneInfo};
 
 /// The texts that hold `/proc/zoneinfo`, best first. Each is paired with the mark that the recorder
@@ -134,7 +134,7 @@ impl State {
 
 /// Plimsoll's allocator and our picture of the kernel's lists, ready for the first operation.
 pub(super) struct Beginning {
-    pub(super) stage: Stage,
+    pub(super) stand_in: StandIn,
     pub(super) follow: Follow,
     /// The index of the first operation to perform.
     pub(super) first: usize,
@@ -149,13 +149,13 @@ impl Beginning {
     ) -> Result<Self, String> {
         let state = State::of(&recording.header, moment, inferred);
         let knobs = knobs(&recording.header, &moment.zones);
-        let mut stage = Stage::new(design, &moment.zones, &knobs)?;
+        let mut stand_in = StandIn::new(design, &moment.zones, &knobs)?;
         let mut follow = Follow::default();
         for (at, zone) in (0..).zip(&state.zones) {
-            stage.set_sizes(at, zone.marks, zone.sizes)?;
+            stand_in.set_sizes(at, zone.marks, zone.sizes)?;
             for (cpu, lists) in (0..).zip(&zone.lists) {
                 let Some(lists) = lists else { continue };
-                stage.seed(at, cpu, &lists.start)?;
+                stand_in.seed(at, cpu, &lists.start)?;
                 let blocks = lists.start.blocks;
                 follow.begin(
                     (at, cpu),
@@ -177,10 +177,10 @@ impl Beginning {
             )
         };
         for op in inferred.ops[..state.first].iter().filter(lasts) {
-            stage.perform(op);
+            stand_in.perform(op);
         }
         Ok(Self {
-            stage,
+            stand_in,
             follow,
             first: state.first,
         })
@@ -198,11 +198,14 @@ fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
 /// before the refill.
 fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     let refills = inferred.ops[first..].iter().flat_map(|op| {
-        let refills = op.moves.iter().filter(|it| it.kind == Kind::Refill);
-        refills.flat_map(|it| {
-            it.lists.iter().map(|&(list, _)| Place {
+        let refills = op
+            .moves
+            .iter()
+            .filter(|transfer| transfer.kind == Kind::Refill);
+        refills.flat_map(|transfer| {
+            transfer.lists.iter().map(|&(list, _)| Place {
                 cpu: op.cpu,
-                zone: it.zone,
+                zone: transfer.zone,
                 list,
             })
         })
@@ -316,7 +319,7 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
 /// can be lower than the computed upper bound, because Linux may have computed its bound when the
 /// zone had fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
-    let highs = || zone.lists.iter().flatten().map(|it| it.high);
+    let highs = || zone.lists.iter().flatten().map(|lists| lists.high);
     let most = highs().max()?;
     let there = highs().filter(|high| *high == most).count();
     let bounds = u64::from(sizes.high_min.0) + 1..u64::from(sizes.high_max.0);

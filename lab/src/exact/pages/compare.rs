@@ -9,12 +9,12 @@ use super::follow::{Follow, Learnt};
 use super::machine::Hold;
 use super::op::{Action, Kind, Op};
 use super::pair::{Amount, Pair};
-use super::stage::Stage;
+use super::stand_in::StandIn;
 
 /// Performs `ops` and pairs each move of pages that Plimsoll makes with the kernel's move. After
 /// each difference, Plimsoll's lists are set to the lengths of the kernel's lists, so that one
 /// difference does not cause others.
-pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<Pair> {
+pub(super) fn perform(stand_in: &mut StandIn, ops: &[Op], mut follow: Follow) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (index, op) in ops.iter().enumerate() {
         if follow.is_hastened(index) {
@@ -23,10 +23,10 @@ pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<
         if let Action::BulkNeverSeen { zone, .. } = op.action {
             follow.note(op);
             let lens = follow.lens(zone, op.cpu);
-            stage.set_lists(zone, op.cpu, &lens, Learnt::default());
+            stand_in.set_lists(zone, op.cpu, &lens, Learnt::default());
             continue;
         }
-        let holds = stage.perform(op);
+        let holds = stand_in.perform(op);
         if op.moves.is_empty() && holds.is_empty() {
             follow.note(op);
             continue;
@@ -39,9 +39,9 @@ pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<
         for pair in &found {
             follow.note_move(pair);
             if !pair.is_same() {
-                let state = stage.state(pair.zone, pair.cpu);
+                let state = stand_in.state(pair.zone, pair.cpu);
                 let learnt = follow.learn(pair, &state, ops);
-                correct(stage, pair, &follow, learnt);
+                correct(stand_in, pair, &follow, learnt);
             }
         }
         pairs.extend(found);
@@ -49,7 +49,7 @@ pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<
     pairs
 }
 
-fn correct(stage: &mut Stage, pair: &Pair, follow: &Follow, learnt: Learnt) {
+fn correct(stand_in: &mut StandIn, pair: &Pair, follow: &Follow, learnt: Learnt) {
     let (zone, cpu) = (pair.zone, pair.cpu);
     let missing = i64::from(pair.kernel.pages) - i64::from(pair.ours.pages);
     let taken = if pair.kind == Kind::Refill {
@@ -57,16 +57,16 @@ fn correct(stage: &mut Stage, pair: &Pair, follow: &Follow, learnt: Learnt) {
     } else {
         -missing
     };
-    stage.take_from_zone(zone, cpu, taken);
-    stage.set_lists(zone, cpu, &follow.lens(zone, cpu), learnt);
+    stand_in.take_from_zone(zone, cpu, taken);
+    stand_in.set_lists(zone, cpu, &follow.lens(zone, cpu), learnt);
 }
 
 fn pair(op_index: usize, op: &Op, holds: &[Hold]) -> Vec<Pair> {
     let mut amounts: BTreeMap<(u8, Kind), [Amount; 2]> = BTreeMap::new();
-    for it in &op.moves {
-        let amount = &mut amounts.entry((it.zone, it.kind)).or_default()[0];
-        amount.pages += it.pages();
-        amount.blocks += it.blocks();
+    for transfer in &op.moves {
+        let amount = &mut amounts.entry((transfer.zone, transfer.kind)).or_default()[0];
+        amount.pages += transfer.pages();
+        amount.blocks += transfer.blocks();
     }
     for hold in holds {
         let Some(kind) = kind(hold.site) else {
@@ -111,12 +111,12 @@ mod tests {
 
     use crate::exact::pages::lists::{LISTS, ListId};
     use crate::exact::pages::op::Move;
-    use crate::exact::pages::stage::{Knobs, Start};
+    use crate::exact::pages::stand_in::{Knobs, Start};
     use crate::exact::pages::zoneinfo::ZoneInfo;
 
     /// Makes a machine with one CPU and one zone with 8,192 free pages. The CPU's lists start with
     /// 20 movable pages, whose frames are unknown because no event has shown them.
-    fn twenty_listed() -> (Stage, Follow) {
+    fn twenty_listed() -> (StandIn, Follow) {
         let zone = ZoneInfo {
             name: "DMA32".to_owned(),
             managed: 1 << 14,
@@ -130,7 +130,7 @@ mod tests {
             offline: Vec::new(),
             cache_slice: None,
         };
-        let mut stage = Stage::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
+        let mut stand_in = StandIn::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
         let mut blocks = [0; LISTS];
         blocks[1] = 20;
         let start = Start {
@@ -138,11 +138,11 @@ mod tests {
             blocks,
             ..Start::default()
         };
-        stage.seed(0, 0, &start).expect("memory in use");
+        stand_in.seed(0, 0, &start).expect("memory in use");
         let mut follow = Follow::default();
         follow.begin((0, 0), blocks, (31, 100), ListId(1));
         follow.set_never_seen((0, 0), 20);
-        (stage, follow)
+        (stand_in, follow)
     }
 
     fn op(action: Action, moves: Vec<Move>) -> Op {
@@ -159,10 +159,13 @@ mod tests {
     /// spill too early from then on.
     #[test]
     fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
-        let (mut stage, follow) = twenty_listed();
+        let (mut stand_in, follow) = twenty_listed();
         let bulk = Action::BulkNeverSeen { zone: 0, pages: 4 };
-        let pairs = perform(&mut stage, &[op(bulk, Vec::new())], follow);
-        assert_eq!((pairs.len(), stage.listed(0), stage.refused), (0, 16, 0));
+        let pairs = perform(&mut stand_in, &[op(bulk, Vec::new())], follow);
+        assert_eq!(
+            (pairs.len(), stand_in.listed(0), stand_in.refused),
+            (0, 16, 0)
+        );
     }
 
     /// After a difference, the zone gets the pages that the kernel returned to it and Plimsoll did
@@ -176,10 +179,10 @@ mod tests {
             vec![moved]
         };
         let free_after = |action, kind| {
-            let (mut stage, follow) = twenty_listed();
-            let pairs = perform(&mut stage, &[op(action, moved(kind))], follow);
+            let (mut stand_in, follow) = twenty_listed();
+            let pairs = perform(&mut stand_in, &[op(action, moved(kind))], follow);
             assert!(pairs.len() == 1 && pairs[0].ours == Amount::default());
-            stage.free(0)
+            stand_in.free(0)
         };
         let taken = Action::Alloc {
             zone: 0,

@@ -10,7 +10,7 @@
 //! - `lists`, `future`, `rounds`, `boost`, `infer`: derive the kernel's lists, frame by frame, and
 //!   the kernel's reclaim.
 //! - `zoneinfo`, `begin`: set up the initial state.
-//! - `machine`, `memory`, `stage`: perform operations.
+//! - `machine`, `memory`, `stand_in`: perform operations.
 //! - `pair`, `compare`, `follow`: compare Plimsoll's moves with the kernel's.
 //! - `missing`: says which data the recording lacks.
 //! - `report`: renders tables and notes.
@@ -32,7 +32,7 @@ pub(crate) mod op;
 mod pair;
 mod report;
 mod rounds;
-mod stage;
+mod stand_in;
 mod version;
 mod zoneinfo;
 
@@ -116,12 +116,12 @@ fn fill(
     beginning: Beginning,
 ) {
     let Beginning {
-        mut stage,
+        mut stand_in,
         follow,
         first,
     } = beginning;
     let ops = &inferred.ops[first..];
-    let mut pairs = compare::perform(&mut stage, ops, follow);
+    let mut pairs = compare::perform(&mut stand_in, ops, follow);
     let notes = &mut judgement.notes;
     notes.extend(missing::set_lossy_aside(recording, &mut pairs));
     notes.extend(missing::notes(&recording.header));
@@ -131,12 +131,14 @@ fn fill(
     judgement.set_aside = pairs.len() as u64 - judgement.compared;
     judgement.first_difference = report::first_difference(recording, &moment.zones, ops, &pairs);
     let kernel = report::left_at_end(recording);
-    let ours = (0..).take(stage.cpus()).map(|cpu| (cpu, stage.listed(cpu)));
+    let ours = (0..)
+        .take(stand_in.cpus())
+        .map(|cpu| (cpu, stand_in.listed(cpu)));
     let left: BTreeMap<u32, (Option<u64>, u64)> = ours
         .map(|(cpu, ours)| (cpu, (kernel.get(&cpu).copied(), ours)))
         .collect();
     judgement.tables = report::tables(&pairs, &left);
     judgement
         .notes
-        .extend(report::notes(&inferred.tally, &pairs, stage.refused));
+        .extend(report::notes(&inferred.tally, &pairs, stand_in.refused));
 }

@@ -158,7 +158,7 @@ fn show(event: &Event, symbols: &[String]) -> String {
 }
 
 fn text(what: &What, symbols: &[String]) -> String {
-    let name = |it: Symbol| symbols.get(it.0 as usize).map_or("?", String::as_str);
+    let name = |symbol: Symbol| symbols.get(symbol.0 as usize).map_or("?", String::as_str);
     match *what {
         What::Alloc {
             pfn,
@@ -166,7 +166,8 @@ fn text(what: &What, symbols: &[String]) -> String {
             mobility,
             ..
         } => {
-            let mobility = mobility.map_or_else(String::new, |it| format!(" migratetype={it}"));
+            let mobility =
+                mobility.map_or_else(String::new, |mobility| format!(" migratetype={mobility}"));
             format!("mm_page_alloc pfn={pfn:#x} order={order}{mobility}")
         }
         What::Free { pfn, order } => format!("mm_page_free pfn={pfn:#x} order={order}"),

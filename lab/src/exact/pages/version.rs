@@ -25,11 +25,17 @@ pub(super) struct Chosen {
 /// - a release without a version: the newest design
 pub(super) fn of_release(release: &str) -> Chosen {
     let version = version(release);
-    let known = version.and_then(|version| KNOWN.iter().find(|it| (it.0, it.1) == version));
+    let known =
+        version.and_then(|version| KNOWN.iter().find(|known| (known.0, known.1) == version));
     if let Some((_, _, name)) = known {
         return chosen(name, None);
     }
-    let before = |version| KNOWN.iter().rev().find(move |it| (it.0, it.1) <= version);
+    let before = |version| {
+        KNOWN
+            .iter()
+            .rev()
+            .find(move |known| (known.0, known.1) <= version)
+    };
     let (_, _, name) = match version {
         Some(version) => before(version).unwrap_or(&KNOWN[0]),
         None => &KNOWN[KNOWN.len() - 1],
@@ -55,7 +61,7 @@ fn chosen(name: &str, warning: Option<String>) -> Chosen {
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split(|it: char| !it.is_ascii_digit());
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 

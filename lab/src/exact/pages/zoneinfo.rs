@@ -62,7 +62,7 @@ pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
         let key = words.next().unwrap_or_default();
         let word = words.next().unwrap_or_default();
         if (key, word) == ("pages", "free") {
-            zone.free = words.next().and_then(|it| it.parse().ok()).unwrap_or(0);
+            zone.free = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             continue;
         }
         let Ok(value) = word.parse::<u64>() else {

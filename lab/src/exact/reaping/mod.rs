@@ -28,7 +28,7 @@ pub struct Reaping {
 
 /// A recorded or performed step: an event about the victim, or the emptying of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum ReapEvent {
     Mark,
     Wake,
     Skip,
@@ -109,23 +109,23 @@ fn reaped(recording: &Recording) -> Vec<u32> {
 
 /// The recorded steps of `victim`. The ranges are those that the reaper's thread empties between
 /// the start and the finish of an attempt.
-fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
+fn steps_of(recording: &Recording, victim: u32) -> Vec<ReapEvent> {
     let (mut steps, mut reaper) = (Vec::new(), None);
     for event in &recording.events {
         match event.what {
-            What::MarkVictim { victim: it } if it == victim => steps.push(Step::Mark),
-            What::WakeReaper { victim: it } if it == victim => steps.push(Step::Wake),
-            What::SkipReaping { victim: it } if it == victim => steps.push(Step::Skip),
-            What::StartReaping { victim: it } if it == victim => {
+            What::MarkVictim { victim: other } if other == victim => steps.push(ReapEvent::Mark),
+            What::WakeReaper { victim: other } if other == victim => steps.push(ReapEvent::Wake),
+            What::SkipReaping { victim: other } if other == victim => steps.push(ReapEvent::Skip),
+            What::StartReaping { victim: other } if other == victim => {
                 reaper = Some(event.pid);
-                steps.push(Step::Start);
+                steps.push(ReapEvent::Start);
             }
-            What::FinishReaping { victim: it } if it == victim => {
+            What::FinishReaping { victim: other } if other == victim => {
                 reaper = None;
-                steps.push(Step::Finish);
+                steps.push(ReapEvent::Finish);
             }
             What::Unmap { start, end } if reaper == Some(event.pid) => {
-                steps.push(Step::Range(pages(start, end)));
+                steps.push(ReapEvent::Range(pages(start, end)));
             }
             _ => {}
         }
@@ -135,13 +135,15 @@ fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
 
 /// Separates `steps` into the events about the victim, in order, and the emptied ranges. Adjacent
 /// ranges are merged.
-fn apart(steps: &[Step]) -> (Vec<Step>, Vec<Range<u64>>) {
+fn apart(steps: &[ReapEvent]) -> (Vec<ReapEvent>, Vec<Range<u64>>) {
     let ranges = steps.iter().filter_map(|step| match step {
-        Step::Range(range) => Some(range.clone()),
+        ReapEvent::Range(range) => Some(range.clone()),
         _ => None,
     });
     let ranges = joined(ranges);
-    let rest = steps.iter().filter(|step| !matches!(step, Step::Range(_)));
+    let rest = steps
+        .iter()
+        .filter(|step| !matches!(step, ReapEvent::Range(_)));
     (rest.cloned().collect(), ranges)
 }
 
@@ -156,9 +158,11 @@ struct Comparison {
 impl Comparison {
     /// Lets Plimsoll's reaper empty a recorded victim, and compares its steps with the kernel's
     /// steps. Ranges are compared only if the victim's mappings are known.
-    fn reaper(&mut self, victim: u32, real: &[Step], mappings: Option<&[Mapping]>, how: How) {
-        let before_start = real.iter().take_while(|step| **step != Step::Start);
-        let busy = before_start.filter(|step| **step == Step::Skip).count();
+    fn reaper(&mut self, victim: u32, real: &[ReapEvent], mappings: Option<&[Mapping]>, how: How) {
+        let before_start = real.iter().take_while(|step| **step != ReapEvent::Start);
+        let busy = before_start
+            .filter(|step| **step == ReapEvent::Skip)
+            .count();
         let ours = perform::reap(mappings.unwrap_or_default(), victim, how, busy);
         let ((real, real_ranges), (ours, our_ranges)) = (apart(real), apart(&ours));
         self.zip(&format!("events of victim {victim}"), &real, &ours);
@@ -190,7 +194,9 @@ impl Comparison {
             let ["release", case, flags, real] = words[..] else {
                 continue;
             };
-            let flags = flags.strip_prefix("flags=").and_then(|it| it.parse().ok());
+            let flags = flags
+                .strip_prefix("flags=")
+                .and_then(|flags| flags.parse().ok());
             let ours = flags.and_then(|flags| perform::release_case(case, flags));
             match ours {
                 Some(ours) => self.zip(&format!("process_mrelease, {case}"), &[real], &[ours]),
@@ -243,13 +249,13 @@ fn times(recording: &Recording) -> Option<String> {
         for event in &recording.events {
             let ms = event.time_ns / 1_000_000;
             match event.what {
-                What::MarkVictim { victim: it } if it == victim => last = Some(ms),
-                What::WakeReaper { victim: it } if it == victim => {
+                What::MarkVictim { victim: other } if other == victim => last = Some(ms),
+                What::WakeReaper { victim: other } if other == victim => {
                     delays.extend(last.map(|last| ms.saturating_sub(last)));
                     last = None;
                 }
-                What::SkipReaping { victim: it } | What::StartReaping { victim: it }
-                    if it == victim =>
+                What::SkipReaping { victim: other } | What::StartReaping { victim: other }
+                    if other == victim =>
                 {
                     pauses.extend(last.map(|last| ms.saturating_sub(last)));
                     last = Some(ms);

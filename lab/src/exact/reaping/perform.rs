@@ -22,7 +22,7 @@ use plimsoll_mm::space::{
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn, ProcessId, Vpn};
 
-use super::Step;
+use super::ReapEvent;
 use super::mappings::Mapping;
 
 /// The size of the machine's memory. Only page tables use pages of it.
@@ -41,7 +41,12 @@ const PATIENCE: Patience = Patience {
 
 /// Lets Plimsoll's reaper empty the address space of a victim, and returns the reaper's steps. The
 /// victim is one whose mappings another thread is changing during the first `busy` attempts.
-pub(super) fn reap(mappings: &[Mapping], victim: u32, reaping: Reaping, busy: usize) -> Vec<Step> {
+pub(super) fn reap(
+    mappings: &[Mapping],
+    victim: u32,
+    reaping: Reaping,
+    busy: usize,
+) -> Vec<ReapEvent> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, victim);
     let _entered = host.enter(CpuId(0));
@@ -89,7 +94,7 @@ pub(super) fn released(
     let outcome = release(memory, Some(&process), all.iter(), 0, || false);
     let steps = witness.steps().clone();
     let ranges = steps.into_iter().filter_map(|step| match step {
-        Step::Range(range) => Some(range),
+        ReapEvent::Range(range) => Some(range),
         _ => None,
     });
     (ranges.collect(), outcome.is_ok())
@@ -242,11 +247,11 @@ fn host(witness: &Arc<Witness>, victim: u32) -> Host {
     let witness = Arc::clone(witness);
     Host::with_observer(Topology::flat(2), move |_cpu, _at, event| {
         let step = match event {
-            Event::MarkVictim(process) if process.0 == victim => Step::Mark,
-            Event::WakeReaper(process) if process.0 == victim => Step::Wake,
-            Event::StartTaskReaping(process) if process.0 == victim => Step::Start,
-            Event::FinishTaskReaping(process) if process.0 == victim => Step::Finish,
-            Event::SkipTaskReaping(process) if process.0 == victim => Step::Skip,
+            Event::MarkVictim(process) if process.0 == victim => ReapEvent::Mark,
+            Event::WakeReaper(process) if process.0 == victim => ReapEvent::Wake,
+            Event::StartTaskReaping(process) if process.0 == victim => ReapEvent::Start,
+            Event::FinishTaskReaping(process) if process.0 == victim => ReapEvent::Finish,
+            Event::SkipTaskReaping(process) if process.0 == victim => ReapEvent::Skip,
             _ => return,
         };
         witness.steps().push(step);
@@ -269,7 +274,7 @@ fn spaces(host: &Host, reaping: Reaping) -> Spaces<Host> {
 /// What the two threads of a replay share: the steps that were observed, and two barriers. At each
 /// barrier the reaping thread and the thread that changes mappings wait for each other.
 struct Witness {
-    steps: Mutex<Vec<Step>>,
+    steps: Mutex<Vec<ReapEvent>>,
     /// True once the victim's mappings are complete. Ranges emptied before then are not recorded.
     armed: AtomicBool,
     /// The barrier that both threads reach once the thread that changes mappings holds the lock.
@@ -291,7 +296,7 @@ impl Default for Witness {
 }
 
 impl Witness {
-    fn steps(&self) -> MutexGuard<'_, Vec<Step>> {
+    fn steps(&self) -> MutexGuard<'_, Vec<ReapEvent>> {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -314,7 +319,7 @@ impl Notified<Host> for Watch {
             witness.opened.wait();
         } else {
             let range = pages.start.0..pages.end.0;
-            witness.steps().push(Step::Range(range));
+            witness.steps().push(ReapEvent::Range(range));
         }
         Ok(())
     }

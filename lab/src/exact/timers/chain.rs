@@ -96,7 +96,7 @@ impl Chain {
     /// Of the timers of the vmstat work, the percentage that fired at least one jiffy later than
     /// the wheel had chosen.
     pub(super) fn late_percent(&self) -> u32 {
-        let updates = self.armed.iter().filter(|it| it.kind == Kind::Update);
+        let updates = self.armed.iter().filter(|timer| timer.kind == Kind::Update);
         let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();
         let count = late.iter().filter(|&&late| late > 0).count();
         let percent = (100 * count + late.len() / 2)

@@ -5,7 +5,7 @@
 //! blocks gains most if memory is fresh and short. So a report gives the range of each ratio over
 //! all of these workloads.
 
-use super::scene::{FIFTY, Kept, Pressure, RATE, SCALE, Scene, TEN, WAIT_MAX};
+use super::setup::{DrainSetup, FIFTY, Kept, Pressure, RATE, SCALE, TEN, WAIT_MAX};
 use super::{BOUNDED, BOUNDED_PAGES, MERGED, UNBATCHED};
 use crate::error::Error;
 use crate::experiment::driver::{Results, Run};
@@ -20,13 +20,13 @@ const DESIGNS: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
 
 /// One workload of the drain experiment, and its results: the main workload or a side workload.
 pub(super) struct Member {
-    pub(super) scene: Scene,
+    pub(super) setup: DrainSetup,
     pub(super) results: Results,
 }
 
 impl Member {
     fn use_of_pages(&self) -> &'static str {
-        if self.scene.uses_quickly() {
+        if self.setup.uses_quickly() {
             "quick"
         } else {
             "measured"
@@ -42,37 +42,37 @@ impl Member {
 
 /// Runs all side workloads of the machine. Returns their results, and those of the main workload,
 /// which has run already.
-pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
+pub(super) fn run(run: &Run<'_, DrainSetup, Kept>) -> Result<Vec<Member>, Error> {
     let designs = run.named(&DESIGNS);
     let seeds = run.numbers().count("family_seeds");
-    let member = |scene: Scene| {
-        if scene.is_like(&run.scene) {
+    let member = |setup: DrainSetup| {
+        if setup.is_like(&run.setup) {
             let results = run.results.clone();
-            return Ok(Member { scene, results });
+            return Ok(Member { setup, results });
         }
-        let about = format!("{} memory, {}", scene.memory.name(), scene.pressure.name());
+        let about = format!("{} memory, {}", setup.memory.name(), setup.pressure.name());
         // The runs of all workloads are equally long. The first round of the workers only fills
         // memory; in a shorter run it would be a larger part.
-        let (results, _) = run.further_on_few(&about, &scene, &designs, seeds)?;
-        Ok(Member { scene, results })
+        let (results, _) = run.further_on_few(&about, &setup, &designs, seeds)?;
+        Ok(Member { setup, results })
     };
-    scenes(run).into_iter().map(member).collect()
+    setups(run).into_iter().map(member).collect()
 }
 
-fn scenes(run: &Run<'_, Scene, Kept>) -> Vec<Scene> {
-    let mut scenes = Vec::new();
+fn setups(run: &Run<'_, DrainSetup, Kept>) -> Vec<DrainSetup> {
+    let mut setups = Vec::new();
     for pressure in [Pressure::Plenty, Pressure::Short] {
-        scenes.extend(Memory::ALL.map(|memory| Scene {
+        setups.extend(Memory::ALL.map(|memory| DrainSetup {
             memory,
             pressure,
-            ..run.scene.clone()
+            ..run.setup.clone()
         }));
     }
-    scenes.push(Scene {
-        use_ns: run.scene.quick_use_ns,
-        ..run.scene.clone()
+    setups.push(DrainSetup {
+        use_ns: run.setup.quick_use_ns,
+        ..run.setup.clone()
     });
-    scenes
+    setups
 }
 
 /// Makes a table of ratios: `metric` with each design, divided by `metric` with unbatched Linux.
@@ -86,8 +86,8 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
          last row has the range over all rows.",
         family,
         |member| {
-            "memory" => member.scene.memory.name(),
-            "amount" => member.scene.pressure.name(),
+            "memory" => member.setup.memory.name(),
+            "amount" => member.setup.pressure.name(),
             "use of pages" => member.use_of_pages(),
             "batched" => ratio(member.ratio(MERGED, metric)),
             "bounded-pages" => ratio(member.ratio(BOUNDED_PAGES, metric)),
@@ -112,9 +112,9 @@ fn range(
     family: &[Member],
     design: &str,
     metric: &Metric,
-    of: impl Fn(&Scene) -> bool,
+    of: impl Fn(&DrainSetup) -> bool,
 ) -> (f64, f64) {
-    let members = family.iter().filter(|member| of(&member.scene));
+    let members = family.iter().filter(|member| of(&member.setup));
     let ratios = members.map(|member| member.ratio(design, metric));
     ratios.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), ratio| {
         (low.min(ratio), high.max(ratio))
@@ -138,7 +138,7 @@ fn show_range((low, high): (f64, f64)) -> String {
 /// workloads that have plenty of memory or those that are short of it, as `pressure` says.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
-        let ratios = range(family, design, metric, |scene| scene.pressure == pressure);
+        let ratios = range(family, design, metric, |setup| setup.pressure == pressure);
         show_range(ratios)
     };
     format!(
@@ -159,30 +159,30 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
 /// the patch on this workload, in percent. The throughput is the number of rounds, the number of
 /// rounds per second of real time, and the number of rounds per second of CPU time.
 struct Claim {
-    scene: Scene,
+    setup: DrainSetup,
     published: [f64; 3],
 }
 
 /// The table of the merged patch's throughput beside the published changes. `None` on a machine for
 /// which no changes were published.
-pub(super) fn claims(run: &Run<'_, Scene, Kept>) -> Result<Option<Table>, Error> {
-    if run.scene.shape != FIFTY {
+pub(super) fn claims(run: &Run<'_, DrainSetup, Kept>) -> Result<Option<Table>, Error> {
+    if run.setup.shape != FIFTY {
         return Ok(None);
     }
     let designs = run.named(&[UNBATCHED, MERGED]);
     let mut rows = Vec::new();
-    for Claim { scene, published } in published_claims(run) {
-        let about = format!("{}, {}", scene.shape.name, scene.pressure.name());
-        let compared = if scene.is_like(&run.scene) {
+    for Claim { setup, published } in published_claims(run) {
+        let about = format!("{}, {}", setup.shape.name, setup.pressure.name());
+        let compared = if setup.is_like(&run.setup) {
             run.results.compare((UNBATCHED, MERGED), &RATE)
         } else {
-            let (results, _) = run.further(&about, &scene, &designs)?;
+            let (results, _) = run.further(&about, &setup, &designs)?;
             results.compare((UNBATCHED, MERGED), &RATE)
         };
         let ratio = &compared.ratio;
         let delta = [ratio.low, ratio.median, ratio.high].map(|ratio| 100.0 * (ratio - 1.0));
         let verdict = equality(delta, compared.verdict);
-        rows.push((scene, published, delta, verdict));
+        rows.push((setup, published, delta, verdict));
     }
     Ok(Some(tabulate!(
         "Throughput of the merged patch against unbatched Linux, beside the published changes",
@@ -194,10 +194,10 @@ pub(super) fn claims(run: &Run<'_, Scene, Kept>) -> Result<Option<Table>, Error>
              10 x 30 GB are more than the published machine's 250 GB; in `drain-swap` it is.",
         ),
         &rows,
-        |(scene, published, delta, verdict)| {
-            "workers" => scene.shape.name,
-            "memory" => scene.memory.name(),
-            "amount" => scene.pressure.name(),
+        |(setup, published, delta, verdict)| {
+            "workers" => setup.shape.name,
+            "memory" => setup.memory.name(),
+            "amount" => setup.pressure.name(),
             "published" => published.map(|percent| format!("{percent:+.4} %")).join(", "),
             "ours" => format!("{:+.2} % [{:+.2}–{:+.2}]", delta[1], delta[0], delta[2]),
             "verdict" => verdict,
@@ -205,17 +205,17 @@ pub(super) fn claims(run: &Run<'_, Scene, Kept>) -> Result<Option<Table>, Error>
     )))
 }
 
-fn published_claims(run: &Run<'_, Scene, Kept>) -> Vec<Claim> {
+fn published_claims(run: &Run<'_, DrainSetup, Kept>) -> Vec<Claim> {
     let mut claims = Vec::new();
     for (shape, published) in [
         (FIFTY, [-0.0011, -0.0091, 0.1049]),
         (TEN, [0.4728, 0.2029, -0.6381]),
     ] {
-        let scene = run.scene.with_shape(shape, run.options.effort);
+        let setup = run.setup.with_shape(shape, run.options.effort);
         claims.extend([Pressure::Plenty, Pressure::Short].map(|pressure| Claim {
-            scene: Scene {
+            setup: DrainSetup {
                 pressure,
-                ..scene.clone()
+                ..setup.clone()
             },
             published,
         }));

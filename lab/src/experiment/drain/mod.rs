@@ -6,17 +6,17 @@
 //! wait for the lock, the lock's holder when that wait began, and the number of CPUs that waited
 //! long.
 //!
-//! The submodule `scene` has the workload and its metrics, and `family` the side workloads.
+//! The submodule `setup` has the workload and its metrics, and `family` the side workloads.
 //! `swapping` is an experiment of its own, `drain-swap`: the
 //! workload that maps more memory than the machine has.
 
 mod family;
-mod scene;
+mod setup;
 mod swapping;
 
-use self::scene::{
-    DRAIN_HOLDS, FAILED, Kept, METRICS, NUMBERS, PCP_WAIT, PCP_WAIT_MAX, Pressure, RATE, Scene,
-    WAIT_MAX, ZONE_WAIT,
+use self::setup::{
+    DRAIN_HOLDS, DrainSetup, FAILED, Kept, METRICS, NUMBERS, PCP_WAIT, PCP_WAIT_MAX, Pressure,
+    RATE, WAIT_MAX, ZONE_WAIT,
 };
 pub(super) use self::swapping::SUBJECT as SWAPPING;
 use super::driver::{Clock, Code, Made, Part, Results, Run, Runs, metrics_of};
@@ -29,18 +29,18 @@ use crate::report::{Table, tabulate};
 /// The workers as a workload of experiment files.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene, Kept> = Code {
+static CODE: Code<DrainSetup, Kept> = Code {
     workload: "busy-workers",
     about: "workers that map, use and unmap memory without a pause, while memory is short",
     numbers: NUMBERS,
     of_designs: &[],
     takes_memory: true,
     clock: Clock::Virtual,
-    setup: Scene::new,
+    setup: DrainSetup::new,
     metrics: |_| metrics_of(METRICS),
-    measure: |scene, case| scene.measure(&case.design.design, case.seed),
+    measure: |setup, case| setup.measure(&case.design.design, case.seed),
     parts: &[
-        Part::new("workload", |run| Ok(run.scene.table().into())),
+        Part::new("workload", |run| Ok(run.setup.table().into())),
         Part::new("holds-and-drains", |run| {
             Ok(holds_and_drains(&run.results).into())
         })
@@ -93,7 +93,7 @@ const SHOWN: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
 
 /// For each design of [`SHOWN`]: its name, and what the experiment kept of its run with the first
 /// seed, beyond the metrics.
-fn shown<'a>(run: &'a Run<'_, Scene, Kept>) -> impl Iterator<Item = (&'a String, &'a Kept)> {
+fn shown<'a>(run: &'a Run<'_, DrainSetup, Kept>) -> impl Iterator<Item = (&'a String, &'a Kept)> {
     let each = run.each().map(|(design, kept)| (&design.name, kept));
     each.filter(|(name, _)| SHOWN.contains(&name.as_str()))
 }
@@ -128,7 +128,7 @@ fn holds_and_drains(results: &Results) -> Table {
     )
 }
 
-fn histogram(run: &Run<'_, Scene, Kept>) -> Table {
+fn histogram(run: &Run<'_, DrainSetup, Kept>) -> Table {
     let range = |bucket: &usize| match *bucket {
         0 => "1 to 249".to_owned(),
         last if last == BUCKETS - 1 => format!("{} and more", last * 250),
@@ -149,7 +149,7 @@ fn histogram(run: &Run<'_, Scene, Kept>) -> Table {
     })
 }
 
-fn by_site(run: &Run<'_, Scene, Kept>) -> Table {
+fn by_site(run: &Run<'_, DrainSetup, Kept>) -> Table {
     let rows = shown(run).flat_map(|(design, kept)| kept.holds.rows(design));
     Table {
         title: "Zone-lock holds by call site, first seed".to_owned(),
@@ -159,7 +159,7 @@ fn by_site(run: &Run<'_, Scene, Kept>) -> Table {
     }
 }
 
-fn longest_waits(run: &Run<'_, Scene, Kept>) -> Table {
+fn longest_waits(run: &Run<'_, DrainSetup, Kept>) -> Table {
     let waits = run.each();
     let waits = waits.filter_map(|(design, kept)| Some((&design.name, kept.longest?)));
     tabulate!(
@@ -180,7 +180,7 @@ fn longest_waits(run: &Run<'_, Scene, Kept>) -> Table {
 /// Makes a table with the columns of the mailing-list thread's table. They show how much the
 /// throughput of one design varies between seeds, and how far a design's throughput is from that of
 /// unbatched Linux.
-fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
+fn throughput(run: &Run<'_, DrainSetup, Kept>) -> Table {
     let spread = |design: &str| {
         let spread = stats::Spread::of(&run.results.values(design, &RATE));
         spread.expect("every design runs on a seed")

@@ -5,7 +5,7 @@
 //! swap. The lab scales the workers, the memory and the swap down, so that a run swaps within a
 //! second of virtual time. The watermarks and the limits of the page lists follow from the
 //! memory, as Linux computes them; the CPUs, batches and prices stay those of the whole machine. In
-//! contrast to the workloads of `scene`, nothing else uses memory, and if an allocation finds too
+//! contrast to the workloads of `setup`, nothing else uses memory, and if an allocation finds too
 //! few free pages, kswapd or the allocation itself reclaims some.
 
 use plimsoll_mm::design::Design;
@@ -14,7 +14,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::Stats;
 use plimsoll_sim::profile::Profile;
 
-use super::scene::{HOLD_MAX, RATE, WAIT_MAX, ZONE_WAIT, seconds, worker_cpus};
+use super::setup::{HOLD_MAX, RATE, WAIT_MAX, ZONE_WAIT, seconds, worker_cpus};
 use crate::error::Error;
 use crate::experiment::driver::{
     Clock, Code, Number, Part, Reading, Run, Runs, Setting, metrics_of, read, readings,
@@ -30,7 +30,7 @@ use crate::workload::stress_vm::Pause;
 /// The load as a workload of experiment files.
 pub(in crate::experiment) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene> = Code {
+static CODE: Code<SwapSetup> = Code {
     workload: "swapping-workers",
     about: "workers that map more memory than the machine has, while the kernel reclaims and swaps",
     numbers: &[
@@ -52,11 +52,11 @@ static CODE: Code<Scene> = Code {
     of_designs: &[],
     takes_memory: false,
     clock: Clock::Virtual,
-    setup: Scene::new,
+    setup: SwapSetup::new,
     metrics: |_| metrics_of(METRICS),
-    measure: |scene, case| (scene.measure(&case.design.design, case.seed), ()),
+    measure: |setup, case| (setup.measure(&case.design.design, case.seed), ()),
     parts: &[
-        Part::new("workload", |run| Ok(run.scene.table().into())),
+        Part::new("workload", |run| Ok(run.setup.table().into())),
         Part::new("throughput", |run| Ok(beside(run).into())),
         Part::new("reclaimed", |run| Ok(reclaimed(run).into())),
     ],
@@ -134,7 +134,7 @@ impl Seen {
 
 /// The machine, whose memory is divided, the length of a run, and the workers.
 #[derive(Clone, Debug)]
-struct Scene {
+struct SwapSetup {
     profile: Profile,
     length: Nanos,
     divided_by: u64,
@@ -144,7 +144,7 @@ struct Scene {
     use_ns: u32,
 }
 
-impl Scene {
+impl SwapSetup {
     fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let numbers = setting.numbers;
         let divided_by = numbers.get("memory_divided_by");
@@ -229,7 +229,7 @@ impl Scene {
 }
 
 /// The table of how much the merged patch changes the throughput: in our runs, and as published.
-fn beside(run: &Run<'_, Scene>) -> Table {
+fn beside(run: &Run<'_, SwapSetup>) -> Table {
     let rows = run.figures().iter().flat_map(|of| &of.figures);
     let rows = rows.filter(|figure| figure.percent().is_some());
     let change = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
@@ -251,7 +251,7 @@ fn beside(run: &Run<'_, Scene>) -> Table {
 }
 
 /// The table of what reclaim did with each design.
-fn reclaimed(run: &Run<'_, Scene>) -> Table {
+fn reclaimed(run: &Run<'_, SwapSetup>) -> Table {
     let results = &run.results;
     tabulate!(
         "What reclaim did",

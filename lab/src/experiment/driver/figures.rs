@@ -74,9 +74,9 @@ pub(super) fn on_machine(
     results: Option<&Results>,
 ) -> Vec<Beside> {
     let of_machine = published.iter().filter(|of| of.machine == machine);
-    let figures = of_machine.flat_map(|of| of.figures.iter().map(move |it| (of, it)));
+    let figures = of_machine.flat_map(|of| of.figures.iter().map(move |figure| (of, figure)));
     let beside = |(of, figure): (&Published, &Figure)| {
-        let metric = metrics.iter().find(|it| it.name == figure.metric);
+        let metric = metrics.iter().find(|other| other.name == figure.metric);
         Beside {
             thread: of.thread,
             source: of.source.clone().into(),
@@ -86,7 +86,7 @@ pub(super) fn on_machine(
             basis: figure.basis,
             ours: results
                 .zip(metric)
-                .and_then(|(it, metric)| ours(it, &figure.designs, metric)),
+                .and_then(|(design, metric)| ours(design, &figure.designs, metric)),
             place: Some(Place {
                 experiment: experiment.to_owned().into(),
                 machine: machine.to_owned().into(),
@@ -103,7 +103,7 @@ fn ours(results: &Results, designs: &[String], metric: &Metric) -> Option<Ours> 
     results.has(metric).then(|| Ours {
         values: designs
             .iter()
-            .map(|it| results.median(it, metric))
+            .map(|design| results.median(design, metric))
             .collect(),
         ratio: match designs {
             [linux, patch] => Some(results.compare((linux, patch), metric).ratio),

@@ -8,7 +8,8 @@
 //! The submodule `read` reads a file into [`data`]. `numbers` has the numbers that a file gives to
 //! the workload and to the designs, `text` the sentences with their fields, `figures` the published
 //! figures. `code` is the side of the workloads, `run` what the parts of a report can use, and
-//! `cards` the table of verdicts at each cost card. `results` looks up samples by design and metric,
+//! `cards` the table of verdicts at each cost card. `results` looks up samples by design and
+//! metric,
 //! `finding` is the conclusion, and `targets` the table of the targets for our designs.
 
 pub(super) mod cards;
@@ -157,8 +158,8 @@ impl<S: Sync, K: Send> Experiment for Filed<S, K> {
         let mut figures = Vec::new();
         for machine in &self.data.machines {
             if self.data.published.iter().any(|of| of.machine == *machine) {
-                let scene = self.scene_of(machine, Effort::Full)?;
-                figures.extend(self.figures_on(machine, &(self.code.metrics)(&scene), None));
+                let setup = self.setup_of(machine, Effort::Full)?;
+                figures.extend(self.figures_on(machine, &(self.code.metrics)(&setup), None));
             }
         }
         Ok(figures)
@@ -178,14 +179,14 @@ impl<S: Sync, K: Send> Experiment for Filed<S, K> {
     }
 
     fn quick_metrics(&self, machine: &str) -> Result<Vec<String>, Error> {
-        let metrics = (self.code.metrics)(&self.scene_of(machine, Effort::Quick)?).into_iter();
+        let metrics = (self.code.metrics)(&self.setup_of(machine, Effort::Quick)?).into_iter();
         Ok(metrics.map(|metric| metric.name.into_owned()).collect())
     }
 
     fn reported_metrics(&self, effort: Effort) -> Result<Vec<String>, Error> {
         let mut names: Vec<String> = Vec::new();
         for machine in self.machines_of(effort) {
-            let metrics = (self.code.metrics)(&self.scene_of(machine, effort)?);
+            let metrics = (self.code.metrics)(&self.setup_of(machine, effort)?);
             let numbers = self.numbers(machine, effort);
             let shown = filled(self.data.shown.as_ref(), numbers);
             let compared = filled(self.data.compared.as_ref(), numbers);
@@ -213,10 +214,10 @@ impl<S: Sync, K: Send> Experiment for Filed<S, K> {
             numbers: self.numbers(machine, options.effort),
             memory: self.memory(options),
         };
-        let scene = (self.code.setup)(&setting)?;
+        let setup = (self.code.setup)(&setting)?;
         let mut chosen = self.data.designs.clone();
         chosen.retain(|design| designs.contains(&design.name.as_str()));
-        let (results, _) = self.compare(&scene, &chosen, options, &Progress::hidden())?;
+        let (results, _) = self.compare(&setup, &chosen, options, &Progress::hidden())?;
         Ok(results.comparison().clone())
     }
 }
@@ -230,8 +231,8 @@ impl<S, K> Filed<S, K> {
         }
     }
 
-    /// The numbers of the workload in a run with `effort` on `machine`, which may have scaled prices
-    /// or other variants. A machine that is none of the experiment has those of the first.
+    /// The numbers of the workload in a run with `effort` on `machine`, which may have scaled
+    /// prices or other variants. A machine that is none of the experiment has those of the first.
     fn numbers(&self, machine: &str, effort: Effort) -> &Numbers {
         let plain = machine.split(['@']).next().unwrap_or(machine);
         let nth = self.data.machines.iter().position(|of| of == plain);
@@ -252,7 +253,7 @@ impl<S, K> Filed<S, K> {
         options.on(&machine_at(&self.data.folder, machine))
     }
 
-    fn scene(
+    fn setup(
         &self,
         machine: &str,
         card: Card,
@@ -268,8 +269,8 @@ impl<S, K> Filed<S, K> {
     }
 
     /// The workload on `machine` at the middle card, for the names of its metrics.
-    fn scene_of(&self, machine: &str, effort: Effort) -> Result<S, Error> {
-        self.scene(machine, Card::Mid, effort, &Options::of_seeds(1))
+    fn setup_of(&self, machine: &str, effort: Effort) -> Result<S, Error> {
+        self.setup(machine, Card::Mid, effort, &Options::of_seeds(1))
     }
 
     fn figures_on(
@@ -294,10 +295,10 @@ impl<S: Sync, K: Send> Filed<S, K> {
     ) -> Result<Report, Error> {
         let data = &self.data;
         let card = options.card.unwrap_or(Card::Mid);
-        let scene = self.scene(machine, card, options.effort, options)?;
+        let setup = self.setup(machine, card, options.effort, options)?;
         progress.start_on(&data.name, machine, "");
-        let (results, kept) = self.compare(&scene, &data.designs, options, progress)?;
-        let metrics = (self.code.metrics)(&scene);
+        let (results, kept) = self.compare(&setup, &data.designs, options, progress)?;
+        let metrics = (self.code.metrics)(&setup);
         results.assert_measured(&metrics);
         let run = Run {
             filed: self,
@@ -305,7 +306,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
             card,
             options,
             progress,
-            scene,
+            setup,
             designs: &data.designs,
             results,
             kept,
@@ -394,7 +395,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
         figures: &[Beside],
     ) -> Answer {
         let row = |headline: &data::Headline| {
-            let metric = metrics.iter().find(|it| it.name == headline.metric)?;
+            let metric = metrics.iter().find(|other| other.name == headline.metric)?;
             let base = headline.designs.first()?;
             let cell = |(nth, design): (usize, &String)| {
                 Some(AnswerCell {
@@ -423,7 +424,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
 
     fn compare(
         &self,
-        scene: &S,
+        setup: &S,
         designs: &[Tried],
         options: &Options,
         progress: &Progress,
@@ -440,7 +441,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
                 &timed
             }
         };
-        let run = |case: &Case<Tried>| (self.code.measure)(scene, case);
+        let run = |case: &Case<Tried>| (self.code.measure)(setup, case);
         let (comparison, kept) = Comparison::run_keeping(designs, options, progress, run)?;
         Ok((Results::new(comparison), kept))
     }

@@ -23,7 +23,7 @@ pub(in crate::experiment) struct Run<'a, S: 'static, K: 'static = ()> {
     pub(in crate::experiment) options: &'a Options,
     pub(in crate::experiment) progress: &'a Progress,
     /// The workload on this machine.
-    pub(in crate::experiment) scene: S,
+    pub(in crate::experiment) setup: S,
     pub(in crate::experiment) designs: &'a [Tried],
     /// The samples of every design on every seed.
     pub(in crate::experiment) results: Results,
@@ -104,10 +104,10 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
     pub(in crate::experiment) fn further(
         &self,
         about: &str,
-        scene: &S,
+        setup: &S,
         designs: &[Tried],
     ) -> Result<(Results, Vec<K>), Error> {
-        self.further_on_few(about, scene, designs, SEEDS_MIN)
+        self.further_on_few(about, setup, designs, SEEDS_MIN)
     }
 
     /// As [`Run::further`], but with only the first `seeds` of the seeds. With fewer seeds than a
@@ -115,24 +115,24 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
     pub(in crate::experiment) fn further_on_few(
         &self,
         about: &str,
-        scene: &S,
+        setup: &S,
         designs: &[Tried],
         seeds: usize,
     ) -> Result<(Results, Vec<K>), Error> {
         let mut options = self.options.clone();
         options.seeds.truncate(seeds);
         self.start(self.machine, about);
-        self.filed.compare(scene, designs, &options, self.progress)
+        self.filed.compare(setup, designs, &options, self.progress)
     }
 
     /// Builds the workload on `machine` at `card`, with the numbers of a run with `effort`.
-    pub(in crate::experiment) fn scene_on(
+    pub(in crate::experiment) fn setup_on(
         &self,
         machine: &str,
         card: Card,
         effort: Effort,
     ) -> Result<S, Error> {
-        self.filed.scene(machine, card, effort, self.options)
+        self.filed.setup(machine, card, effort, self.options)
     }
 
     /// Runs `designs` at `card`. Returns the workload, the results, and for each design what was
@@ -143,10 +143,10 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         effort: Effort,
         designs: &[Tried],
     ) -> Result<(S, Results, Vec<K>), Error> {
-        let scene = self.scene_on(self.machine, card, effort)?;
+        let setup = self.setup_on(self.machine, card, effort)?;
         let about = format!("card {}", card.name());
-        let (results, kept) = self.further(&about, &scene, designs)?;
-        Ok((scene, results, kept))
+        let (results, kept) = self.further(&about, &setup, designs)?;
+        Ok((setup, results, kept))
     }
 
     /// Returns whether the report also shows verdicts at other cost cards. A full report does,

@@ -206,7 +206,7 @@ fn the_files_of_the_folder_are_the_built_in_experiments() {
         let built_in = find(from_file.name()).expect("it is built in");
         assert_eq!(
             Some(from_file.name()),
-            path.file_stem().and_then(|it| it.to_str())
+            path.file_stem().and_then(|stem| stem.to_str())
         );
         assert_eq!(from_file.outline(), built_in.outline());
         count += 1;

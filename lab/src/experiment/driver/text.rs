@@ -2,8 +2,8 @@
 //!
 //! A field is a fact that a part of the report gives, such as `{family}`, or a value: a word, a
 //! metric, a colon, and one design or two. `{median ran_ns: flat}` is the median with one design,
-//! and `{ratio ran_ns: flat -> tree}` compares the second design with the first. `{number pages}` is
-//! a number of the workload.
+//! and `{ratio ran_ns: flat -> tree}` compares the second design with the first. `{number pages}`
+//! is a number of the workload.
 
 use std::collections::BTreeMap;
 
@@ -214,7 +214,11 @@ fn field(text: &str, known: &Known<'_>) -> Result<Piece, String> {
     let form = || format!("`{{{text}}}`: write {word} {}", how.takes.form());
     let decimals = match (how.has_decimals, decimals) {
         (true, None) => 2,
-        (true, Some(digits)) => digits.parse().ok().filter(|it| *it < 7).ok_or_else(form)?,
+        (true, Some(digits)) => digits
+            .parse()
+            .ok()
+            .filter(|digits| *digits < 7)
+            .ok_or_else(form)?,
         (false, None) => 0,
         (false, Some(_)) => return Err(form()),
     };

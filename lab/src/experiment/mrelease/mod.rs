@@ -5,11 +5,11 @@
 //! and for several numbers of helpers, the experiment measures two things: the time from the kill
 //! until all memory is free, and which lock limits the race.
 
-mod scene;
+mod setup;
 
 use plimsoll_mm::site::LockClass;
 
-use self::scene::{EXIT, NUMBERS, Scene, helper_cpus};
+use self::setup::{EXIT, MreleaseSetup, NUMBERS, helper_cpus};
 use super::driver::{Clock, Code, Made, Part, Results, Run, Runs, Target, Tried, metrics_of};
 use super::emptier::{
     self, ALONE, HELPERS, METRICS, RAN, TABLE_WAIT, WALL, faster, helpers, limiter, way,
@@ -23,16 +23,16 @@ use crate::workload::victim::{Contents, Raced, START_WITHIN};
 /// The race as a workload of experiment files.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene, Raced> = Code {
+static CODE: Code<MreleaseSetup, Raced> = Code {
     workload: "killed-server",
     about: "exit and callers of process_mrelease race to empty a large killed process",
     numbers: NUMBERS,
     of_designs: &[HELPERS],
     takes_memory: false,
     clock: Clock::Virtual,
-    setup: Scene::new,
+    setup: MreleaseSetup::new,
     metrics: |_| metrics_of(METRICS),
-    measure: Scene::measure,
+    measure: MreleaseSetup::measure,
     parts: &[
         Part::new("processes", |run| Ok(scene_table(run).into())),
         Part::new("by-helpers", curve).naming(&[ALONE]),
@@ -74,7 +74,7 @@ const OURS: [&str; 2] = [
 const BOUNDED: &str = "bounded, meet-in-the-middle, 8 helpers";
 
 /// The main runs.
-fn headline<'a>(run: &'a Run<'_, Scene, Raced>) -> Ran<'a> {
+fn headline<'a>(run: &'a Run<'_, MreleaseSetup, Raced>) -> Ran<'a> {
     Ran {
         designs: run.designs,
         results: &run.results,
@@ -83,13 +83,13 @@ fn headline<'a>(run: &'a Run<'_, Scene, Raced>) -> Ran<'a> {
 }
 
 /// The table of the main runs, and of runs with further numbers of helpers.
-fn curve(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
-    let designs = run.scene.on_curve(run.designs);
+fn curve(run: &Run<'_, MreleaseSetup, Raced>) -> Result<Made, Error> {
+    let designs = run.setup.on_curve(run.designs);
     let (about, seeds) = (
         "other numbers of helpers",
         run.numbers().count("curve_seeds"),
     );
-    let (results, raced) = run.further_on_few(about, &run.scene, &designs, seeds)?;
+    let (results, raced) = run.further_on_few(about, &run.setup, &designs, seeds)?;
     let curve = Ran {
         designs: &designs,
         results: &results,
@@ -98,9 +98,9 @@ fn curve(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
     Ok(by_helpers(run, "By number of helpers", &[headline(run), curve]).into())
 }
 
-fn larger(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
+fn larger(run: &Run<'_, MreleaseSetup, Raced>) -> Result<Made, Error> {
     let designs = unbounded(run);
-    let (larger, seeds) = (run.scene.larger(), run.numbers().count("larger_seeds"));
+    let (larger, seeds) = (run.setup.larger(), run.numbers().count("larger_seeds"));
     let (results, raced) = run.further_on_few("larger victim", &larger, &designs, seeds)?;
     let larger = Ran {
         designs: &designs,
@@ -111,9 +111,9 @@ fn larger(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
     Ok(by_helpers(run, title, &[larger]).into())
 }
 
-fn huge(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
+fn huge(run: &Run<'_, MreleaseSetup, Raced>) -> Result<Made, Error> {
     let designs = unbounded(run);
-    let (huge, seeds) = (run.scene.larger().huge(), run.numbers().count("huge_seeds"));
+    let (huge, seeds) = (run.setup.larger().huge(), run.numbers().count("huge_seeds"));
     let (results, raced) = run.further_on_few("huge pages", &huge, &designs, seeds)?;
     let huge = Ran {
         designs: &designs,
@@ -128,7 +128,7 @@ fn huge(run: &Run<'_, Scene, Raced>) -> Result<Made, Error> {
 }
 
 /// The designs without bounded holds.
-fn unbounded(run: &Run<'_, Scene, Raced>) -> Vec<Tried> {
+fn unbounded(run: &Run<'_, MreleaseSetup, Raced>) -> Vec<Tried> {
     let designs = run.designs.iter().filter(|tried| tried.name != BOUNDED);
     designs.cloned().collect()
 }
@@ -154,11 +154,11 @@ impl Ran<'_> {
     }
 }
 
-fn scene_table(run: &Run<'_, Scene, Raced>) -> Table {
-    let contents = Contents::of(&run.scene.victim.layout(run.options.seeds[0]));
-    let on_curve = run.scene.on_curve(run.designs);
+fn scene_table(run: &Run<'_, MreleaseSetup, Raced>) -> Table {
+    let contents = Contents::of(&run.setup.victim.layout(run.options.seeds[0]));
+    let on_curve = run.setup.on_curve(run.designs);
     let most = on_curve.iter().chain(run.designs).map(helpers).max();
-    let cpus = helper_cpus(&run.scene.profile.topology, most.unwrap_or(0));
+    let cpus = helper_cpus(&run.setup.profile.topology, most.unwrap_or(0));
     let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
     let bytes = human((contents.resident() << 12) as f64, Unit::Bytes);
     Table::facts(
@@ -185,7 +185,7 @@ fn scene_table(run: &Run<'_, Scene, Raced>) -> Table {
 
 /// A table with a row for each emptier: the time until all memory is free, how many times as fast
 /// as exit alone this is, and what limits the speed.
-fn by_helpers(run: &Run<'_, Scene, Raced>, title: &str, all: &[Ran<'_>]) -> Table {
+fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>]) -> Table {
     let seeds = |of: &str| run.numbers().get(of);
     let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();
     for (nth, ran) in all.iter().enumerate() {

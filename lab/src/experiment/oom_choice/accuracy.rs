@@ -25,7 +25,7 @@ use crate::run::options::Effort;
 /// The selections as a workload of experiment files.
 pub(in super::super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene> = Code {
+static CODE: Code<AccuracySetup> = Code {
     workload: "choosing-among-many",
     about: "a selector chooses among processes none of which is a hog",
     numbers: &[
@@ -49,9 +49,9 @@ static CODE: Code<Scene> = Code {
     of_designs: &[],
     takes_memory: false,
     clock: Clock::Virtual,
-    setup: Scene::new,
-    metrics: Scene::metrics,
-    measure: |scene, case| (scene.measure(case), ()),
+    setup: AccuracySetup::new,
+    metrics: AccuracySetup::metrics,
+    measure: |setup, case| (setup.measure(case), ()),
     parts: &[
         Part::new("wrong", |run| Ok(wrong(run).into())),
         Part::new("regret", |run| Ok(regret(run).into())).naming(&[PRECISE, APPROXIMATE, PATCH]),
@@ -160,12 +160,12 @@ fn max(choices: &[Chosen], value: impl Fn(&Chosen) -> f64) -> f64 {
 }
 
 /// The machine, and the populations whose processes run on it.
-struct Scene {
+struct AccuracySetup {
     profile: Profile,
     specs: Vec<PopulationSpec>,
 }
 
-impl Scene {
+impl AccuracySetup {
     fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let numbers = setting.numbers;
         if numbers.list("sizes").len() != numbers.list("trials").len() {
@@ -211,7 +211,7 @@ impl Scene {
 
 /// A table with a row for each population and a cell for each design.
 fn by_population(
-    run: &Run<'_, Scene>,
+    run: &Run<'_, AccuracySetup>,
     title: &str,
     note: String,
     cell: impl Fn(&PopulationSpec, &str) -> String,
@@ -219,18 +219,18 @@ fn by_population(
     let table = tabulate!(
         title,
         note,
-        &run.scene.specs,
+        &run.setup.specs,
         |spec| {
             "population" => spec.kind.name(),
             "processes" => spec.count,
         }
     );
-    table.with_each(&run.scene.specs, heads(run.designs), |spec, design| {
+    table.with_each(&run.setup.specs, heads(run.designs), |spec, design| {
         cell(spec, &design.name)
     })
 }
 
-fn wrong(run: &Run<'_, Scene>) -> Table {
+fn wrong(run: &Run<'_, AccuracySetup>) -> Table {
     let note =
         "A victim is wrong if another process has more points. With equal points neither is wrong."
             .to_owned();
@@ -240,7 +240,7 @@ fn wrong(run: &Run<'_, Scene>) -> Table {
     })
 }
 
-fn regret(run: &Run<'_, Scene>) -> Table {
+fn regret(run: &Run<'_, AccuracySetup>) -> Table {
     let mean = |design: &str, metric: &Metric| human(run.results.mean(design, metric), Unit::Bytes);
     let table = by_population(
         run,
@@ -255,12 +255,12 @@ fn regret(run: &Run<'_, Scene>) -> Table {
             format!("{mean}, {}", human(worst, Unit::Bytes))
         },
     );
-    table.with_each(&run.scene.specs, [("by lot", ())], |spec, ()| {
+    table.with_each(&run.setup.specs, [("by lot", ())], |spec, ()| {
         mean(PRECISE, &spec.metric(&BY_LOT))
     })
 }
 
-fn sums(run: &Run<'_, Scene>) -> Table {
+fn sums(run: &Run<'_, AccuracySetup>) -> Table {
     let excess = |design| run.results.max(design, &EXCESS);
     let count = |value| human(value, Unit::Count);
     let note = format!(
@@ -288,7 +288,7 @@ fn sums(run: &Run<'_, Scene>) -> Table {
     )
 }
 
-fn times(run: &Run<'_, Scene>) -> Table {
+fn times(run: &Run<'_, AccuracySetup>) -> Table {
     by_population(
         run,
         "Mean time of a selection",
@@ -302,7 +302,7 @@ fn times(run: &Run<'_, Scene>) -> Table {
 
 /// The table of wrong choices at each card (low, middle and high prices). Prices do not change
 /// which pages are counted on which CPU, but they change in which order the CPUs count them.
-fn cards(run: &Run<'_, Scene>) -> Result<Made, Error> {
+fn cards(run: &Run<'_, AccuracySetup>) -> Result<Made, Error> {
     if !run.has_cards() {
         return Ok(Made::default());
     }
@@ -369,8 +369,8 @@ fn ours_chose(results: &Results) -> String {
 const NEAR_LOT: f64 = 0.75;
 
 /// Says whether the patch chooses better than at random among many similar processes.
-fn drift(run: &Run<'_, Scene>) -> String {
-    let alike = run.scene.specs.iter().filter(|spec| {
+fn drift(run: &Run<'_, AccuracySetup>) -> String {
+    let alike = run.setup.specs.iter().filter(|spec| {
         let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);
         spec.count >= MANY && is_alike
     });

@@ -28,7 +28,7 @@ use crate::run::options::Options;
 /// The selections as a workload of experiment files.
 pub(in super::super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene, Kept> = Code {
+static CODE: Code<LatencySetup, Kept> = Code {
     workload: "choosing-a-victim",
     about: "a selector chooses among processes with one hog, and among processes that are alike",
     numbers: &[
@@ -56,9 +56,9 @@ static CODE: Code<Scene, Kept> = Code {
     of_designs: &[],
     takes_memory: false,
     clock: Clock::Virtual,
-    setup: Scene::new,
-    metrics: Scene::metrics,
-    measure: Scene::measure,
+    setup: LatencySetup::new,
+    metrics: LatencySetup::metrics,
+    measure: LatencySetup::measure,
     parts: &[
         Part::new("growth", growth),
         Part::new("parts", |run| Ok(parts(run).into())),
@@ -105,7 +105,7 @@ fn band_sums(count: u32) -> Metric {
 }
 
 /// The machine, and the sizes of its populations.
-struct Scene {
+struct LatencySetup {
     profile: Profile,
     /// The numbers of processes in the populations with one hog.
     counts: Vec<u32>,
@@ -120,7 +120,7 @@ struct Scene {
 /// one hog, the second among processes that approximate sums cannot tell apart.
 type Kept = [(u32, Chosen); 2];
 
-impl Scene {
+impl LatencySetup {
     fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let counts = setting.numbers.list("hogs").iter();
         let counts = counts.map(|count| u32::try_from(*count).expect("at most a million"));
@@ -178,10 +178,10 @@ impl Scene {
 }
 
 /// The matrix of all selectors with all counters, which is measured once for each report.
-fn matrix<'a>(run: &'a Run<'_, Scene, Kept>) -> Result<&'a Matrix, Error> {
-    let Scene {
+fn matrix<'a>(run: &'a Run<'_, LatencySetup, Kept>) -> Result<&'a Matrix, Error> {
+    let LatencySetup {
         profile, matrix, ..
-    } = &run.scene;
+    } = &run.setup;
     if let Some(matrix) = matrix.get() {
         return Ok(matrix);
     }
@@ -190,8 +190,8 @@ fn matrix<'a>(run: &'a Run<'_, Scene, Kept>) -> Result<&'a Matrix, Error> {
     Ok(matrix.get_or_init(|| measured))
 }
 
-fn growth(run: &Run<'_, Scene, Kept>) -> Result<Made, Error> {
-    let counts = run.scene.counts.iter();
+fn growth(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
+    let counts = run.setup.counts.iter();
     let mut rows: Vec<_> = counts.map(|count| (*count, &run.results)).collect();
     let most;
     let largest = run.numbers().small("most");
@@ -201,12 +201,12 @@ fn growth(run: &Run<'_, Scene, Kept>) -> Result<Made, Error> {
             ..run.options.clone()
         };
         one.seeds.truncate(1);
-        let few = run.scene.counts[0];
-        let scene = Scene::of(run.scene.profile.clone(), vec![largest], few);
+        let few = run.setup.counts[0];
+        let setup = LatencySetup::of(run.setup.profile.clone(), vec![largest], few);
         let about = format!("{largest} processes");
         run.progress
-            .start_on("oom-latency", &scene.profile.name, &about);
-        let measure = |case: &Case<Tried>| scene.measure(case).0;
+            .start_on("oom-latency", &setup.profile.name, &about);
+        let measure = |case: &Case<Tried>| setup.measure(case).0;
         most = Results::new(Comparison::run(run.designs, &one, run.progress, measure)?);
         rows.push((largest, &most));
     }
@@ -231,7 +231,7 @@ fn growth(run: &Run<'_, Scene, Kept>) -> Result<Made, Error> {
     Ok(table.into())
 }
 
-fn parts(run: &Run<'_, Scene, Kept>) -> Table {
+fn parts(run: &Run<'_, LatencySetup, Kept>) -> Table {
     let of = |nth: usize, name: &'static str| {
         let runs = run.each();
         runs.map(move |(design, kept)| (name, design, &kept[nth]))
@@ -278,14 +278,14 @@ fn of_cores(mut profile: Profile, cores: u32) -> Profile {
 
 /// A table of the time to select among [`FEW`] processes on machines that differ only in their
 /// number of CPUs.
-fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
+fn machines(run: &Run<'_, LatencySetup, Kept>) -> Result<Table, Error> {
     let mut all = Vec::new();
     for cores in [18, 64, 96] {
         let profile = of_cores(run.load("epyc-9654-2s", run.card)?, cores);
-        let scene = Scene::of(profile, vec![FEW], FEW);
-        let cpus = scene.profile.topology.cpus();
+        let setup = LatencySetup::of(profile, vec![FEW], FEW);
+        let cpus = setup.profile.topology.cpus();
         let about = format!("{cpus} CPUs");
-        let (results, _) = run.further_on_few(&about, &scene, run.designs, SIDE_SEEDS)?;
+        let (results, _) = run.further_on_few(&about, &setup, run.designs, SIDE_SEEDS)?;
         all.push((cpus, results));
     }
     let of = |name: &'static str, metric: fn(u32) -> Metric| {
@@ -313,15 +313,15 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
 }
 
 /// The table of the most important metrics at each card: with low, middle and high prices.
-fn cards(run: &Run<'_, Scene, Kept>) -> Result<Made, Error> {
+fn cards(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
     if !run.has_cards() {
         return Ok(Made::default());
     }
     let mut rows = Vec::new();
     for card in Card::ALL {
-        let scene = Scene::of(run.load(run.machine, card)?, vec![HEADLINE], FEW);
+        let setup = LatencySetup::of(run.load(run.machine, card)?, vec![HEADLINE], FEW);
         let about = format!("card {}", card.name());
-        let (results, _) = run.further_on_few(&about, &scene, run.designs, SIDE_SEEDS)?;
+        let (results, _) = run.further_on_few(&about, &setup, run.designs, SIDE_SEEDS)?;
         rows.push((card, results));
     }
     let table = tabulate!(

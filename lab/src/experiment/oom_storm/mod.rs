@@ -30,9 +30,9 @@ static CODE: Code<Scenes> = Code {
     metrics: Scenes::metrics,
     measure: |scenes, case| (scenes.measure(&case.design.design, case.seed), ()),
     parts: &[
-        Part::new("scenes", |run| Ok(tables::scenes(&run.scene).into())),
+        Part::new("scenes", |run| Ok(tables::scenes(&run.setup).into())),
         Part::new("stalls", |run: &Run<'_, Scenes>| {
-            let scenes = run.scene.all.iter();
+            let scenes = run.setup.all.iter();
             let tables = scenes.map(|scene| tables::parts(run, scene));
             Ok(tables.collect::<Vec<_>>().into())
         })
@@ -105,7 +105,7 @@ fn swapped(run: &Run<'_, Scenes>) -> Result<Made, Error> {
     let own = SELECTORS.map(as_before);
     let own = run.named(&own.each_ref().map(String::as_str));
     let swapped = variants("unpatched", SWAPPED.map(as_before))?;
-    let two = run.scene.clone().only(&[EXITS, CROWD]);
+    let two = run.setup.clone().only(&[EXITS, CROWD]);
     let about = "selectors over other counters";
     let seeds = run.numbers().count("swapped_seeds");
     let (results, _) = run.further_on_few(about, &two, &swapped, seeds)?;

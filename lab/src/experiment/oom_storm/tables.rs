@@ -135,7 +135,7 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
         let designs = run.designs.iter();
         designs.filter(|design| reaping_of(design) == REAPINGS[0])
     };
-    let scenes = run.scene.all.iter();
+    let scenes = run.setup.all.iter();
     let rows = scenes.flat_map(|scene| designs().map(move |design| (scene, design)));
     let rows: Vec<(&Scene, &Tried)> = rows.collect();
     let table = tabulate!(
@@ -182,7 +182,7 @@ const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 /// A table that shows whether the way of reaping matters.
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
-    for scene in &run.scene.all {
+    for scene in &run.setup.all {
         // The designs are ordered by selector, and within a selector by the way of reaping. Compare
         // the first way of each selector with the others.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
@@ -198,7 +198,7 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
         .iter()
         .map(|(scene, a, b)| compare(scene, a, b, &WAITED).verdict);
     let seen = compared.filter(|verdict| matches!(verdict, Verdict::Lower | Verdict::Higher));
-    let helped = run.scene.scene(HELPED);
+    let helped = run.setup.scene(HELPED);
     let emptying = SELECTORS.map(|selector| {
         let first = with_reaping(selector, REAPINGS[0]);
         share(&run.results, &first, helped, Part::Emptying)
@@ -258,7 +258,7 @@ pub(super) fn swapped(designs: &[(&Tried, &Results)], scenes: &Scenes, seeds: us
 pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     let wholes = run.named(&[LINUX, PATCH, OURS]);
     let at = |card: Card| {
-        let scenes = run.scene_on(run.machine, card, Effort::Full)?;
+        let scenes = run.setup_on(run.machine, card, Effort::Full)?;
         let scenes = scenes.only(&[EXITS, CROWD]);
         let about = format!("card {}", card.name());
         run.further(&about, &scenes, &wholes)
@@ -272,7 +272,7 @@ pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     ] {
         for scene in [EXITS, CROWD] {
             for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-                let metric = run.scene.scene(scene).metric(&WAITED);
+                let metric = run.setup.scene(scene).metric(&WAITED);
                 let [a, b] = [a, b].map(|nth: usize| &wholes[nth]);
                 let compared = results.compare((&a.name, &b.name), &metric);
                 rows.push((card, scene, [a, b], compared));

@@ -5,12 +5,12 @@
 //! allocates a page and another frees it. Each experiment runs on 96, 192 and 384 CPUs, with memory
 //! that is fresh, aged and fragmented.
 //!
-//! The submodule `scene` has the machines, the loads and the metrics.
+//! The submodule `setup` has the machines, the loads and the metrics.
 
-mod scene;
+mod setup;
 
-use self::scene::{
-    CONTENTIONS, COST, HUGE_LOST, LISTED, Load, METRICS, NUMBERS, PURGE_NUMBERS, RATE, Scene,
+use self::setup::{
+    CONTENTIONS, COST, HUGE_LOST, LISTED, Load, METRICS, NUMBERS, OwningSetup, PURGE_NUMBERS, RATE,
 };
 use super::driver::{Clock, Code, Made, Number, Part, Results, Run, Runs, Setting, metrics_of};
 use crate::error::Error;
@@ -23,21 +23,21 @@ pub(super) static PURGE: &dyn Runs = &code(
     "purge",
     "threads allocate, and one thread of each group purges what they no longer use",
     &PURGE_NUMBERS,
-    |setting| Scene::new(setting, Load::Purge),
+    |setting| OwningSetup::new(setting, Load::Purge),
 );
 pub(super) static EXITS: &dyn Runs = &code(
     "exits",
     "all processes end at once; one thread frees what all threads have allocated",
     &NUMBERS,
-    |setting| Scene::new(setting, Load::Exits),
+    |setting| OwningSetup::new(setting, Load::Exits),
 );
 
 const fn code(
     workload: &'static str,
     about: &'static str,
     numbers: &'static [Number],
-    setup: fn(&Setting<'_>) -> Result<Scene, Error>,
-) -> Code<Scene> {
+    setup: fn(&Setting<'_>) -> Result<OwningSetup, Error>,
+) -> Code<OwningSetup> {
     Code {
         workload,
         about,
@@ -47,14 +47,14 @@ const fn code(
         clock: Clock::Virtual,
         setup,
         metrics: |_| metrics_of(METRICS),
-        measure: |scene, case| (scene.measure(&case.design.design, case.seed), ()),
+        measure: |setup, case| (setup.measure(&case.design.design, case.seed), ()),
         parts: PARTS,
         cells: &[],
     }
 }
 
-const PARTS: &[Part<Scene>] = &[
-    Part::new("workload", |run| Ok(run.scene.table().into())),
+const PARTS: &[Part<OwningSetup>] = &[
+    Part::new("workload", |run| Ok(run.setup.table().into())),
     Part::new("family", tables_of_family)
         .naming(&[LINUX, BOUNDED, RFC, OURS])
         .giving(&[
@@ -78,11 +78,11 @@ const OURS: &str = "bounded+block-owned";
 
 /// The results on one machine with memory in one state (fresh, aged or fragmented).
 struct Member {
-    scene: Scene,
+    setup: OwningSetup,
     results: Results,
 }
 
-fn tables_of_family(run: &Run<'_, Scene>) -> Result<Made, Error> {
+fn tables_of_family(run: &Run<'_, OwningSetup>) -> Result<Made, Error> {
     let family = family(run)?;
     let labels: Vec<&str> = run
         .designs
@@ -126,24 +126,24 @@ fn tables_of_family(run: &Run<'_, Scene>) -> Result<Made, Error> {
 }
 
 /// Runs all designs on each machine, with memory in each of its states.
-fn family(run: &Run<'_, Scene>) -> Result<Vec<Member>, Error> {
+fn family(run: &Run<'_, OwningSetup>) -> Result<Vec<Member>, Error> {
     let numbers = run.numbers();
     let seeds = numbers.count("family_seeds");
-    let member = |scene: Scene| {
-        let results = if scene.is_like(&run.scene) {
+    let member = |setup: OwningSetup| {
+        let results = if setup.is_like(&run.setup) {
             run.results.clone()
         } else {
-            let about = format!("{} CPUs, {} memory", scene.cpus(), scene.memory.name());
-            run.further_on_few(&about, &scene, run.designs, seeds)?.0
+            let about = format!("{} CPUs, {} memory", setup.cpus(), setup.memory.name());
+            run.further_on_few(&about, &setup, run.designs, seeds)?.0
         };
-        Ok::<_, Error>(Member { scene, results })
+        Ok::<_, Error>(Member { setup, results })
     };
     let states = &Memory::ALL[..numbers.count("family_states")];
     let mut members = Vec::new();
     for cpus in numbers.list("family_cpus") {
         let cpus = u32::try_from(*cpus).expect("at most 4096");
         for memory in states {
-            members.push(member(run.scene.on(cpus, *memory)?)?);
+            members.push(member(run.setup.on(cpus, *memory)?)?);
         }
     }
     Ok(members)
@@ -157,8 +157,8 @@ fn table(
     note: &str,
 ) -> Table {
     let table = tabulate!(title, note, family, |member| {
-        "CPUs" => member.scene.cpus(),
-        "memory" => member.scene.memory.name(),
+        "CPUs" => member.setup.cpus(),
+        "memory" => member.setup.memory.name(),
     });
     let designs = others.iter().map(|design| (*design, *design));
     table.with_each(family, designs, |member, design| {
@@ -179,8 +179,8 @@ fn pages(family: &[Member], labels: &[&str]) -> Table {
         "In brackets: free huge blocks that are missing after everything was freed and drained.",
         family,
         |member| {
-            "CPUs" => member.scene.cpus(),
-            "memory" => member.scene.memory.name(),
+            "CPUs" => member.setup.cpus(),
+            "memory" => member.setup.memory.name(),
         }
     );
     let designs = labels.iter().map(|design| (*design, *design));

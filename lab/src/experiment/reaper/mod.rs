@@ -41,7 +41,7 @@ static CODE: Code<Scenes, Raced> = Code {
         Part::new("scenes", |run| Ok(scene_table(run).into())),
         Part::new("thread", |run| Ok(thread_table(run).into())),
         Part::new("targets", |run| {
-            let targets = targets::of(&run.results, &run.scene);
+            let targets = targets::of(&run.results, &run.setup);
             Ok(emptier::targets(&targets).into())
         })
         .naming(&[ALONE, ASCENDING, PATCH, OURS]),
@@ -93,7 +93,7 @@ const THREAD: [(&str, &str); 10] = [
 /// A table with the rows of the mailing-list thread's table. It shows shares of the running time,
 /// because the mailing-list thread does not give the size of its victim.
 fn thread_table(run: &Run<'_, Scenes, Raced>) -> Table {
-    let metrics = run.scene.metrics();
+    let metrics = run.setup.metrics();
     let find = |(what, name): (&'static str, &str)| {
         let metric = metrics.iter().find(|metric| metric.name == name);
         (what, metric.expect("a metric of the first scene"))
@@ -142,7 +142,7 @@ fn thread_table(run: &Run<'_, Scenes, Raced>) -> Table {
 fn scene_table(run: &Run<'_, Scenes, Raced>) -> Table {
     let seed = run.options.seeds[0];
     let with_contents = |scene: &Scene| (*scene, Contents::of(&scene.victim.layout(seed)));
-    let rows: Vec<_> = run.scene.all.iter().map(with_contents).collect();
+    let rows: Vec<_> = run.setup.all.iter().map(with_contents).collect();
     let mib = |pages: u64| format!("{} MiB", pages >> 8);
     tabulate!(
         "Scenes, with what the first seed's victim has",

@@ -6,8 +6,8 @@ use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::Profile;
 
 use super::program::{Hops, Program, Sizes};
-use super::scene::{self, Seen};
-use super::{Scene, mib};
+use super::setup::{self, Seen};
+use super::{RssAccuracySetup, mib};
 use crate::experiment::driver::Run;
 use crate::report::{Table, tabulate};
 use crate::run::cases::run_cases;
@@ -54,8 +54,8 @@ pub(super) struct Cell {
 }
 
 /// Runs every program with each of three kinds of counter, on the first seed.
-pub(super) fn measure(run: &Run<'_, Scene, Seen>) -> Vec<Cell> {
-    let (profile, options, progress) = (&run.scene.profile, run.options, run.progress);
+pub(super) fn measure(run: &Run<'_, RssAccuracySetup, Seen>) -> Vec<Cell> {
+    let (profile, options, progress) = (&run.setup.profile, run.options, run.progress);
     let touched = run.numbers().get("influence_pages");
     let seed = options.seeds.first().copied().unwrap_or(1);
     let programs: Vec<Program> = SIZES
@@ -64,7 +64,7 @@ pub(super) fn measure(run: &Run<'_, Scene, Seen>) -> Vec<Cell> {
         .chain(at_the_bound(profile, touched))
         .collect();
     run_cases(&programs, &options.jobs, progress, |&program| {
-        let seen = |counting| scene::run(profile, program, counting, seed);
+        let seen = |counting| setup::run(profile, program, counting, seed);
         Cell {
             program,
             flat: seen(Counting::Flat),

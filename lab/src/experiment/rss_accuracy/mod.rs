@@ -5,20 +5,20 @@
 //! of counter. Every run checks that precise sums are exact, and that no approximate sum is wrong
 //! by more than the counter's bound.
 //!
-//! The submodule `program` has the program that moves across CPUs, and `scene` one run and its
+//! The submodule `program` has the program that moves across CPUs, and `setup` one run and its
 //! metrics. `influence` shows how the program's mapping sizes and moves affect the errors, and
 //! which programs reach the published error.
 
 mod influence;
 mod program;
-mod scene;
+mod setup;
 
 use plimsoll_mm::counter::Shape;
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::program::{Hops, Program, Sizes};
-use self::scene::{BOUND, METRICS, SAMPLES, Seen};
+use self::setup::{BOUND, METRICS, SAMPLES, Seen};
 use super::driver::{Clock, Code, Made, Number, Part, Run, Runs, Setting, Tried, metrics_of};
 use crate::error::Error;
 use crate::measure::comparison::run_checked;
@@ -31,7 +31,7 @@ use crate::run::options::Effort;
 /// The program as a workload of experiment files.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene, Seen> = Code {
+static CODE: Code<RssAccuracySetup, Seen> = Code {
     workload: "hopping-program",
     about: "a thread hops over CPUs, maps and touches memory, and unmaps its oldest mapping",
     numbers: &[
@@ -51,11 +51,11 @@ static CODE: Code<Scene, Seen> = Code {
     of_designs: &[],
     takes_memory: false,
     clock: Clock::Virtual,
-    setup: Scene::new,
+    setup: RssAccuracySetup::new,
     metrics: |_| metrics_of(METRICS),
-    measure: |scene, case| {
+    measure: |setup, case| {
         let counting = case.design.design.counting;
-        let seen = scene::run(&scene.profile, scene.program, counting, case.seed);
+        let seen = setup::run(&setup.profile, setup.program, counting, case.seed);
         (seen.sample(), seen)
     },
     parts: &[
@@ -79,12 +79,12 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// The machine, and the program whose resident pages are counted there. The errors of these counts
 /// are the rows of the report.
-pub(super) struct Scene {
+pub(super) struct RssAccuracySetup {
     profile: Profile,
     program: Program,
 }
 
-impl Scene {
+impl RssAccuracySetup {
     fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         Ok(Self {
             profile: setting.profile()?,
@@ -98,8 +98,8 @@ impl Scene {
     }
 }
 
-fn workload(run: &Run<'_, Scene, Seen>) -> Table {
-    let program = run.scene.program;
+fn workload(run: &Run<'_, RssAccuracySetup, Seen>) -> Table {
+    let program = run.setup.program;
     let length = run.kept[0].length.0 as f64;
     Table::facts(
         "Workload: one thread hops, maps and touches, hops, unmaps the oldest",
@@ -120,9 +120,9 @@ fn workload(run: &Run<'_, Scene, Seen>) -> Table {
 }
 
 /// A table of the course of each design's error over time, in the run with the first seed.
-fn courses(run: &Run<'_, Scene, Seen>) -> Made {
-    let cpus = run.scene.profile.topology.cpus();
-    let tree = Shape::published(cpus, scene::BATCH);
+fn courses(run: &Run<'_, RssAccuracySetup, Seen>) -> Made {
+    let cpus = run.setup.profile.topology.cpus();
+    let tree = Shape::published(cpus, setup::BATCH);
     let behind = tree.map_or(0, |shape| shape.error_max()) as f64;
     let sizes = |seen: &Seen| -> Vec<u64> {
         let errors = seen.errors.iter();
@@ -158,16 +158,16 @@ fn courses(run: &Run<'_, Scene, Seen>) -> Made {
 
 /// A table of the worst errors at every card (with low, middle and high prices), on the first seed.
 /// Prices should not change which pages are counted on which CPU. A quick run has no such table.
-fn cards(run: &Run<'_, Scene, Seen>) -> Result<Made, Error> {
+fn cards(run: &Run<'_, RssAccuracySetup, Seen>) -> Result<Made, Error> {
     if run.options.effort == Effort::Quick {
         return Ok(Made::default());
     }
     let mut rows = Vec::new();
     for card in Card::ALL {
-        let scene = run.scene_on(run.machine, card, Effort::Quick)?;
+        let setup = run.setup_on(run.machine, card, Effort::Quick)?;
         let seed = run.options.seeds[0];
         let of_design = |design: &Tried| {
-            scene::run(&scene.profile, scene.program, design.design.counting, seed)
+            setup::run(&setup.profile, setup.program, design.design.counting, seed)
         };
         let seen = run_checked(run.designs, run.options, run.progress, of_design)?;
         rows.push((card, seen));

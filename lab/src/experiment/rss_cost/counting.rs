@@ -1,6 +1,6 @@
 //! Counting alone: every CPU adds to one counter and does nothing else.
 //!
-//! This scene shows which cache lines a kind of counter moves when no other work hides them. All
+//! This setup shows which cache lines a kind of counter moves when no other work hides them. All
 //! additions go in one direction, as those of resident pages do while a process fills memory. At
 //! full speed, most CPUs wait for the busiest cache line. Meanwhile, a CPU that is not waiting has
 //! the other cache lines to itself, so a counter may move fewer cache lines than under a workload.
@@ -93,7 +93,7 @@ struct Mark {
 }
 
 impl Counted {
-    /// Runs the scene once on all CPUs. Panics, and names the seed, if an addition is lost.
+    /// Runs the setup once on all CPUs. Panics, and names the seed, if an addition is lost.
     pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
         let sim = Sim::new(profile, simulated(seed));
         let plan = Plan::new(&sim, counting, 1, Batch::RSS).expect("one counter fits");

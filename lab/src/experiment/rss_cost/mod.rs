@@ -2,37 +2,37 @@
 //!
 //! The mailing-list thread on counter trees ran will-it-scale's `page_fault1` to show that its
 //! counters do not make that benchmark slower. Here every kind of counter runs the benchmark, with
-//! one task and with many. In a second scene, all CPUs only count, which shows the cache lines that
+//! one task and with many. In a second setup, all CPUs only count, which shows the cache lines that
 //! each kind of counter moves when no other work hides them.
 //!
-//! The submodule `scene` has the benchmark, `predicted` the table of its rates beside the published
-//! ones, and `counting` the second scene.
+//! The submodule `setup` has the benchmark, `predicted` the table of its rates beside the published
+//! ones, and `counting` the second setup.
 
 mod counting;
 mod predicted;
-mod scene;
+mod setup;
 
 use self::counting::{Counted, FAR, Pace};
-use self::scene::{Kept, MMAP_LOCK, PARTS, Scene, TASKS, name, rate};
+use self::setup::{FaultSetup, Kept, MMAP_LOCK, PARTS, TASKS, name, rate};
 use super::driver::{Clock, Code, Part, Run, Runs};
 use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::page_fault::Mode;
 
-/// The two scenes as a workload of experiment files.
+/// The two setups as a workload of experiment files.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene, Kept> = Code {
+static CODE: Code<FaultSetup, Kept> = Code {
     workload: "page-faults-and-counting",
     about: "will-it-scale's page_fault1 with several numbers of tasks; then all CPUs only count",
     numbers: &[TASKS],
     of_designs: &[],
     takes_memory: false,
     clock: Clock::Virtual,
-    setup: Scene::new,
-    metrics: Scene::metrics,
-    measure: |scene, case| scene.measure(&case.design.design, case.seed),
+    setup: FaultSetup::new,
+    metrics: FaultSetup::metrics,
+    measure: |setup, case| setup.measure(&case.design.design, case.seed),
     parts: &[
         Part::new("predicted", |run| Ok(predicted::table(run).into())).naming(&[FLAT, TREE, OURS]),
         Part::new("times-of-processes", |run| {
@@ -56,11 +56,11 @@ const OURS: &str = "one-sided";
 const SHOWN_TASKS: [u32; 3] = [1, 24, 384];
 
 /// All runs of this experiment on one machine.
-type RssRun<'a> = Run<'a, Scene, Kept>;
+type RssRun<'a> = Run<'a, FaultSetup, Kept>;
 
 /// A table of what the benchmark's tasks spend their time on. `mode` says whether the tasks are
 /// processes or threads.
-fn times(run: &Run<'_, Scene, Kept>, mode: Mode, note: String) -> Table {
+fn times(run: &Run<'_, FaultSetup, Kept>, mode: Mode, note: String) -> Table {
     let of_tasks = |tasks: u32| {
         let runs = run.each();
         runs.filter_map(move |(design, kept)| {
@@ -98,8 +98,8 @@ fn percent(value: f64) -> String {
 
 /// A note for the report: for each kind of counter, the largest difference of its rate of page
 /// faults from that of flat counters, and the number of tasks at which it occurs.
-fn furthest(run: &Run<'_, Scene, Kept>) -> String {
-    let rates = run.scene.rates();
+fn furthest(run: &Run<'_, FaultSetup, Kept>) -> String {
+    let rates = run.setup.rates();
     let said = |design: &str| {
         let ratios = rates
             .iter()
@@ -123,8 +123,8 @@ fn furthest(run: &Run<'_, Scene, Kept>) -> String {
 }
 
 /// A note for the report on how much the threads of one process wait for the process's mmap_lock.
-fn mmap_lock(run: &Run<'_, Scene, Kept>) -> String {
-    let tasks = run.scene.most_tasks();
+fn mmap_lock(run: &Run<'_, FaultSetup, Kept>) -> String {
+    let tasks = run.setup.most_tasks();
     let flat = run.kept[0].times(Mode::Threads, tasks);
     let times = flat.expect("every number of tasks ran");
     let faults = |mode| run.results.show(FLAT, &rate(mode, tasks));
@@ -138,7 +138,7 @@ fn mmap_lock(run: &Run<'_, Scene, Kept>) -> String {
     )
 }
 
-fn lines(run: &Run<'_, Scene, Kept>) -> Table {
+fn lines(run: &Run<'_, FaultSetup, Kept>) -> Table {
     let at_pace = |nth: usize| {
         let runs = run.each();
         runs.map(move |(design, kept)| (design.name.as_str(), &kept.counting[nth]))

@@ -1,6 +1,6 @@
 //! The simulated rates of the benchmark beside the published ones, at every number of tasks.
 
-use super::scene::{MODES, PARTS, name, rate};
+use super::setup::{MODES, PARTS, name, rate};
 use super::{FLAT, OURS, RssRun, TREE, change};
 use crate::measure::metric::Unit;
 use crate::report::misses::Basis;
@@ -74,7 +74,7 @@ fn none() -> String {
 /// The table of all predictions.
 pub(super) fn table(run: &RssRun<'_>) -> Table {
     let of_mode = |mode| {
-        let rows = run.scene.tasks().iter();
+        let rows = run.setup.tasks().iter();
         rows.map(move |&tasks| Row { mode, tasks, run })
     };
     let rows: Vec<Row<'_>> = MODES.into_iter().flat_map(of_mode).collect();
@@ -82,7 +82,7 @@ pub(super) fn table(run: &RssRun<'_>) -> Table {
     let judged: Vec<bool> = predicted.filter_map(Row::holds).collect();
     let held = judged.iter().filter(|holds| **holds).count();
     let all = judged.len();
-    let rate_of = |value: Option<f64>| value.map_or_else(none, |it| human(it, Unit::PerSecond));
+    let rate_of = |value: Option<f64>| value.map_or_else(none, |rate| human(rate, Unit::PerSecond));
     tabulate!(
         "Faults a second beside the published ones, by mode and number of tasks",
         format!(

@@ -25,7 +25,7 @@ use crate::run::options::Determinism;
 /// The owners as a workload of experiment files.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene> = Code {
+static CODE: Code<RssMemorySetup> = Code {
     workload: "owners-of-counters",
     about: "creates and destroys the four counters of a process on this computer",
     numbers: &[
@@ -47,9 +47,9 @@ static CODE: Code<Scene> = Code {
     )],
     takes_memory: false,
     clock: Clock::Real,
-    setup: |setting| Ok(Scene::new(setting)),
-    metrics: Scene::metrics,
-    measure: |scene, case| (scene.costs_of(Owner::of(&case.design)), ()),
+    setup: |setting| Ok(RssMemorySetup::new(setting)),
+    metrics: RssMemorySetup::metrics,
+    measure: |setup, case| (setup.costs_of(Owner::of(&case.design)), ()),
     parts: &[
         Part::new("ratios", ratios).naming(&[TREE, OURS, GROWN]),
         Part::new("cold-times", |run| Ok(cold_times(run).into()))
@@ -59,7 +59,7 @@ static CODE: Code<Scene> = Code {
 };
 
 /// What is measured: the machines by their numbers of CPUs, and how often.
-struct Scene {
+struct RssMemorySetup {
     cpus: Vec<u32>,
     rounds: u64,
 }
@@ -101,7 +101,7 @@ fn cold(cpus: u32) -> Metric {
     Metric::lower("", Unit::Nanos).named(format!("create_cold_at_{cpus}_cpus_ns"))
 }
 
-impl Scene {
+impl RssMemorySetup {
     fn new(setting: &Setting<'_>) -> Self {
         let cpus = setting.numbers.list("cpus").iter();
         Self {
@@ -146,14 +146,14 @@ impl Scene {
 
 const HAS_MEMORY: &str = "this computer has memory for 64 owners of counters";
 
-fn ratios(run: &Run<'_, Scene>) -> Result<Made, Error> {
+fn ratios(run: &Run<'_, RssMemorySetup>) -> Result<Made, Error> {
     if run.options.determinism == Determinism::Check {
         // Each design is run twice, to check that the results are equal. Only bytes are compared,
         // because real times are never equal.
-        let bytes = |case: &Case<Tried>| run.scene.bytes_of(Owner::of(&case.design));
+        let bytes = |case: &Case<Tried>| run.setup.bytes_of(Owner::of(&case.design));
         Comparison::run(run.designs, run.options, run.progress, bytes)?;
     }
-    Ok(table_of_ratios(&run.results, &run.scene.cpus).into())
+    Ok(table_of_ratios(&run.results, &run.setup.cpus).into())
 }
 
 fn table_of_ratios(results: &Results, cpus: &[u32]) -> Table {
@@ -181,8 +181,8 @@ fn table_of_ratios(results: &Results, cpus: &[u32]) -> Table {
     )
 }
 
-fn cold_times(run: &Run<'_, Scene>) -> Table {
-    let machines = &run.scene.cpus;
+fn cold_times(run: &Run<'_, RssMemorySetup>) -> Table {
+    let machines = &run.setup.cpus;
     let table = tabulate!(
         "Time to create an owner without the memory of an earlier one",
         "The mean over 64 owners in a row, including new per-CPU memory for them. All times are \

@@ -6,12 +6,12 @@
 //! its own: more pages between two reschedule points; steals (a hypervisor takes CPUs away); slower
 //! memory; and slower memory on a machine with more CPUs.
 //!
-//! The submodule `scene` has the workload, the causes and the metrics.
+//! The submodule `setup` has the workload, the causes and the metrics.
 
-mod scene;
+mod setup;
 
-use self::scene::{
-    CAUSES, FREE, HUNG, LOCKUPS, METRICS, NUMBERS, PCP_PART, RCU, STRETCH, Scene, WAIT_MAX,
+use self::setup::{
+    CAUSES, FREE, HUNG, LOCKUPS, METRICS, NUMBERS, PCP_PART, RCU, STRETCH, StallSetup, WAIT_MAX,
     ZONE_PART, ZONE_WAITS,
 };
 use super::driver::{Clock, Code, Made, Part, Results, Run, Runs, metrics_of};
@@ -24,18 +24,18 @@ use crate::report::{Table, tabulate};
 /// The load as a workload of experiment files.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene, CpuStalls> = Code {
+static CODE: Code<StallSetup, CpuStalls> = Code {
     workload: "workers-that-reschedule",
     about: "one worker on each CPU, with reschedule points; causes of stalls are tried",
     numbers: NUMBERS,
     of_designs: &[],
     takes_memory: false,
     clock: Clock::Virtual,
-    setup: Scene::new,
+    setup: StallSetup::new,
     metrics: |_| metrics_of(METRICS),
-    measure: |scene, case| scene.measure(&case.design.design, case.seed),
+    measure: |setup, case| setup.measure(&case.design.design, case.seed),
     parts: &[
-        Part::new("workload", |run| Ok(run.scene.table().into())),
+        Part::new("workload", |run| Ok(run.setup.table().into())),
         Part::new("causes", causes).naming(&TRIED).giving(&[
             "unbatched_stalls",
             "bounded_stalls",
@@ -56,7 +56,7 @@ const TRIED: [&str; 2] = [UNBATCHED, BOUNDED];
 /// The results of the runs with one possible cause of stalls.
 struct Tried {
     cause: &'static str,
-    scene: Scene,
+    setup: StallSetup,
     results: Results,
 }
 
@@ -71,17 +71,17 @@ impl Tried {
 }
 
 /// The runs with each of the first causes of the list.
-fn causes(run: &Run<'_, Scene, CpuStalls>) -> Result<Made, Error> {
+fn causes(run: &Run<'_, StallSetup, CpuStalls>) -> Result<Made, Error> {
     let seeds = run.numbers().count("seeds_of_causes");
     let is_long = run.numbers().get("long_causes") == 1;
     let designs = run.named(&TRIED);
     let mut tried = Vec::new();
     for cause in &CAUSES[..run.numbers().count("causes")] {
-        let scene = run.scene.with(cause, is_long);
-        let (results, _) = run.further_on_few(cause.name, &scene, &designs, seeds)?;
+        let setup = run.setup.with(cause, is_long);
+        let (results, _) = run.further_on_few(cause.name, &setup, &designs, seeds)?;
         tried.push(Tried {
             cause: cause.name,
-            scene,
+            setup,
             results,
         });
     }
@@ -108,7 +108,7 @@ fn causes_table(tried: &[Tried]) -> Table {
         |row| {
             "cause" => row.0.cause,
             "design" => row.1,
-            "run" => human(row.0.scene.length.0 as f64, Unit::Nanos),
+            "run" => human(row.0.setup.length.0 as f64, Unit::Nanos),
             "longest stretch" => longest(row, &STRETCH),
             "longest freeing" => longest(row, &FREE),
             "zone waits" => longest(row, &ZONE_WAITS),
@@ -137,7 +137,7 @@ fn finding(made: Made, tried: &[Tried]) -> Made {
         (false, with) => format!("stalls only with: {}", with.join("; ")),
     };
     let show = |design: &str| human(plain.results.max(design, &STRETCH), Unit::Nanos);
-    let length = human(plain.scene.length.0 as f64, Unit::Nanos);
+    let length = human(plain.setup.length.0 as f64, Unit::Nanos);
     made.fact("unbatched_stalls", said(UNBATCHED))
         .fact("bounded_stalls", said(BOUNDED))
         .fact("unbatched_stretch", show(UNBATCHED))

@@ -1,7 +1,7 @@
 //! Separates the causes of the patch's gain: runs Linux with one change at a time, and finds which
 //! change explains the gain.
 
-use super::scene::{CONTENTIONS, DECAY_CONTENTIONS, DECAYED, PER_DECAYED};
+use super::setup::{CONTENTIONS, DECAY_CONTENTIONS, DECAYED, PER_DECAYED};
 use super::workloads::MAIN;
 use super::{BASELINE, OURS, PATCH, PHASED_WHEEL, SLOWED};
 use crate::experiment::driver::Results;

@@ -11,7 +11,7 @@
 //! family of workloads, on the machine with and without KASAN, and computes which of them is
 //! nearest to the published ratios.
 //!
-//! The submodule `workloads` has the family, `scene` one workload and its metrics. `family` runs
+//! The submodule `workloads` has the family, `setup` one workload and its metrics. `family` runs
 //! the family and makes its tables; `likeness` computes distances from published ratios. `causes`
 //! has the table of one cause at a time. `crowding` counts the CPUs that fire together, by tick
 //! rate. `regime` shows how long a drain must be to matter.
@@ -21,10 +21,10 @@ mod crowding;
 mod family;
 mod likeness;
 mod regime;
-mod scene;
+mod setup;
 mod workloads;
 
-use self::scene::{CONTENTIONS, METRICS, NUMBERS, Scene};
+use self::setup::{CONTENTIONS, METRICS, NUMBERS, VmstatSetup};
 use self::workloads::MAIN;
 use super::driver::{Clock, Code, Made, Part, Run, Runs, Tried, metrics_of};
 use crate::measure::stats;
@@ -33,16 +33,16 @@ use crate::report::{Table, tabulate};
 /// The load as a workload of experiment files.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
-static CODE: Code<Scene> = Code {
+static CODE: Code<VmstatSetup> = Code {
     workload: "bursts-and-daemons",
     about: "bursts of allocations on two thirds of the CPUs, with long rests, and daemons on all",
     numbers: NUMBERS,
     of_designs: &[],
     takes_memory: false,
     clock: Clock::Virtual,
-    setup: Scene::new,
+    setup: VmstatSetup::new,
     metrics: |_| metrics_of(METRICS),
-    measure: |scene, case| (scene.measure(&case.design.design, case.seed), ()),
+    measure: |setup, case| (setup.measure(&case.design.design, case.seed), ()),
     parts: &[
         Part::new("family", |run| {
             let family = family::measure(run)?;
@@ -59,12 +59,12 @@ static CODE: Code<Scene> = Code {
         .giving(&["cause"]),
         Part::new("spread", |run| Ok(spread(run).into())).naming(&[BASELINE, PATCH, OURS]),
         Part::new("crowding", |run| {
-            let profile = &run.scene.profile;
+            let profile = &run.setup.profile;
             let crowding = crowding::measure(profile, run.options, run.progress)?;
             Ok(crowding.table().into())
         }),
         Part::new("regime", |run| {
-            let profile = &run.scene.profile;
+            let profile = &run.setup.profile;
             let regime = regime::measure(profile, run.options, run.progress)?;
             Ok(regime.tables().into_iter().collect::<Vec<_>>().into())
         }),
@@ -93,7 +93,7 @@ const SCHEDULES: [&str; 6] = [
 ];
 /// A table that shows how much the number of contentions differs between single runs. This matters
 /// because a published number comes from a single run.
-fn spread(run: &Run<'_, Scene>) -> Table {
+fn spread(run: &Run<'_, VmstatSetup>) -> Table {
     let row = |design: &Tried| {
         let values = run.results.values(&design.name, &CONTENTIONS);
         let spread = stats::Spread::of(&values).expect("every design runs on a seed");

@@ -3,7 +3,7 @@
 //!
 //! Each CPU allocates and frees memory in one burst. After the burst, the CPU stays busy with only
 //! a few pages, so that timers fire on time and every firing finds full page lists to drain. Step
-//! by step, the scene raises the price of freeing a page under the zone lock, and measures how long
+//! by step, the setup raises the price of freeing a page under the zone lock, and measures how long
 //! the drain then takes.
 
 use std::rc::Rc;

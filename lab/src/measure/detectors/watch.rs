@@ -117,7 +117,7 @@ impl Log {
 
     fn stretched(&mut self, stretch: &Stretch) {
         let waits = &mut self.waits[stretch.cpu.index()];
-        let longest = self.stalls.longest.map_or(Nanos(0), |it| it.length());
+        let longest = self.stalls.longest.map_or(Nanos(0), |stall| stall.length());
         if length(stretch) > longest {
             let of = |class: LockClass| {
                 let inside = move |wait: &&Wait| wait.class == class && wait.from >= stretch.from;

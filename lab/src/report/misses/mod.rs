@@ -332,7 +332,7 @@ pub(crate) fn sample() -> Vec<Beside> {
             experiment: "drain".into(),
             machine: "bergamo-176".into(),
             metric: "waits".to_owned(),
-            designs: designs.iter().map(|it| (*it).into()).collect(),
+            designs: designs.iter().map(|design| (*design).into()).collect(),
         })
     };
     let ours = |values: &[f64], ratio: Option<f64>| {
@@ -398,7 +398,10 @@ mod tests {
     #[test]
     fn pairs_are_judged_by_their_ratio_and_single_values_by_their_level() {
         let figures = sample();
-        let words: Vec<&str> = figures.iter().map(|it| it.agreement().word()).collect();
+        let words: Vec<&str> = figures
+            .iter()
+            .map(|figure| figure.agreement().word())
+            .collect();
         assert_eq!(words, ["miss", "match", "miss", "open", "not measured"]);
         assert!(figures[1].is_level_off(), "the match is of the ratio alone");
     }
@@ -450,9 +453,9 @@ mod tests {
         figure.published = Values::Levels(vec![57.6, 0.0]);
         for (ratio, expected) in [(0.0, Agreement::Match), (0.01, Agreement::Miss)] {
             let ours = figure.ours.as_mut().expect("measured");
-            ours.ratio = ours.ratio.map(|it| Estimate {
+            ours.ratio = ours.ratio.map(|measured| Estimate {
                 median: ratio,
-                ..it
+                ..measured
             });
             assert_eq!(figure.agreement(), expected);
         }

@@ -68,7 +68,9 @@ pub fn updated(
     let mut kept = Stored::read(committed)?;
     let with_figures = reports.iter().filter(|report| !report.figures.is_empty());
     for new in with_figures.map(Stored::of) {
-        let of = |it: &&mut Stored| it.experiment == new.experiment && it.machine == new.machine;
+        let of = |stored: &&mut Stored| {
+            stored.experiment == new.experiment && stored.machine == new.machine
+        };
         match kept.iter_mut().find(of) {
             Some(there) => *there = new,
             None => kept.push(new),
@@ -212,13 +214,13 @@ fn verdict(figure: &Beside) -> String {
 /// differ. Successive figures share a paragraph if they agree in all three.
 fn notes(figures: &[&Beside]) -> String {
     let same = |one: &&Beside, next: &&Beside| {
-        let run = |it: &Beside| {
-            let place = it.place.as_ref();
-            place.map(|it| {
+        let run = |figure: &Beside| {
+            let place = figure.place.as_ref();
+            place.map(|place| {
                 (
-                    it.experiment.clone(),
-                    it.machine.clone(),
-                    it.designs.clone(),
+                    place.experiment.clone(),
+                    place.machine.clone(),
+                    place.designs.clone(),
                 )
             })
         };
@@ -255,7 +257,11 @@ fn row_of(group: &[&Beside]) -> String {
         .map(|place| format!("`{}`", place.metric))
         .collect();
     metrics.dedup();
-    let designs: Vec<String> = place.designs.iter().map(|it| format!("`{it}`")).collect();
+    let designs: Vec<String> = place
+        .designs
+        .iter()
+        .map(|design| format!("`{design}`"))
+        .collect();
     let arrow = match group[0].published {
         Values::Levels(_) => " → ",
         Values::ChangePercent(_) => " against ",

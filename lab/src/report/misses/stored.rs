@@ -55,7 +55,9 @@ impl Stored {
                 metric: place.metric.clone(),
                 designs: place.designs.iter().map(ToString::to_string).collect(),
                 values: ours.values.clone(),
-                ratio: ours.ratio.map(|it| [it.median, it.low, it.high]),
+                ratio: ours
+                    .ratio
+                    .map(|ratio| [ratio.median, ratio.low, ratio.high]),
             })
         };
         Self {
@@ -126,9 +128,9 @@ impl Stored {
 /// Never: numbers and text always serialise.
 #[must_use]
 pub fn text(stored: &[Stored]) -> String {
-    let line = |it: &Stored| {
-        let it = it.rounded();
-        serde_json::to_string(&it).expect("text and numbers always serialise")
+    let line = |figure: &Stored| {
+        let figure = figure.rounded();
+        serde_json::to_string(&figure).expect("text and numbers always serialise")
     };
     let lines: Vec<String> = stored.iter().map(line).collect();
     format!("{BEGIN}\n{}\n{END}\n", lines.join("\n"))
@@ -142,8 +144,11 @@ pub const AGAIN: &str = "write it again with `plimsoll reproduce --misses docs/m
 pub fn still_declared(mut stored: Vec<Stored>, declared: &[Beside]) -> Vec<Stored> {
     for of in &mut stored {
         let whole = of.clone();
-        let is_declared =
-            |figure: &StoredFigure| declared.iter().any(|it| is_of(it, &whole, figure));
+        let is_declared = |figure: &StoredFigure| {
+            declared
+                .iter()
+                .any(|declaration| is_of(declaration, &whole, figure))
+        };
         of.figures.retain(is_declared);
     }
     stored
@@ -156,7 +161,9 @@ pub fn still_declared(mut stored: Vec<Stored>, declared: &[Beside]) -> Vec<Store
 pub fn fill(declared: &mut [Beside], stored: &[Stored]) -> Result<(), Error> {
     for of in stored {
         for figure in &of.figures {
-            let found = declared.iter_mut().find(|it| is_of(it, of, figure));
+            let found = declared
+                .iter_mut()
+                .find(|declaration| is_of(declaration, of, figure));
             let found = found.ok_or_else(|| {
                 Error::Invalid(format!(
                     "the page has a figure that is not declared, {:?} of {} on {}: {AGAIN}",
@@ -220,7 +227,7 @@ mod tests {
             let mut figure = two.clone();
             let place = figure.place.as_mut().expect("it is measured");
             place.machine = machine.into();
-            place.designs = designs.iter().map(|it| (*it).into()).collect();
+            place.designs = designs.iter().map(|design| (*design).into()).collect();
             let ours = figure.ours.as_mut().expect("it was measured");
             ours.ratio = Some(Estimate {
                 median,
@@ -238,7 +245,12 @@ mod tests {
         let stored: Vec<Stored> = ["turin-316", "bergamo-176"]
             .map(|machine| {
                 let mut report = Report::new("drain", machine, Card::Mid, &[1], 7);
-                let here = |it: &&Beside| it.place.as_ref().is_some_and(|at| at.machine == machine);
+                let here = |figure: &&Beside| {
+                    figure
+                        .place
+                        .as_ref()
+                        .is_some_and(|at| at.machine == machine)
+                };
                 report.figures = figures.iter().filter(here).rev().cloned().collect();
                 Stored::of(&report)
             })

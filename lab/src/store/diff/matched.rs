@@ -67,21 +67,21 @@ type Pair<'p, 'a> = (Option<&'p Grouped<'a>>, Option<&'p Grouped<'a>>);
 /// come first. A comparison without a match is alone in its pair.
 pub(super) fn pairs<'p, 'a>(a: &'p [Grouped<'a>], b: &'p [Grouped<'a>]) -> Vec<Pair<'p, 'a>> {
     let mut pairs = Vec::new();
-    let find = |key: &ComparisonKey| b.iter().find(|it| it.key == key);
-    let (same, others): (Vec<_>, Vec<_>) = a.iter().partition(|it| find(it.key).is_some());
-    pairs.extend(same.iter().map(|it| (Some(*it), find(it.key))));
-    let is_matched = |it: &&Grouped<'_>| same.iter().any(|of_a| of_a.key == it.key);
-    let in_b: Vec<&Grouped<'_>> = b.iter().filter(|it| !is_matched(it)).collect();
+    let find = |key: &ComparisonKey| b.iter().find(|other| other.key == key);
+    let (same, others): (Vec<_>, Vec<_>) = a.iter().partition(|side| find(side.key).is_some());
+    pairs.extend(same.iter().map(|side| (Some(*side), find(side.key))));
+    let is_matched = |side: &&Grouped<'_>| same.iter().any(|of_a| of_a.key == side.key);
+    let in_b: Vec<&Grouped<'_>> = b.iter().filter(|side| !is_matched(side)).collect();
     let (of_a, of_b) = (by_machineless(&others), by_machineless(&in_b));
     for (key, sides) in &of_a {
         match (&sides[..], of_b.get(key).map(Vec::as_slice)) {
             ([one], Some([other])) => pairs.push((Some(one), Some(other))),
-            _ => pairs.extend(sides.iter().map(|it| (Some(*it), None))),
+            _ => pairs.extend(sides.iter().map(|side| (Some(*side), None))),
         }
     }
     for (key, sides) in &of_b {
         if sides.len() > 1 || of_a.get(key).is_none_or(|of_a| of_a.len() > 1) {
-            pairs.extend(sides.iter().map(|it| (None, Some(*it))));
+            pairs.extend(sides.iter().map(|side| (None, Some(*side))));
         }
     }
     pairs

@@ -108,7 +108,7 @@ impl Diff {
             schema: SCHEMA,
             a: a.0.clone(),
             b: b.0.clone(),
-            identical: only.is_empty() && comparisons.iter().all(|it| it.identical),
+            identical: only.is_empty() && comparisons.iter().all(|comparison| comparison.identical),
             comparisons,
             only,
         }

@@ -12,7 +12,10 @@ impl Diff {
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.runs()];
-        let differing = self.comparisons.iter().filter(|it| !it.identical);
+        let differing = self
+            .comparisons
+            .iter()
+            .filter(|comparison| !comparison.identical);
         tables.extend(differing.map(of_comparison));
         if !self.only.is_empty() {
             tables.push(tabulate!("In one run only", "", &self.only, |only| {
@@ -26,7 +29,11 @@ impl Diff {
 
     /// A sentence that says how many comparisons are equal in both runs.
     fn verdict(&self) -> String {
-        let equal = self.comparisons.iter().filter(|it| it.identical).count();
+        let equal = self
+            .comparisons
+            .iter()
+            .filter(|comparison| comparison.identical)
+            .count();
         if self.identical {
             return "The runs are identical: each case has the same hash and the same values in \
                     both."
@@ -98,7 +105,7 @@ fn of_comparison(of: &Compared) -> Table {
         "metric" => head(&row.metric),
         "A" => human_estimate(&row.a, row.metric.unit),
         "B" => human_estimate(&row.b, row.metric.unit),
-        "B / A" => row.compared.map_or(NOTHING.to_owned(), |it| human_ratio(&it.ratio)),
+        "B / A" => row.compared.map_or(NOTHING.to_owned(), |compared| human_ratio(&compared.ratio)),
         "verdict" => verdict(row),
     })
 }

@@ -212,7 +212,8 @@ fn a_comparison_through_the_store_has_the_verdict_of_one_run() {
         assert_eq!(row.compared, Some(verdict.comparison));
         for (side, estimate) in [(&verdict.a, row.a), (&verdict.b, row.b)] {
             let mut of_report = report.rows.iter();
-            let of_report = of_report.find(|it| &it.design == side && it.metric == row.metric);
+            let of_report =
+                of_report.find(|other| &other.design == side && other.metric == row.metric);
             assert_eq!(of_report.unwrap().estimate, estimate);
         }
     }

@@ -90,8 +90,10 @@ impl Vmas {
     pub(super) fn unmap(&self, sim: &Sim, place: usize) {
         let vma = self.at(place).expect("the place is mapped");
         self.lock(sim, &vma);
-        let is_same = |other: Option<Rc<Vma>>| other.is_some_and(|it| Rc::ptr_eq(&it, &vma));
-        let above = place.checked_sub(1).is_some_and(|it| is_same(self.at(it)));
+        let is_same = |other: Option<Rc<Vma>>| other.is_some_and(|other| Rc::ptr_eq(&other, &vma));
+        let above = place
+            .checked_sub(1)
+            .is_some_and(|below| is_same(self.at(below)));
         let below = is_same(self.at(place + 1));
         // The removal is one change. If the mapping continues above or below the place, the split
         // on that side is one more change.
@@ -124,7 +126,7 @@ impl Vmas {
     ) -> Option<Entered> {
         let entered = Entered::of(sim, self.at(place).expect("the place is mapped"))?;
         let vma = &entered.0;
-        let is_current = self.at(place).is_some_and(|it| Rc::ptr_eq(&it, vma));
+        let is_current = self.at(place).is_some_and(|other| Rc::ptr_eq(&other, vma));
         if is_current && !vma.locked.get() {
             if vma.anon_vma.get().is_some() {
                 return Some(entered);
@@ -247,7 +249,7 @@ mod tests {
         let mut seen: Vec<*const Vma> = Vec::new();
         let mut number = |vma: &Rc<Vma>| {
             let vma = Rc::as_ptr(vma);
-            let known = seen.iter().position(|it| *it == vma);
+            let known = seen.iter().position(|other| *other == vma);
             known.unwrap_or_else(|| {
                 seen.push(vma);
                 seen.len() - 1
@@ -256,7 +258,7 @@ mod tests {
         let places = vmas.places.borrow();
         places
             .iter()
-            .map(|it| it.as_ref().map(&mut number))
+            .map(|other| other.as_ref().map(&mut number))
             .collect()
     }
 
@@ -315,7 +317,7 @@ mod tests {
         assert_eq!(shape(&vmas), [Some(0); 3]);
         let has_one = |place| {
             let entered = vmas.enter(&sim, place, || false);
-            entered.map(|it| it.leave(&sim)).is_some()
+            entered.map(|section| section.leave(&sim)).is_some()
         };
         assert!(has_one(0), "the merged mapping has it");
         vmas.unmap(&sim, 1);

@@ -8,7 +8,7 @@ use plimsoll_sim::Sim;
 use rand::RngExt;
 
 use super::layout::{Contents, Victim};
-use super::stage::Stage;
+use super::victim_space::VictimSpace;
 use crate::measure::tasks::Tasks;
 use crate::run::testbed::Testbed;
 
@@ -27,8 +27,8 @@ pub(crate) struct KilledApps {
 const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {
-    /// Starts the pairs, spread evenly over the machine; no app starts after `until`. Each kill is a
-    /// task, which ends when all memory of the app is free.
+    /// Starts the pairs, spread evenly over the machine; no app starts after `until`. Each kill is
+    /// a task, which ends when all memory of the app is free.
     pub(crate) fn start(self, testbed: &Testbed, until: Nanos) -> Tasks {
         let tasks = Tasks::default();
         let cpus = u64::from(testbed.sim.topology().cpus());
@@ -44,10 +44,10 @@ impl KilledApps {
                         mappings: self.mappings,
                     };
                     let parts = victim.layout(sim.rng().random());
-                    let stage = Stage::new(sim, &mm, &design, &Contents::of(&parts));
-                    parts.iter().for_each(|part| stage.make(sim, part));
+                    let victim_space = VictimSpace::new(sim, &mm, &design, &Contents::of(&parts));
+                    parts.iter().for_each(|part| victim_space.make(sim, part));
                     let killed = sim.now();
-                    kill(sim, Rc::new(stage), reaper);
+                    kill(sim, Rc::new(victim_space), reaper);
                     tasks.end(sim, killed);
                 }
             });
@@ -58,17 +58,17 @@ impl KilledApps {
 
 /// Makes the app exit on the calling CPU while the reaper empties the app's address space on the
 /// CPU `reaper`. Returns when all memory of the app is freed.
-fn kill(sim: &Sim, stage: Rc<Stage>, reaper: CpuId) {
-    let reaped = Rc::clone(&stage);
+fn kill(sim: &Sim, victim_space: Rc<VictimSpace>, reaper: CpuId) {
+    let reaped = Rc::clone(&victim_space);
     sim.spawn(reaper, move |sim| reaped.reap(sim));
-    stage.exit(sim);
-    // The reaper holds the second reference to `stage`, and drops it when it has nothing more to
-    // do.
-    while Rc::strong_count(&stage) > 1 {
+    victim_space.exit(sim);
+    // The reaper holds the second reference to `victim_space`, and drops it when it has nothing
+    // more to do.
+    while Rc::strong_count(&victim_space) > 1 {
         sim.sleep(LOOK_EVERY);
     }
-    let stage = Rc::into_inner(stage).expect("the reaper has let go");
-    stage.end(sim);
+    let victim_space = Rc::into_inner(victim_space).expect("the reaper has let go");
+    victim_space.end(sim);
 }
 
 #[cfg(test)]

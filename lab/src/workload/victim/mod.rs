@@ -3,13 +3,13 @@
 //! The submodule `layout` draws the victim's mappings from a seed. In `race`, the last user exits
 //! on one CPU and helpers start on others, until the last page, page table and mapping is freed.
 //! `killed_apps` repeats such kills. `others` has the processes that use the rest of memory, and
-//! `stage` the address space with its objects.
+//! `victim_space` the address space with its objects.
 
 mod killed_apps;
 mod layout;
 mod others;
 mod race;
-mod stage;
+mod victim_space;
 
 pub(crate) use self::killed_apps::KilledApps;
 pub(crate) use self::layout::{Contents, Victim};

@@ -23,7 +23,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::layout::{Contents, Victim};
 use super::others::Others;
-use super::stage::Stage;
+use super::victim_space::VictimSpace;
 use crate::measure::phases::{PhaseRecorder, PhaseTree};
 use crate::run::testbed::Testbed;
 
@@ -133,8 +133,13 @@ impl Race {
         let parts = self.victim.layout(seed);
         let contents = Contents::of(&parts);
         let free_before = free_pages(&testbed);
-        let stage = Rc::new(Stage::new(&testbed.sim, &testbed.mm, design, &contents));
-        stage.build(&testbed.sim, self.exit, parts);
+        let victim_space = Rc::new(VictimSpace::new(
+            &testbed.sim,
+            &testbed.mm,
+            design,
+            &contents,
+        ));
+        victim_space.build(&testbed.sim, self.exit, parts);
         let others = match self.left {
             MemoryLeft::Plenty => Others::default(),
             MemoryLeft::None => Others::take_all(&testbed, self.exit),
@@ -145,13 +150,13 @@ impl Race {
             notes.borrow_mut().note(cpu.index(), now, event);
         });
         let before = testbed.sim.stats();
-        let times = self.start(&testbed, &stage, seed);
+        let times = self.start(&testbed, &victim_space, seed);
         testbed.sim.run();
         let after = testbed.sim.stats();
         let listed = listed_pages(&testbed);
         let owed = drain(&testbed, self.exit);
-        let stage = Rc::into_inner(stage).expect("all walkers have left");
-        stage.end(&testbed.sim);
+        let victim_space = Rc::into_inner(victim_space).expect("all walkers have left");
+        victim_space.end(&testbed.sim);
         others.give_back(&testbed);
         assert_eq!(free_pages(&testbed), free_before, "a page is lost");
         for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
@@ -177,27 +182,32 @@ impl Race {
 
     /// Chooses the time of the kill, and starts the tasks of the last user and the helpers soon
     /// after it.
-    fn start(&self, testbed: &Testbed, stage: &Rc<Stage>, seed: u64) -> Rc<Times> {
+    fn start(&self, testbed: &Testbed, victim_space: &Rc<VictimSpace>, seed: u64) -> Rc<Times> {
         let kill = testbed.sim.stats().now + REST;
         let times: Rc<Times> = Rc::default();
         times.killed_at.set(kill);
         // The layout is drawn from `seed`. The times at which tasks start come from another random
         // stream, so that they do not depend on the layout.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
-        let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
-            let (stage, help, times) = (Rc::clone(stage), self.help, Rc::clone(&times));
+        let mut enter = |cpu: CpuId, work: fn(&VictimSpace, &Sim, Help)| {
+            let (victim_space, help, times) =
+                (Rc::clone(victim_space), self.help, Rc::clone(&times));
             let at = kill + Nanos(rng.random_range(0..START_WITHIN.0));
             testbed.sim.spawn(cpu, move |sim| {
                 sim.sleep_until(at);
-                work(&stage, sim, help);
-                times.note_end(sim, &stage);
+                work(&victim_space, sim, help);
+                times.note_end(sim, &victim_space);
             });
         };
-        enter(self.exit, |stage, sim, _| stage.exit(sim));
+        enter(self.exit, |victim_space, sim, _| victim_space.exit(sim));
         for &cpu in &self.helpers {
-            enter(cpu, |stage, sim, help| match help {
-                Help::Reaper => stage.reap(sim),
-                Help::Asked => drop(stage.space.release(stage.memory(sim), || false)),
+            enter(cpu, |victim_space, sim, help| match help {
+                Help::Reaper => victim_space.reap(sim),
+                Help::Asked => drop(
+                    victim_space
+                        .space
+                        .release(victim_space.memory(sim), || false),
+                ),
             });
         }
         times
@@ -207,9 +217,9 @@ impl Race {
 impl Times {
     /// Notes that a task has finished its work. If the address space has ended by then, all memory
     /// is free; the earliest time at which a task finds this counts.
-    fn note_end(&self, sim: &Sim, stage: &Stage) {
+    fn note_end(&self, sim: &Sim, victim_space: &VictimSpace) {
         let now = sim.now();
-        if stage.space.has(sim, Flag::Ended) {
+        if victim_space.space.has(sim, Flag::Ended) {
             let earliest = self.free_at.get().map_or(now, |earlier| earlier.min(now));
             self.free_at.set(Some(earliest));
         }

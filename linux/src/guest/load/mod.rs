@@ -26,7 +26,7 @@ pub use parameter::{BadParameter, Kind, Parameter, Values};
 use super::op::Op;
 use super::progress::say;
 use super::worker::pin;
-use crate::boot::Stage;
+use crate::boot::GuestState;
 
 /// A load that is part of this program.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,7 @@ impl Load {
         (self.run)(&guest, values)?;
         mark(&format!("load {} ends", self.name))?;
         // The load has ended; the recorder now begins to read the ring buffers.
-        say(&Stage::Reading);
+        say(&GuestState::Reading);
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ use plimsoll_mm::page::{Config, Layout, Mobility, NODES_MAX, PageAllocator, Seed
 use plimsoll_mm::space::Spaces;
 use plimsoll_mm::topology::{CpuPlace, NodeSet, Topology, TopologyError};
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
+use plimsoll_mm::vmstat::counters::{Direction, NodeItem, ZoneItem};
 use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32, any_u64};
@@ -119,7 +119,7 @@ fn do_count(host: &Host, manager: &Manager<Host>, count: &Count) {
             manager.count_each_on_nodes(host, &pfns, node_item, *each);
         }
         Count::Step(up) => {
-            let step = if *up { Step::Up } else { Step::Down };
+            let step = if *up { Direction::Up } else { Direction::Down };
             manager.step_node(host, node_item, step);
         }
         Count::Refresh => {

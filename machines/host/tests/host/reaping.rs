@@ -37,7 +37,7 @@ const MAPPINGS: u64 = 24;
 const LENGTH: Duration = Duration::from_millis(500);
 
 /// The machine and its memory, on which one address space after the other is created and ended.
-struct Stage {
+struct Fixture {
     host: Host,
     manager: Manager<Host>,
     spaces: Spaces<Host>,
@@ -53,7 +53,7 @@ struct Life {
     seed: u64,
 }
 
-impl Stage {
+impl Fixture {
     fn new(reaping: Reaping) -> Self {
         let design = Design {
             reaping,
@@ -196,18 +196,18 @@ impl Stage {
 #[test]
 fn lives_end_with_nothing_lost_however_they_are_reaped() {
     for reaping in Reaping::ALL {
-        let stage = Stage::new(reaping);
+        let fixture = Fixture::new(reaping);
         let started = Instant::now();
         let mut lives = 0;
         while started.elapsed() < LENGTH {
-            stage.live(lives);
-            stage.check_empty();
+            fixture.live(lives);
+            fixture.check_empty();
             lives += 1;
         }
-        let (given, name) = (stage.to_kernel.given(), reaping.name());
+        let (given, name) = (fixture.to_kernel.given(), reaping.name());
         let pages = given.pages + given.refused;
         assert!(pages > lives * 10, "{name}: {lives} lives, {given:?}");
-        let refused = stage.to_kernel.take_error();
+        let refused = fixture.to_kernel.take_error();
         assert!(
             refused.is_none() || cfg!(not(target_os = "linux")),
             "{name}: {refused:?}"

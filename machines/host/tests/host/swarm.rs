@@ -27,7 +27,7 @@ const PAGES: u32 = 6 * 1024 + 333;
 const HELD_MAX: usize = 300;
 
 /// The machine, its manager, and for each page a word that names the thread that owns it.
-struct Stage {
+struct Shared {
     host: Host,
     mm: Manager<Host>,
     owners: Vec<AtomicU32>,
@@ -61,7 +61,7 @@ fn any(order: Order) -> Request {
     Request::new(order).urgent(Urgency::Reserve)
 }
 
-impl Stage {
+impl Shared {
     fn new(design: Design, index: FreeIndex) -> Self {
         let host = Host::with_topology(Topology::flat(CPUS));
         let mut layout = Layout::arena(Pages(PAGES));
@@ -190,9 +190,9 @@ fn threads_neither_share_nor_lose_pages() {
                 holds,
                 ..Design::OURS
             };
-            let stage = Stage::new(design, index);
-            stage.run(seed, Duration::from_millis(200));
-            stage.is_whole();
+            let shared = Shared::new(design, index);
+            shared.run(seed, Duration::from_millis(200));
+            shared.is_whole();
         }
     }
 }
@@ -204,29 +204,29 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         (11, Design::UNPATCHED, FreeIndex::Lists),
         (12, Design::PATCHED, FreeIndex::Lists),
     ] {
-        let stage = std::sync::Arc::new(Stage::new(design, index));
+        let shared = std::sync::Arc::new(Shared::new(design, index));
         let refreshes = std::sync::Arc::new(AtomicU32::new(0));
         {
-            let _entered = stage.host.enter(CpuId(0));
-            let pages = stage.mm.pages();
+            let _entered = shared.host.enter(CpuId(0));
+            let pages = shared.mm.pages();
             pages
-                .set_tunable(&stage.host, Knob::StatInterval, 2)
+                .set_tunable(&shared.host, Knob::StatInterval, 2)
                 .expect("in bounds");
-            stage.mm.start(&stage.host);
+            shared.mm.start(&shared.host);
         }
-        let (of_jobs, counted) = (std::sync::Arc::clone(&stage), refreshes.clone());
+        let (of_jobs, counted) = (std::sync::Arc::clone(&shared), refreshes.clone());
         let handler = move |host: &Host, job| {
             counted.fetch_add(u32::from(job == Job::VmstatUpdate), Relaxed);
             of_jobs.mm.run(host, job);
         };
-        let workers = stage
+        let workers = shared
             .host
             .start(handler)
             .expect("no other thread started workers");
-        stage.run(seed, Duration::from_millis(500));
-        goes_dormant(&stage);
+        shared.run(seed, Duration::from_millis(500));
+        goes_dormant(&shared);
         drop(workers);
-        stage.is_whole();
+        shared.is_whole();
         // Linux rounds the first run of each CPU's vmstat work to a whole second, so few runs
         // happen during this test.
         let least = if design.schedule.name() == "phased" {
@@ -242,11 +242,11 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
 }
 
 /// Waits until the vmstat work of every CPU has folded all differentials and gone dormant.
-fn goes_dormant(stage: &Stage) {
+fn goes_dormant(shared: &Shared) {
     let start = Instant::now();
     let is_quiet = |cpu| {
-        stage.host.job_state(cpu, Job::VmstatUpdate) == JobState::Dormant
-            && !stage.mm.is_dirty(&stage.host, cpu)
+        shared.host.job_state(cpu, Job::VmstatUpdate) == JobState::Dormant
+            && !shared.mm.is_dirty(&shared.host, cpu)
     };
     while !(0..CPUS).map(CpuId).all(is_quiet) {
         assert!(
@@ -271,21 +271,21 @@ fn after_a_drain_every_block_that_can_exist_can_be_had() {
         } else {
             FreeIndex::Lists
         };
-        let stage = Stage::new(design, index);
+        let shared = Shared::new(design, index);
         let dice = &mut Dice(seed);
         let mut all: Vec<Block> = {
-            let _entered = stage.host.enter(CpuId(0));
-            std::iter::from_fn(|| stage.alloc(9, Order::ZERO)).collect()
+            let _entered = shared.host.enter(CpuId(0));
+            std::iter::from_fn(|| shared.alloc(9, Order::ZERO)).collect()
         };
         assert_eq!(all.len(), PAGES as usize, "every page can be had");
         dice.shuffle(&mut all);
         let rest = all.split_off(dice.below(PAGES) as usize);
         thread::scope(|scope| {
             for (cpu, part) in (0..).map(CpuId).zip([all, rest]) {
-                let stage = &stage;
+                let shared = &shared;
                 scope.spawn(move || {
-                    let _entered = stage.host.enter(cpu);
-                    part.into_iter().for_each(|block| stage.free(block));
+                    let _entered = shared.host.enter(cpu);
+                    part.into_iter().for_each(|block| shared.free(block));
                 });
             }
         });
@@ -294,8 +294,8 @@ fn after_a_drain_every_block_that_can_exist_can_be_had() {
         } else {
             Order::HUGE
         };
-        let _entered = stage.host.enter(CpuId(3));
-        let had = std::iter::from_fn(|| stage.alloc(9, order)).count();
+        let _entered = shared.host.enter(CpuId(3));
+        let had = std::iter::from_fn(|| shared.alloc(9, order)).count();
         assert_eq!(had, (PAGES >> order.get()) as usize, "seed {seed}");
     }
 }

@@ -56,7 +56,7 @@ impl Disturbances {
                 speed_percent: profile
                     .speed_percent
                     .get(cpu)
-                    .map_or(100, |it| (*it).into()),
+                    .map_or(100, |percent| (*percent).into()),
             };
             for kind in Disturbance::ALL {
                 of.rearm(rates[kind as usize], kind, 0);

@@ -136,7 +136,10 @@ impl LoadState {
                 until: Cell::new(0),
             }
         };
-        let gb_per_s = load.bandwidth.as_ref().map(|it| it.node_gb_per_s);
+        let gb_per_s = load
+            .bandwidth
+            .as_ref()
+            .map(|bandwidth| bandwidth.node_gb_per_s);
         let capacity = gb_per_s.map_or(u64::MAX, |bytes_per_ns| {
             u64::from(bytes_per_ns) << WINDOW_BITS
         });
@@ -347,7 +350,7 @@ mod tests {
         socket.change(0, 1);
         socket.change(3, 1);
         socket.change(4, -1);
-        let at: Vec<u32> = [0, 1, 3, 4, 5, 900].map(|it| socket.busy_at(it)).into();
+        let at: Vec<u32> = [0, 1, 3, 4, 5, 900].map(|at| socket.busy_at(at)).into();
         assert_eq!(at, [0, 1, 1, 2, 1, 1]);
         socket.change(2, 1);
         assert_eq!(socket.busy_at(900), 2, "a late change counts at once");

@@ -107,7 +107,7 @@ impl Prices {
             lock_handover_extra_ns: costs.lock_handover_extra_ns,
             transfer_ns: costs.transfer_ns,
             places: topology.ids().map(pack).collect(),
-            moved_bytes: bandwidth.map_or([0; Work::ALL.len()], |it| it.moved_bytes),
+            moved_bytes: bandwidth.map_or([0; Work::ALL.len()], |bandwidth| bandwidth.moved_bytes),
             costs,
             at_speeds: (0..=PERCENT_MAX).map(|_| OnceCell::new()).collect(),
             own_percent: speed_percent.into(),

@@ -37,7 +37,7 @@ fn tables_of_load_come_out_as_they_were_written() {
     let at = |card| {
         let load = text.at(card).load;
         let (clock, bandwidth) = (load.clock.expect("given"), load.bandwidth.expect("given"));
-        let moved = [Work::Fault, Work::SwapIn, Work::Zap].map(|it| it as usize);
+        let moved = [Work::Fault, Work::SwapIn, Work::Zap].map(|work| work as usize);
         let moved = moved.map(|work| bandwidth.moved_bytes[work]);
         let speeds = [clock.all_core_percent, clock.sibling_percent];
         (speeds, bandwidth.node_gb_per_s, moved)
@@ -46,7 +46,9 @@ fn tables_of_load_come_out_as_they_were_written() {
     assert_eq!(at(Card::Mid), ([90, 100], 358, [8192, 9830, 0]));
     assert_eq!(at(Card::High), ([65, 100], 325, [8192, 16384, 0]));
     assert_eq!(
-        text.bandwidth.as_ref().map(|it| &*it.node.source),
+        text.bandwidth
+            .as_ref()
+            .map(|bandwidth| &*bandwidth.node.source),
         Some("t")
     );
     let variant: &Variant = &text.variants[0];

@@ -82,7 +82,7 @@ fn a_waiter_that_holds_a_lock_which_masks_interrupts_takes_them_at_its_release()
 fn the_locks_that_mask_interrupts_are_those_of_linux() {
     let masking = LockClass::ALL
         .into_iter()
-        .filter(|it| it.masks_interrupts());
+        .filter(|kind| kind.masks_interrupts());
     let names: Vec<&str> = masking.map(LockClass::name).collect();
     let expected = [
         "zone->lock",
@@ -137,7 +137,7 @@ fn each_card_has_rates_and_lengths_of_its_own_with_kasan_too() {
         let rate = |rate: Option<Rate>| rate.expect("has all kinds");
         jitter
             .rates
-            .map(|it| (rate(it).every_ns, rate(it).length_ns))
+            .map(|kind| (rate(kind).every_ns, rate(kind).length_ns))
     };
     let steal_low = (900_000_000, 600_000);
     assert_eq!(

@@ -74,14 +74,14 @@ impl Notified<Sim> for Choosy {
     fn release(&self, _: &Sim) {}
 }
 
-/// Unmaps the `pages` pages of `scene`, on a machine on which a flush takes long. Meanwhile three
+/// Unmaps the `pages` pages of `lone`, on a machine on which a flush takes long. Meanwhile three
 /// other CPUs look at the page tables. Asserts that the gather is full after every `each` pages,
 /// and that the last flush is for the remaining pages. Also asserts that a CPU gets into the table
 /// that has filled the gather only after the flush has ended.
-fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
+fn no_cpu_looks_before_the_flush(lone: Rc<Lone>, pages: u64, each: u64) {
     let flushes: Rc<RefCell<Vec<Range<u64>>>> = Rc::default();
     let notes = Rc::clone(&flushes);
-    scene.small.sim.observe(move |_, _, now, event| {
+    lone.small.sim.observe(move |_, _, now, event| {
         let mut flushes = notes.borrow_mut();
         match *event {
             Event::Begin(Phase::Flush) => flushes.push(now.0..u64::MAX),
@@ -94,7 +94,7 @@ fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
     let looks: Rc<RefCell<Vec<(u64, u64, u64)>>> = Rc::default();
     for cpu in 1..4 {
         let out = Rc::clone(&looks);
-        scene.after(cpu, MS, move |memory, space| {
+        lone.after(cpu, MS, move |memory, space| {
             let sim = memory.machine;
             while space.frame_of(sim, Vpn(START.0 + pages - 1)).is_some() {
                 for table in (START.0 / TABLE..).take((pages / TABLE) as usize) {
@@ -105,10 +105,10 @@ fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
             }
         });
     }
-    scene.after(0, MS, move |memory, space| {
+    lone.after(0, MS, move |memory, space| {
         space.unmap(memory, START, pages).expect("not killed");
     });
-    scene.small.sim.run();
+    lone.small.sim.run();
     let flushes = flushes.take();
     // The last flush happens at the end of the unmapping. Each of the other flushes happens because
     // the gather is full.
@@ -128,7 +128,7 @@ fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
         let before = inside.iter().find(|look| look.2 < flush.end);
         assert_eq!(before, None, "{flush:?}");
     }
-    scene.ends();
+    lone.ends();
 }
 
 /// If the gather is full, translations are flushed before the table's lock is released. So a CPU
@@ -137,8 +137,8 @@ fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
 #[test]
 fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather() {
     let pages = 20_000;
-    let scene = full(pages, 200_000, None);
-    no_cpu_looks_before_the_flush(scene, pages, 9698);
+    let lone = full(pages, 200_000, None);
+    no_cpu_looks_before_the_flush(lone, pages, 9698);
 }
 
 /// Four huge pages fill a gather that has no batches, because each of them comes with the page
@@ -161,8 +161,8 @@ fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() 
         let filled = space.populate(memory, START..Vpn(START.0 + pages));
         filled.expect("there is memory");
     };
-    let scene = Lone::of(small, spaces, |space| space, fill);
-    no_cpu_looks_before_the_flush(scene, pages, 4 * TABLE);
+    let lone = Lone::of(small, spaces, |space| space, fill);
+    no_cpu_looks_before_the_flush(lone, pages, 4 * TABLE);
 }
 
 /// If a listener has not let a helper empty some tables, the next helper empties them.
@@ -170,8 +170,8 @@ fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() 
 fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     let tables = 6;
     let refusals = Choosy(AtomicU32::new(3));
-    let scene = full(tables * TABLE, 50, Some(refusals));
-    scene.after(1, MS, |memory, space| {
+    let lone = full(tables * TABLE, 50, Some(refusals));
+    lone.after(1, MS, |memory, space| {
         assert_eq!(space.try_reap(memory), Reaped::Partly);
         let left = space.rss().precise(memory.machine, RssKind::Anon);
         assert_eq!(left, 3 * TABLE, "three tables were refused");
@@ -179,35 +179,35 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
         let left = space.rss().precise(memory.machine, RssKind::Anon);
         assert_eq!(left, 0, "all of it went");
     });
-    scene.small.sim.run();
-    scene.ends();
+    lone.small.sim.run();
+    lone.ends();
 }
 
 /// Runs a helper. While the helper runs, another CPU begins to map a page and has to wait. If
 /// `skip` is true, [`Flag::Skip`] is set after the helper has begun and before the other CPU waits.
 /// Returns the result of the helper, and the number of pages that the helper did not free.
 fn gives_way(skip: bool) -> (Reaped, u64) {
-    let scene = full(100 * TABLE, 50, None);
+    let lone = full(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();
     let out = Rc::clone(&done);
-    scene.after(1, MS, move |memory, space| {
+    lone.after(1, MS, move |memory, space| {
         let reaped = space.try_reap(memory);
         let left = space.rss().precise(memory.machine, RssKind::Anon);
         out.set(Some((reaped, left)));
     });
-    scene.after(2, MS + 20 * US, move |memory, space| {
+    lone.after(2, MS + 20 * US, move |memory, space| {
         assert!(space.has(memory.machine, Flag::Unstable), "it has begun");
         if skip {
             space.raise(memory.machine, Flag::Skip);
         }
     });
-    scene.after(3, MS + 40 * US, |memory, space| {
+    lone.after(3, MS + 40 * US, |memory, space| {
         let mapped = space.map(memory, MapRequest::anonymous(Place::Fixed(Vpn(16)), 1));
         assert!(!matches!(mapped, Err(MapError::Killed)));
     });
-    scene.small.sim.run();
+    lone.small.sim.run();
     let done = done.get().expect("it has run");
-    scene.ends();
+    lone.ends();
     done
 }
 

@@ -12,7 +12,7 @@ use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
+use plimsoll_mm::vmstat::counters::{Direction, NodeItem, ZoneItem};
 use plimsoll_sim::{Sim, SimOptions};
 use support::small::{any, profile};
 use support::{Dice, Small, check_shepherd, seeds};
@@ -49,7 +49,7 @@ fn leave_something(small: &Small) {
                 .collect();
             pages.free_pages(sim, &held).expect("all were handed out");
             pages.count(sim, Pfn(0), ZoneItem::Anon, 2);
-            mm.step_node(sim, NodeItem::AnonMapped, Step::Up);
+            mm.step_node(sim, NodeItem::AnonMapped, Direction::Up);
         });
     }
 }

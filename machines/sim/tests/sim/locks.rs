@@ -62,7 +62,7 @@ fn running_ahead_gives_what_ordered_releases_give() {
     let herds = [(2, 0), (16, 0), (72, 0), (2, 3), (16, 1), (72, 5), (200, 7)];
     let herds = herds.into_iter();
     for (cpus, nest, jitter) in
-        herds.flat_map(|(cpus, nest)| [false, true].map(|it| (cpus, nest, it)))
+        herds.flat_map(|(cpus, nest)| [false, true].map(|is_fair| (cpus, nest, is_fair)))
     {
         let base = SimOptions {
             seed: u64::from(cpus),

@@ -32,7 +32,7 @@ const PAGES: u32 = 1 << 14;
 const START: u64 = 512;
 
 /// A machine whose nodes have two zones each, and one CPU each.
-struct Scene {
+struct World {
     sim: Sim,
     mm: Rc<Manager<Sim>>,
     spaces: Spaces<Sim>,
@@ -44,7 +44,7 @@ struct Scene {
 /// The embedder: records what reclaim asks for.
 #[derive(Default)]
 struct Asks {
-    scene: RefCell<Weak<Scene>>,
+    world: RefCell<Weak<World>>,
     woken: RefCell<Vec<NodeId>>,
     pauses: RefCell<Vec<Nanos>>,
     /// The number of pauses before the one in which the task is killed; `None` if it never is.
@@ -53,8 +53,8 @@ struct Asks {
 
 impl Embedder<Sim> for Asks {
     fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
-        if let Some(scene) = self.scene.borrow().upgrade() {
-            f(scene.memory(sim));
+        if let Some(world) = self.world.borrow().upgrade() {
+            f(world.memory(sim));
         }
     }
 
@@ -70,7 +70,7 @@ impl Embedder<Sim> for Asks {
     }
 }
 
-impl Scene {
+impl World {
     fn new(nodes: u32, swap: u32, spaces_max: u32) -> Rc<Self> {
         let place = |cpu| CpuPlace {
             core: cpu,
@@ -102,16 +102,16 @@ impl Scene {
                 seen.borrow_mut().push((scanned.0, by));
             }
         });
-        let scene = Rc::new(Self {
+        let world = Rc::new(Self {
             sim,
             mm,
             spaces: spaces.expect("there is memory"),
             reclaim,
             looks,
         });
-        scene.asks().scene.replace(Rc::downgrade(&scene));
-        (0..2 * nodes).for_each(|zone| scene.mark(zone, 0, 0));
-        scene
+        world.asks().world.replace(Rc::downgrade(&world));
+        (0..2 * nodes).for_each(|zone| world.mark(zone, 0, 0));
+        world
     }
 
     fn asks(&self) -> &Asks {
@@ -216,10 +216,10 @@ impl Scene {
     /// Reclaims on CPU 0 as an allocation does. Returns the number of pages that were freed.
     fn direct(self: &Rc<Self>) -> Pages {
         let freed = Rc::new(Cell::new(Pages::ZERO));
-        let (scene, seen) = (Rc::clone(self), Rc::clone(&freed));
+        let (world, seen) = (Rc::clone(self), Rc::clone(&freed));
         self.sim.spawn(CpuId(0), move |sim| {
             let request = Request::new(Order::ZERO);
-            let reclaimed = scene.reclaim.reclaim(sim, request);
+            let reclaimed = world.reclaim.reclaim(sim, request);
             seen.set(reclaimed.unwrap_or_default());
         });
         self.sim.run();
@@ -229,83 +229,83 @@ impl Scene {
 
 #[test]
 fn kswapd_dozes_for_a_tenth_of_a_second_before_it_falls_asleep() {
-    let scene = Scene::new(1, 100, 1);
-    scene.press();
-    scene.ask(ZoneKind::Normal);
-    assert_eq!(*scene.asks().woken.borrow(), [NODE]);
-    (0..2).for_each(|zone| scene.mark(zone, 0, 0));
-    let tenth = Nanos(scene.sim.now().0 + 100_000_000);
-    assert_eq!(scene.step(), Next::At(tenth));
-    assert_eq!(scene.step(), Next::Woken);
+    let world = World::new(1, 100, 1);
+    world.press();
+    world.ask(ZoneKind::Normal);
+    assert_eq!(*world.asks().woken.borrow(), [NODE]);
+    (0..2).for_each(|zone| world.mark(zone, 0, 0));
+    let tenth = Nanos(world.sim.now().0 + 100_000_000);
+    assert_eq!(world.step(), Next::At(tenth));
+    assert_eq!(world.step(), Next::Woken);
 }
 
 #[test]
 fn kswapd_gives_up_after_sixteen_rounds_in_a_row_and_hopes_again_after_progress() {
-    let scene = Scene::new(1, 1000, 2);
-    scene.press();
-    scene.ask(ZoneKind::Normal);
-    scene.fail(14);
-    let space = scene.filled(64);
+    let world = World::new(1, 1000, 2);
+    world.press();
+    world.ask(ZoneKind::Normal);
+    world.fail(14);
+    let space = world.filled(64);
     // The first round only finds that the pages were touched.
-    scene.fail(1);
-    assert_eq!(scene.swapped(), 0);
-    scene.fail(1);
-    assert!(scene.swapped() > 0, "one round made progress");
+    world.fail(1);
+    assert_eq!(world.swapped(), 0);
+    world.fail(1);
+    assert!(world.swapped() > 0, "one round made progress");
     // Some pages always stay, because kswapd never looks at more than half of a list. So in the end
     // a round makes no progress.
     let mut before = 0;
-    while scene.swapped() > before {
-        before = scene.swapped();
-        scene.fail(1);
+    while world.swapped() > before {
+        before = world.swapped();
+        world.fail(1);
     }
-    scene.fail(14);
+    world.fail(14);
     assert!(
-        !scene.is_hopeless(),
+        !world.is_hopeless(),
         "the rounds before the progress do not count"
     );
-    assert!(scene.is_hopeless());
-    scene.ask(ZoneKind::Normal);
-    assert_eq!(scene.asks().woken.borrow().len(), 1, "it would not help");
+    assert!(world.is_hopeless());
+    world.ask(ZoneKind::Normal);
+    assert_eq!(world.asks().woken.borrow().len(), 1, "it would not help");
     // After direct reclaim has made progress, a kswapd that had given up tries again.
-    scene.touch(&space, START..START + 64);
-    scene.spaces.lru().drain(&scene.sim, scene.mm.pages());
-    assert!(scene.direct() > Pages::ZERO);
-    scene.ask(ZoneKind::Normal);
-    assert_eq!(scene.asks().woken.borrow().len(), 2);
-    assert!(!scene.is_hopeless());
+    world.touch(&space, START..START + 64);
+    world.spaces.lru().drain(&world.sim, world.mm.pages());
+    assert!(world.direct() > Pages::ZERO);
+    world.ask(ZoneKind::Normal);
+    assert_eq!(world.asks().woken.borrow().len(), 2);
+    assert!(!world.is_hopeless());
 }
 
 #[test]
 fn a_node_is_balanced_if_one_of_the_zones_that_were_asked_for_is() {
-    let scene = Scene::new(1, 1000, 1);
-    let _space = scene.filled(64);
-    scene.mark(0, 0, 2 * PAGES);
-    scene.ask(ZoneKind::Normal);
+    let world = World::new(1, 1000, 1);
+    let _space = world.filled(64);
+    world.mark(0, 0, 2 * PAGES);
+    world.ask(ZoneKind::Normal);
     assert!(
-        scene.asks().woken.borrow().is_empty(),
+        world.asks().woken.borrow().is_empty(),
         "the upper zone has plenty"
     );
-    scene.ask(ZoneKind::Dma32);
-    assert_eq!(*scene.asks().woken.borrow(), [NODE]);
-    let now = scene.sim.now();
-    assert_eq!(scene.step(), Next::At(now), "the lower zone is short");
-    assert!(!scene.looks.borrow().is_empty());
+    world.ask(ZoneKind::Dma32);
+    assert_eq!(*world.asks().woken.borrow(), [NODE]);
+    let now = world.sim.now();
+    assert_eq!(world.step(), Next::At(now), "the lower zone is short");
+    assert!(!world.looks.borrow().is_empty());
 }
 
 /// Kswapd is asked to reclaim for the upper zone, falls asleep, and is then asked for the lower
 /// zone. It must reclaim for the lower zone, although the upper zone has enough free pages.
 #[test]
 fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
-    let scene = Scene::new(1, 1000, 1);
-    scene.press();
-    scene.ask(ZoneKind::Normal);
-    (0..2).for_each(|zone| scene.mark(zone, 0, 0));
-    while scene.step() != Next::Woken {}
-    let _space = scene.filled(64);
-    scene.mark(0, 0, 2 * PAGES);
-    scene.ask(ZoneKind::Dma32);
-    assert_eq!(scene.step(), Next::At(scene.sim.now()));
-    assert!(!scene.looks.borrow().is_empty());
+    let world = World::new(1, 1000, 1);
+    world.press();
+    world.ask(ZoneKind::Normal);
+    (0..2).for_each(|zone| world.mark(zone, 0, 0));
+    while world.step() != Next::Woken {}
+    let _space = world.filled(64);
+    world.mark(0, 0, 2 * PAGES);
+    world.ask(ZoneKind::Dma32);
+    assert_eq!(world.step(), Next::At(world.sim.now()));
+    assert!(!world.looks.borrow().is_empty());
 }
 
 /// If a pass looks at too few pages, the next pass looks at twice as large a part of the lists.
@@ -313,15 +313,15 @@ fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
 /// pages in each.
 #[test]
 fn kswapd_looks_at_a_larger_part_of_the_lists_if_a_pass_looked_at_too_few_pages() {
-    let scene = Scene::new(1, PAGES, 1);
-    let _space = scene.filled(8192);
-    scene.press();
-    scene.ask(ZoneKind::Normal);
+    let world = World::new(1, PAGES, 1);
+    let _space = world.filled(8192);
+    world.press();
+    world.ask(ZoneKind::Normal);
     // In the first round kswapd finds that each page was touched, so it evicts none.
-    scene.step();
-    scene.looks.borrow_mut().clear();
-    scene.step();
-    let looks = scene.looks.borrow();
+    world.step();
+    world.looks.borrow_mut().clear();
+    world.step();
+    let looks = world.looks.borrow();
     let of_two = looks.iter().filter(|(scanned, _)| *scanned <= 2).count();
     assert!((1..10).contains(&of_two), "{of_two} of {}", looks.len());
 }
@@ -330,25 +330,25 @@ fn kswapd_looks_at_a_larger_part_of_the_lists_if_a_pass_looked_at_too_few_pages(
 /// The other 24 pages become active, so that reclaim does not look at them again and again.
 #[test]
 fn pages_for_which_there_is_no_swap_become_active_and_full_swap_ends_reclaim() {
-    let scene = Scene::new(1, 40, 1);
-    let _space = scene.filled(400);
-    scene.press();
-    scene.ask(ZoneKind::Normal);
-    let node = scene.mm.counted_on_nodes(&scene.sim, NodeItem::AnonMapped);
+    let world = World::new(1, 40, 1);
+    let _space = world.filled(400);
+    world.press();
+    world.ask(ZoneKind::Normal);
+    let node = world.mm.counted_on_nodes(&world.sim, NodeItem::AnonMapped);
     assert_eq!(node, 400);
-    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 400);
-    while scene.spaces.swap().free() > 0 {
-        scene.step();
+    assert_eq!(world.reclaim.reclaimable(&world.sim, NODE), 400);
+    while world.spaces.swap().free() > 0 {
+        world.step();
     }
-    assert!(scene.len(List::Active) > 0, "they cannot leave");
-    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 0);
-    let node = scene.mm.counted_on_nodes(&scene.sim, NodeItem::AnonMapped);
+    assert!(world.len(List::Active) > 0, "they cannot leave");
+    assert_eq!(world.reclaim.reclaimable(&world.sim, NODE), 0);
+    let node = world.mm.counted_on_nodes(&world.sim, NodeItem::AnonMapped);
     assert_eq!(node, 360, "those in swap are not mapped");
-    let looks = scene.looks.borrow().len();
-    scene.step();
-    scene.direct();
+    let looks = world.looks.borrow().len();
+    world.step();
+    world.direct();
     assert_eq!(
-        scene.looks.borrow().len(),
+        world.looks.borrow().len(),
         looks,
         "there is nothing to gain"
     );
@@ -356,38 +356,38 @@ fn pages_for_which_there_is_no_swap_become_active_and_full_swap_ends_reclaim() {
 
 #[test]
 fn each_batch_that_leaves_flushes_translations_once() {
-    let scene = Scene::new(1, 1000, 1);
-    let _space = scene.filled(64);
-    scene.press();
-    let before = scene.sim.stats().work_ns;
-    let mut freed = scene.direct();
+    let world = World::new(1, 1000, 1);
+    let _space = world.filled(64);
+    world.press();
+    let before = world.sim.stats().work_ns;
+    let mut freed = world.direct();
     while freed == Pages::ZERO {
-        freed = scene.direct();
+        freed = world.direct();
     }
-    let after = scene.sim.stats().work_ns;
+    let after = world.sim.stats().work_ns;
     let units = |work: Work| (after[work as usize] - before[work as usize]) / 50;
     assert_eq!(units(Work::SwapOut), u64::from(freed.0));
-    let batches = scene.looks.borrow().len() as u64;
+    let batches = world.looks.borrow().len() as u64;
     assert!((1..=batches).contains(&units(Work::TlbFlush)));
 }
 
 #[test]
 fn reclaimable_pages_are_those_of_the_node() {
-    let scene = Scene::new(2, 1000, 1);
-    let _space = scene.filled(64);
-    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 64);
-    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NodeId(1)), 0);
+    let world = World::new(2, 1000, 1);
+    let _space = world.filled(64);
+    assert_eq!(world.reclaim.reclaimable(&world.sim, NODE), 64);
+    assert_eq!(world.reclaim.reclaimable(&world.sim, NodeId(1)), 0);
 }
 
 #[test]
 fn pages_of_a_space_that_was_not_enlisted_are_not_reclaimed() {
-    let scene = Scene::new(1, 1000, 1);
-    scene.fill(&scene.space(), 64);
+    let world = World::new(1, 1000, 1);
+    world.fill(&world.space(), 64);
     assert_eq!(
-        [List::Unevictable, List::Inactive].map(|it| scene.len(it)),
+        [List::Unevictable, List::Inactive].map(|list| world.len(list)),
         [64, 0]
     );
-    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 0);
+    assert_eq!(world.reclaim.reclaimable(&world.sim, NODE), 0);
 }
 
 /// While less than half of the min watermark is free, an allocation waits for kswapd, tick by tick,
@@ -396,19 +396,19 @@ fn pages_of_a_space_that_was_not_enlisted_are_not_reclaimed() {
 #[test]
 fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
     let pauses = |min: u32, killed_after: Option<usize>, hopeless: bool| {
-        let scene = Scene::new(1, 1000, 1);
-        (0..2).for_each(|zone| scene.mark(zone, 0, 4 * PAGES));
+        let world = World::new(1, 1000, 1);
+        (0..2).for_each(|zone| world.mark(zone, 0, 4 * PAGES));
         if hopeless {
-            scene.ask(ZoneKind::Normal);
-            scene.fail(16);
+            world.ask(ZoneKind::Normal);
+            world.fail(16);
         }
-        let _space = scene.filled(64);
-        (0..2).for_each(|zone| scene.mark(zone, min, 4 * PAGES));
-        scene.asks().killed_after.set(killed_after);
-        scene.direct();
-        let pauses = scene.asks().pauses.borrow();
+        let _space = world.filled(64);
+        (0..2).for_each(|zone| world.mark(zone, min, 4 * PAGES));
+        world.asks().killed_after.set(killed_after);
+        world.direct();
+        let pauses = world.asks().pauses.borrow();
         assert!(pauses.iter().all(|span| *span == Nanos(1_000_000)));
-        (pauses.len(), !scene.looks.borrow().is_empty())
+        (pauses.len(), !world.looks.borrow().is_empty())
     };
     // Nearly all `PAGES` pages of each zone are free: more than half of `enough`, but less than
     // half of `too_much`.
@@ -425,19 +425,19 @@ fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
 /// isolated. The CPUs that come later wait in steps of one tick.
 #[test]
 fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages() {
-    let scene = Scene::new(6, 1000, 1);
-    let _space = scene.filled(200);
-    scene.direct();
+    let world = World::new(6, 1000, 1);
+    let _space = world.filled(200);
+    world.direct();
     for cpu in 0..6 {
-        let scene = Rc::clone(&scene);
-        let reclaimer = Rc::clone(&scene);
-        scene.sim.spawn(CpuId(cpu), move |sim| {
+        let world = Rc::clone(&world);
+        let reclaimer = Rc::clone(&world);
+        world.sim.spawn(CpuId(cpu), move |sim| {
             let request = Request::new(Order::ZERO).from_node(NODE);
             reclaimer.reclaim.reclaim(sim, request);
         });
     }
-    scene.sim.run();
-    let pauses = scene.asks().pauses.borrow();
+    world.sim.run();
+    let pauses = world.asks().pauses.borrow();
     assert!(!pauses.is_empty());
     assert!(
         pauses.iter().all(|span| *span == Nanos(1_000_000)),
@@ -447,13 +447,13 @@ fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages() {
 
 #[test]
 fn a_number_is_free_again_after_its_space_has_ended_or_was_enlisted_before() {
-    let scene = Scene::new(1, 100, 2);
-    let memory = || scene.memory(&scene.sim);
-    let one = scene.filled(4);
+    let world = World::new(1, 100, 2);
+    let memory = || world.memory(&world.sim);
+    let one = world.filled(4);
     assert_eq!(memory().enlist(&one), Err(EnlistError::Twice));
     for _ in 0..3 {
-        let other = scene.filled(4);
-        assert_eq!(memory().enlist(&scene.space()), Err(EnlistError::TooMany));
+        let other = world.filled(4);
+        assert_eq!(memory().enlist(&world.space()), Err(EnlistError::TooMany));
         other.exit(memory()).expect("it ends once");
     }
 }
@@ -481,19 +481,19 @@ impl Notified<Sim> for Told {
     reason = "on real machines it is both; a simulated one has one thread"
 )]
 fn each_page_is_announced_before_reclaim_unmaps_it() {
-    let scene = Scene::new(1, 1000, 1);
+    let world = World::new(1, 1000, 1);
     let told = Told::default();
-    let space = AddressSpace::new(scene.memory(&scene.sim)).expect("there is memory");
+    let space = AddressSpace::new(world.memory(&world.sim)).expect("there is memory");
     let space = Arc::new(space.notifying(told.clone()));
-    let enlisted = scene.memory(&scene.sim).enlist(&space);
+    let enlisted = world.memory(&world.sim).enlist(&space);
     enlisted.expect("there is a number for it");
-    scene.fill(&space, 64);
+    world.fill(&space, 64);
     let before = [0, 1].map(|nth: usize| told.0[nth].load(Relaxed));
-    scene.press();
-    scene.ask(ZoneKind::Normal);
+    world.press();
+    world.ask(ZoneKind::Normal);
     // This takes several steps, because kswapd looks at half of a list at most.
-    while scene.swapped() < 48 {
-        scene.step();
+    while world.swapped() < 48 {
+        world.step();
     }
     let after = [0, 1].map(|nth: usize| told.0[nth].load(Relaxed));
     assert!(after[0] >= before[0] + 48 && after[1] >= before[1] + 48);

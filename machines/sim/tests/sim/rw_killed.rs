@@ -5,79 +5,79 @@ use crate::common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::rw_scene::{HANDOVER, OWN, Scene, TICK, TRANSFER, WAKE_UP};
+use common::rw_fixture::{Fixture, HANDOVER, OWN, TICK, TRANSFER, WAKE_UP};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
 
 #[test]
 fn a_killed_waiter_leaves_within_a_tick_and_those_behind_it_get_in() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let killed = Rc::new(Cell::new(false));
-    scene.reads(0, 10, 10_000);
+    fixture.reads(0, 10, 10_000);
     let flag = Rc::clone(&killed);
-    scene.at(1, 20, move |sim, scene| {
-        let outcome = scene.write_unless(sim, 1, || flag.get());
+    fixture.at(1, 20, move |sim, fixture| {
+        let outcome = fixture.write_unless(sim, 1, || flag.get());
         assert_eq!(outcome, None, "its closure does not run");
         let left = sim.now().0;
         assert!((3_500_000..3_500_000 + TICK + 10_000).contains(&left));
     });
-    scene.reads(2, 30, 1);
-    scene.at(3, 3500, move |_, _| killed.set(true));
-    let stays = scene.run();
+    fixture.reads(2, 30, 1);
+    fixture.at(3, 3500, move |_, _| killed.set(true));
+    let stays = fixture.run();
     let order: Vec<_> = stays.iter().map(|stay| stay.who).collect();
     assert_eq!(order, [('r', 0), ('r', 2)]);
     assert!(stays[1].end < stays[0].end, "the reader joined the other");
-    let stats = scene.stats();
+    let stats = fixture.stats();
     assert_eq!((stats.acquisitions, stats.failed_tries), (2, 1));
     assert_eq!(stats.contentions, 1);
 }
 
 #[test]
 fn who_is_killed_before_it_gets_in_hands_on() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let killed = Rc::new(Cell::new(false));
     let flag = Rc::clone(&killed);
-    scene.at(0, 10, move |sim, scene| {
-        scene.write(sim, 100);
+    fixture.at(0, 10, move |sim, fixture| {
+        fixture.write(sim, 100);
         // CPU 0 has released the lock at the end of `write`, so the hand-over to CPU 1 may already
         // be in progress.
         flag.set(true);
     });
-    scene.at(1, 20, move |sim, scene| {
-        assert_eq!(scene.write_unless(sim, 1, || killed.get()), None);
+    fixture.at(1, 20, move |sim, fixture| {
+        assert_eq!(fixture.write_unless(sim, 1, || killed.get()), None);
     });
-    scene.writes(2, 30, 1);
-    assert_eq!(scene.order(), [('w', 0), ('w', 2)]);
+    fixture.writes(2, 30, 1);
+    assert_eq!(fixture.order(), [('w', 0), ('w', 2)]);
 }
 
 #[test]
 fn who_was_killed_gets_in_if_it_need_not_wait() {
-    let scene = Scene::new();
-    scene.at(0, 10, |sim, scene| {
-        assert_eq!(scene.write_unless(sim, 100, || true), Some(()));
+    let fixture = Fixture::new();
+    fixture.at(0, 10, |sim, fixture| {
+        assert_eq!(fixture.write_unless(sim, 100, || true), Some(()));
     });
-    scene.at(1, 20, |sim, scene| {
+    fixture.at(1, 20, |sim, fixture| {
         let asked = sim.now().0;
-        assert_eq!(scene.write_unless(sim, 1, || true), None);
+        assert_eq!(fixture.write_unless(sim, 1, || true), None);
         assert!(sim.now().0 < asked + 100, "it does not wait to be told");
     });
-    assert_eq!(scene.order(), [('w', 0)]);
+    assert_eq!(fixture.order(), [('w', 0)]);
 }
 
 #[test]
 fn a_waiter_that_looks_gets_in_when_others_would() {
     let start = |looks: bool| {
-        let scene = Scene::new();
-        scene.writes(0, 10, 3_300);
-        scene.at(1, 20, move |sim, scene| {
+        let fixture = Fixture::new();
+        fixture.writes(0, 10, 3_300);
+        fixture.at(1, 20, move |sim, fixture| {
             if looks {
-                assert_eq!(scene.write_unless(sim, 1, || false), Some(()));
+                assert_eq!(fixture.write_unless(sim, 1, || false), Some(()));
             } else {
-                scene.write(sim, 1);
+                fixture.write(sim, 1);
             }
         });
-        scene.run()[1].start
+        fixture.run()[1].start
     };
     assert_eq!(start(true), start(false));
 }
@@ -87,23 +87,23 @@ fn a_waiter_that_looks_gets_in_when_others_would() {
 /// is `killed`. Returns the time of the release, and the time at which the waiter acquired the
 /// lock; `None` if the waiter did not acquire it.
 fn let_in_while_looking(late: u64, killed: bool) -> (u64, Option<u64>) {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let leaves = Rc::new(Cell::new(0));
     let tell = Rc::clone(&leaves);
-    scene.at(0, 10, move |sim, scene| {
+    fixture.at(0, 10, move |sim, fixture| {
         tell.set(sim.now().0 + OWN + 100_000);
-        scene.write(sim, 100);
-        scene.writes(2, 2_000, 1);
+        fixture.write(sim, 100);
+        fixture.writes(2, 2_000, 1);
     });
-    scene.at(1, 20, move |sim, scene| {
+    fixture.at(1, 20, move |sim, fixture| {
         let looks = || {
             let rest = (leaves.get() + late).saturating_sub(sim.now().0);
             sim.spend(Work::Think, u32::try_from(rest).expect("soon"));
             killed
         };
-        assert_eq!(scene.write_unless(sim, 1, looks).is_none(), killed);
+        assert_eq!(fixture.write_unless(sim, 1, looks).is_none(), killed);
     });
-    let stays = scene.run();
+    let stays = fixture.run();
     assert_eq!(stays.last().map(|last| last.who), Some(('w', 2)));
     let start = |cpu| {
         stays
@@ -135,17 +135,17 @@ fn who_is_let_in_while_it_learns_that_it_was_killed_hands_on() {
 
 #[test]
 fn a_waiter_leaves_its_cpu_to_others_and_wakes_up_elsewhere_if_that_goes_away() {
-    let scene = Scene::new();
-    scene.writes(0, 10, 5_000);
-    scene.at(1, 20, |sim, scene| {
-        assert_eq!(scene.write_unless(sim, 1, || false), Some(()));
+    let fixture = Fixture::new();
+    fixture.writes(0, 10, 5_000);
+    fixture.at(1, 20, |sim, fixture| {
+        assert_eq!(fixture.write_unless(sim, 1, || false), Some(()));
         assert_ne!(sim.this_cpu(), CpuId(1));
     });
-    scene.at(1, 30, |sim, _| {
+    fixture.at(1, 30, |sim, _| {
         assert!(sim.now().0 < 50_000, "the CPU is free");
     });
-    scene.at(2, 2_500, |sim, _| sim.set_online(CpuId(1), false));
-    let stays = scene.run();
+    fixture.at(2, 2_500, |sim, _| sim.set_online(CpuId(1), false));
+    let stays = fixture.run();
     assert_eq!(stays.len(), 2);
     assert!(stays[1].start > stays[0].end);
 }

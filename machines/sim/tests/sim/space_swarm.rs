@@ -23,55 +23,54 @@ use support::check_spaces::{self, Phases};
 use support::check_tables::Sweeps;
 use support::presses;
 use support::space_actor::Actor;
-use support::space_stage::{Met, SpaceStage};
+use support::space_shared::{Met, SpaceShared};
 use support::space_user::User;
 use support::{check_whole, seeds};
 
-/// One run of the swarm: the state that its tasks share (the stage), and the checkers that observe
-/// the run.
+/// One run of the swarm: the state that its tasks share, and the checkers that observe the run.
 struct Play {
     sim: Sim,
-    stage: Rc<SpaceStage>,
+    shared: Rc<SpaceShared>,
     owners: Rc<RefCell<Owners>>,
     phases: Rc<RefCell<Phases>>,
 }
 
 impl Play {
     fn new(seed: u64) -> Self {
-        let (sim, stage) = SpaceStage::new(seed);
-        let stage = Rc::new(stage);
-        if let Some(reclaim) = &stage.reclaim {
-            reclaim.embedder().set(&stage);
+        let (sim, shared) = SpaceShared::new(seed);
+        let shared = Rc::new(shared);
+        if let Some(reclaim) = &shared.reclaim {
+            reclaim.embedder().set(&shared);
         }
-        let owners = Rc::new(RefCell::new(Owners::new(&stage.layout)));
+        let owners = Rc::new(RefCell::new(Owners::new(&shared.layout)));
         let phases: Rc<RefCell<Phases>> = Rc::default();
-        let limit = HoldLimit::new(stage.design.holds);
-        let sweeps = Sweeps::new(stage.design.reaping);
+        let limit = HoldLimit::new(shared.design.holds);
+        let sweeps = Sweeps::new(shared.design.reaping);
         let (watch, notes) = (Rc::clone(&owners), Rc::clone(&phases));
         sim.observe_pages();
-        let played = Rc::downgrade(&stage);
+        let played = Rc::downgrade(&shared);
         sim.observe(move |sim, _, _, event| {
-            if let Some(stage) = played.upgrade() {
-                presses::note(&stage, event);
+            if let Some(shared) = played.upgrade() {
+                presses::note(&shared, event);
             }
             watch.borrow_mut().note(event);
             notes.borrow_mut().note(event);
             limit.note(event);
             sweeps.note(sim, event);
         });
-        let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
+        let (jobs, idle) = (Rc::clone(&shared), Rc::clone(&shared));
         sim.on_job(move |sim, job| {
             if !jobs.over.get() {
                 jobs.mm.run(sim, job);
             }
         });
         sim.on_idle(move |sim| idle.mm.quiet(sim));
-        if stage.plan.vmstat {
-            stage.mm.start(&sim);
+        if shared.plan.vmstat {
+            shared.mm.start(&sim);
         }
         Self {
             sim,
-            stage,
+            shared,
             owners,
             phases,
         }
@@ -82,10 +81,10 @@ impl Play {
         let cpus: Vec<CpuId> = self.sim.topology().ids().collect();
         let mut cpus = cpus.iter().copied().cycle();
         let acting: Rc<RefCell<Vec<(CpuId, User)>>> = Rc::default();
-        for process in 0..self.stage.processes.len() {
-            for number in 0..self.stage.plan.users {
+        for process in 0..self.shared.processes.len() {
+            for number in 0..self.shared.plan.users {
                 let cpu = cpus.next().expect("there are CPUs");
-                let mut user = User::new(&self.stage, &self.sim, process, number);
+                let mut user = User::new(&self.shared, &self.sim, process, number);
                 let done = Rc::clone(&acting);
                 self.sim.spawn(cpu, move |sim| {
                     user.act(sim);
@@ -98,7 +97,7 @@ impl Play {
         self.sim.run();
         self.run_on();
         let owners = self.owners.borrow().clone();
-        check_spaces::check_quiet(&self.sim, &self.stage, &owners);
+        check_spaces::check_quiet(&self.sim, &self.shared, &owners);
         acting.take()
     }
 
@@ -108,7 +107,7 @@ impl Play {
         for (cpu, user) in cast {
             self.sim.spawn(cpu, move |sim| user.act_and_leave(sim));
         }
-        let plan = self.stage.plan;
+        let plan = self.shared.plan;
         self.spawn(10, 1, Actor::kill);
         self.spawn(20, plan.helpers, Actor::help);
         self.spawn(30, plan.swappers, Actor::swap);
@@ -118,9 +117,9 @@ impl Play {
         self.run_on();
         let which = Reaping::ALL
             .iter()
-            .position(|reaping| *reaping == self.stage.design.reaping);
+            .position(|reaping| *reaping == self.shared.design.reaping);
         let which = which.expect("all variants are known");
-        self.stage.note(|met| met.ended_by[which] += 1);
+        self.shared.note(|met| met.ended_by[which] += 1);
     }
 
     /// Starts `count` actors, numbered from `first` on. Each actor runs on the CPU below the CPU of
@@ -128,7 +127,7 @@ impl Play {
     fn spawn(&self, first: u32, count: u32, act: fn(Actor, &Sim)) {
         let cpus = self.sim.topology().cpus();
         for who in first..first + count {
-            let actor = Actor::new(&self.stage, &self.sim, u64::from(who));
+            let actor = Actor::new(&self.shared, &self.sim, u64::from(who));
             let cpu = CpuId(cpus - 1 - who % cpus);
             self.sim.spawn(cpu, move |sim| act(actor, sim));
         }
@@ -140,27 +139,27 @@ impl Play {
     }
 
     fn check(&self) {
-        let (sim, stage) = (&self.sim, &self.stage);
-        stage.over.set(true);
+        let (sim, shared) = (&self.sim, &self.shared);
+        shared.over.set(true);
         self.run_on();
-        check_spaces::check_ended(sim, stage);
-        self.phases.borrow().check(stage.processes.len());
-        for object in &stage.objects {
-            stage.memory(sim).release_file(object);
+        check_spaces::check_ended(sim, shared);
+        self.phases.borrow().check(shared.processes.len());
+        for object in &shared.objects {
+            shared.memory(sim).release_file(object);
         }
         let owners = self.owners.borrow().clone();
         assert_eq!(owners.blocks(), [], "no space has a page");
-        check_whole::check(sim, stage.mm.pages(), &stage.layout, &owners);
+        check_whole::check(sim, shared.mm.pages(), &shared.layout, &owners);
     }
 
     /// Destroys the address spaces, whose counters must be zero. Returns the counts of rare cases.
     fn strike(self) -> Met {
-        let Self { sim, stage, .. } = self;
+        let Self { sim, shared, .. } = self;
         sim.on_job(|_, _| {});
         sim.on_idle(|_| {});
-        let stage = Rc::into_inner(stage).expect("no actor is on it any more");
-        let mut met = stage.met.into_inner();
-        for process in stage.processes {
+        let shared = Rc::into_inner(shared).expect("no actor is on it any more");
+        let mut met = shared.met.into_inner();
+        for process in shared.processes {
             met.given_up += process.shadow.given_up();
             let space = Arc::into_inner(process.space).expect("it is enlisted no more");
             assert_eq!(space.destroy(&sim), Ok(()));

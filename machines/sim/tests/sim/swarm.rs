@@ -16,58 +16,62 @@ use plimsoll_mm::site::LockClass;
 use plimsoll_mm::units::{CpuId, Nanos, Order};
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
-use support::actor::{Actor, Stage};
+use support::actor::{Actor, Shared};
 use support::cache::Cache;
 use support::check_holds::HoldLimit;
 use support::check_owners::Owners;
-use support::scene::Scene;
+use support::scenario::Scenario;
 use support::{check_shepherd, check_whole, seeds, small};
 
-/// One run of the swarm: the state that its tasks share (the stage), and the checkers that observe
+/// One run of the swarm: the state that its tasks share (the shared), and the checkers that observe
 /// the run.
 struct Play {
     sim: Sim,
-    stage: Rc<Stage>,
+    shared: Rc<Shared>,
     owners: Rc<RefCell<Owners>>,
 }
 
 impl Play {
-    fn new(scene: Scene) -> Self {
-        let sim = Sim::new(&scene.profile, scene.options.clone());
+    fn new(scenario: Scenario) -> Self {
+        let sim = Sim::new(&scenario.profile, scenario.options.clone());
         let cache = Cache::default();
-        let mut config = scene.config();
-        if scene.odds.reclaim {
+        let mut config = scenario.config();
+        if scenario.odds.reclaim {
             config.reclaimers.push(Box::new(cache.clone()));
         }
         let mm = Manager::new(&sim, config).expect("a random layout is possible");
-        let owners = Rc::new(RefCell::new(Owners::new(&scene.layout)));
-        let limit = HoldLimit::new(scene.design.holds);
+        let owners = Rc::new(RefCell::new(Owners::new(&scenario.layout)));
+        let limit = HoldLimit::new(scenario.design.holds);
         let watch = Rc::clone(&owners);
         sim.observe_pages();
         sim.observe(move |_, _, _, event| {
             watch.borrow_mut().note(event);
             limit.note(event);
         });
-        let stage = Rc::new(Stage::new(scene, mm, cache));
-        let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
+        let shared = Rc::new(Shared::new(scenario, mm, cache));
+        let (jobs, idle) = (Rc::clone(&shared), Rc::clone(&shared));
         sim.on_job(move |sim, job| {
             if !jobs.over.get() {
                 jobs.mm.run(sim, job);
             }
         });
         sim.on_idle(move |sim| idle.mm.quiet(sim));
-        Self { sim, stage, owners }
+        Self {
+            sim,
+            shared,
+            owners,
+        }
     }
 
     fn run(&self) {
-        let scene = &self.stage.scene;
-        self.stage.fill(&self.sim);
-        if scene.odds.vmstat {
-            self.stage.mm.start(&self.sim);
+        let scenario = &self.shared.scenario;
+        self.shared.fill(&self.sim);
+        if scenario.odds.vmstat {
+            self.shared.mm.start(&self.sim);
         }
         let cpus = self.sim.topology().cpus();
-        for task in 0..cpus * scene.tasks {
-            let actor = Actor::new(&self.stage, &self.sim, u64::from(task));
+        for task in 0..cpus * scenario.tasks {
+            let actor = Actor::new(&self.shared, &self.sim, u64::from(task));
             self.sim.spawn(CpuId(task % cpus), |sim| actor.act(sim));
         }
         self.sim.run();
@@ -80,14 +84,14 @@ impl Play {
     }
 
     fn check(&self) {
-        let (sim, mm, layout) = (&self.sim, &self.stage.mm, &self.stage.scene.layout);
-        if self.stage.scene.odds.vmstat {
+        let (sim, mm, layout) = (&self.sim, &self.shared.mm, &self.shared.scenario.layout);
+        if self.shared.scenario.odds.vmstat {
             check_shepherd::check(sim);
         }
-        self.stage.over.set(true);
+        self.shared.over.set(true);
         self.run_on();
         check_whole::check(sim, mm.pages(), layout, &self.owners());
-        let [zone, node] = &self.stage.counted;
+        let [zone, node] = &self.shared.counted;
         let counted = [
             mm.pages().counted(sim, ZoneItem::Anon),
             mm.counted_on_nodes(sim, NodeItem::AnonMapped),
@@ -111,12 +115,12 @@ impl Play {
     /// Frees all pages. Checks that no page is then missing from the zones, and that every block of
     /// the largest order can be allocated.
     fn everything_comes_back(&self) {
-        let (sim, pages) = (&self.sim, self.stage.mm.pages());
-        self.stage.cache.forget();
+        let (sim, pages) = (&self.sim, self.shared.mm.pages());
+        self.shared.cache.forget();
         for (pfn, order) in self.owners().blocks() {
             pages.free(sim, pfn, order).expect("events name the owner");
         }
-        check_whole::check(sim, pages, &self.stage.scene.layout, &self.owners());
+        check_whole::check(sim, pages, &self.shared.scenario.layout, &self.owners());
         let largest = |view: &ZoneView| view.blocks[Order::MAX.index()];
         let count: u32 = pages.view(sim).iter().map(largest).sum();
         let mut request = small::any(Order::MAX);
@@ -133,7 +137,7 @@ impl Play {
 #[test]
 fn promises_hold_on_random_machines() {
     seeds::each("promises_hold_on_random_machines", 200, |seed| {
-        let play = Play::new(Scene::new(seed));
+        let play = Play::new(Scenario::new(seed));
         play.run();
         play.check();
     });
@@ -143,7 +147,7 @@ fn promises_hold_on_random_machines() {
 fn a_seed_is_a_run() {
     for seed in 0..3 {
         let stats = || {
-            let play = Play::new(Scene::new(seed));
+            let play = Play::new(Scenario::new(seed));
             play.run();
             play.sim.stats()
         };
@@ -157,9 +161,9 @@ fn a_seed_is_a_run() {
 fn the_swarm_meets_what_it_is_for() {
     let mut met = [0_u64; 6];
     for seed in 0..60 {
-        let play = Play::new(Scene::new(seed));
+        let play = Play::new(Scenario::new(seed));
         play.run();
-        let (stats, scene) = (play.sim.stats(), &play.stage.scene);
+        let (stats, scenario) = (play.sim.stats(), &play.shared.scenario);
         let pcp = stats.class(LockClass::Pcp);
         let offline = play
             .sim
@@ -167,12 +171,12 @@ fn the_swarm_meets_what_it_is_for() {
             .ids()
             .any(|cpu| !play.sim.is_online(cpu));
         let now = [
-            u64::from(play.stage.out_of_memory.get() > 0),
+            u64::from(play.shared.out_of_memory.get() > 0),
             u64::from(pcp.failed_tries > 0),
             u64::from(stats.jobs_run[0] > 0),
             u64::from(offline),
             u64::from(stats.migrations > 0 && stats.stalls > 0),
-            u64::from(scene.odds.reclaim),
+            u64::from(scenario.odds.reclaim),
         ];
         met.iter_mut().zip(now).for_each(|(sum, now)| *sum += now);
     }

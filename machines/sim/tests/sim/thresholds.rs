@@ -10,7 +10,7 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Pfn};
-use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
+use plimsoll_mm::vmstat::counters::{Direction, NodeItem, ZoneItem};
 use plimsoll_mm::vmstat::threshold;
 use plimsoll_sim::Sim;
 use support::Small;
@@ -40,7 +40,7 @@ fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
 
 /// Counts on CPU 0 in steps of 1 or -1. Returns the largest number of steps in a row that this CPU
 /// keeps as a differential.
-fn unfolded_steps(small: &Small, step: Step) -> u32 {
+fn unfolded_steps(small: &Small, step: Direction) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
     small.on(0, move |sim, mm| {
@@ -77,7 +77,7 @@ fn check(small: &Small, online: u32) {
         mm.count_node(sim, NodeItem::AnonMapped, pages);
     });
     assert_eq!((zone, node), (expected, expected), "{online} CPUs online");
-    for steps in [Step::Up, Step::Down].map(|step| unfolded_steps(small, step)) {
+    for steps in [Direction::Up, Direction::Down].map(|step| unfolded_steps(small, step)) {
         assert_eq!(steps, expected, "{online} CPUs online");
     }
 }

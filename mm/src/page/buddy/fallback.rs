@@ -26,7 +26,7 @@ pub(in crate::page) struct Wanted {
 /// The first step to try for the next block under the same hold of the zone lock (Linux: `enum
 /// rmqueue_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::page) enum Stage {
+pub(in crate::page) enum RmqueueMode {
     /// Try the lists of the request's own type, then claim, then steal.
     #[default]
     Normal,
@@ -37,21 +37,21 @@ pub(in crate::page) enum Stage {
 
 impl Buddy {
     /// Takes a block from the request's own lists, or else by claiming, or else by stealing (Linux:
-    /// `__rmqueue`). The caller passes a new `stage` for each hold of the zone lock.
+    /// `__rmqueue`). The caller passes a new `mode` for each hold of the zone lock.
     #[inline]
     pub(in crate::page) fn take_wanted<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
         wanted: Wanted,
-        stage: &mut Stage,
+        mode: &mut RmqueueMode,
     ) -> Option<u32> {
-        if *stage == Stage::Normal
+        if *mode == RmqueueMode::Normal
             && let Some(page) = self.take(frames, wanted.order, wanted.mobility)
         {
             return Some(page);
         }
         if frames.types.on() {
-            self.take_foreign(frames, wanted, stage)
+            self.take_foreign(frames, wanted, mode)
         } else {
             None
         }
@@ -63,10 +63,10 @@ impl Buddy {
         &mut self,
         frames: Frames<'_, T>,
         wanted: Wanted,
-        stage: &mut Stage,
+        mode: &mut RmqueueMode,
         pages: u32,
     ) -> Option<(u32, Order)> {
-        if *stage == Stage::Normal
+        if *mode == RmqueueMode::Normal
             && let Some(found) = self.take_up_to(frames, pages, wanted.mobility)
         {
             return Some(found);
@@ -74,7 +74,7 @@ impl Buddy {
         if !frames.types.on() {
             return None;
         }
-        let page = self.take_foreign(frames, wanted, stage)?;
+        let page = self.take_foreign(frames, wanted, mode)?;
         Some((page, wanted.order))
     }
 
@@ -83,9 +83,9 @@ impl Buddy {
         &mut self,
         frames: Frames<'_, T>,
         wanted: Wanted,
-        stage: &mut Stage,
+        mode: &mut RmqueueMode,
     ) -> Option<u32> {
-        if *stage == Stage::Normal
+        if *mode == RmqueueMode::Normal
             && let Some(page) = self.claim(frames, wanted)
         {
             return Some(page);
@@ -94,7 +94,7 @@ impl Buddy {
             return None;
         }
         let page = self.steal(frames, wanted)?;
-        *stage = Stage::Steal;
+        *mode = RmqueueMode::Steal;
         Some(page)
     }
 

@@ -19,7 +19,7 @@ mod reserve;
 mod resize;
 
 use self::bitmaps::Bitmaps;
-pub(super) use self::fallback::{Stage, Wanted};
+pub(super) use self::fallback::{RmqueueMode, Wanted};
 use self::list::{End, List};
 use self::report::Ages;
 pub(super) use self::report::{Isolated, Visited};
@@ -109,8 +109,8 @@ impl Buddy {
         Some(page)
     }
 
-    /// Takes a block that is smaller than a huge block from the bitmaps. If they have none, splits a
-    /// whole block.
+    /// Takes a block that is smaller than a huge block from the bitmaps. If they have none, splits
+    /// a whole block.
     fn take_bits<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -144,7 +144,10 @@ impl<M: Machine> AddressSpace<M> {
                 return Ok(Attempt::Done(Faulted::Already));
             }
             entries.set(index, Entry::Page(page));
-            let mapper = self.number.get().map_or(0, |&it| Owner::pack(it, at));
+            let mapper = self
+                .number
+                .get()
+                .map_or(0, |&number| Owner::pack(number, at));
             memory.note_mapped(found, kind, mapper);
             machine.spend(Work::MinorFault, 1);
             Ok(Attempt::Done(Faulted::Mapped { swapped: false }))

@@ -231,7 +231,8 @@ impl<M: Machine> Aged<M> {
         node.with(machine, Site::LruPutBack, |lists| lists.balance.note_end());
     }
 
-    /// Notes that a page of a file is back in memory after it had left (Linux: `workingset_refault`).
+    /// Notes that a page of a file is back in memory after it had left (Linux:
+    /// `workingset_refault`).
     /// `swaps` is true if anonymous pages can be reclaimed.
     pub(crate) fn refault(&self, machine: &M, shadow: Shadow, swaps: bool) -> Refault {
         let node = &self.nodes[self.place(NodeId(shadow.node))];
@@ -296,7 +297,8 @@ impl<M: Machine> Aged<M> {
     /// number is exact when no call is under way.
     pub(crate) fn total(&self, machine: &M) -> i64 {
         let listed = |node: &Node<M>| node.with(machine, Site::Control, |lists| lists.total());
-        let waiting = |batch: &M::CpuLock<Batch>| batch.with(machine, Site::Control, |it| it.len);
+        let waiting =
+            |batch: &M::CpuLock<Batch>| batch.with(machine, Site::Control, |batch| batch.len);
         let waiting: usize = self.batches.iter().map(waiting).sum();
         self.nodes.iter().map(listed).sum::<i64>() + i64::from(count_of(waiting))
     }

@@ -45,7 +45,7 @@ pub(super) struct Node<M: Machine> {
 }
 
 /// The key and the value of a slot.
-pub(super) type Slot = (u64, u64);
+pub(super) type Entry = (u64, u64);
 
 impl<M: Machine> Node<M> {
     pub(super) fn new(machine: &M) -> Self {
@@ -119,7 +119,7 @@ impl<M: Machine> Node<M> {
     }
 
     #[inline]
-    pub(super) fn set(&self, slot: usize, (key, value): Slot) {
+    pub(super) fn set(&self, slot: usize, (key, value): Entry) {
         self.vals[slot].set(value);
         self.keys[slot].set(key);
     }
@@ -138,7 +138,7 @@ impl<M: Machine> Node<M> {
 
     /// Returns the used slots in ascending order of keys.
     #[inline]
-    fn slots(&self) -> impl Iterator<Item = Slot> {
+    fn slots(&self) -> impl Iterator<Item = Entry> {
         let all = self.keys.iter().zip(&self.vals);
         all.map(|(key, val)| (key.get(), val.get()))
             .take_while(|&(key, _)| key != NO_KEY)
@@ -195,7 +195,7 @@ impl<M: Machine> Node<M> {
     /// Puts `new` into `slot`, and moves the entries at and after that slot up by one. The node
     /// must not be full.
     #[inline]
-    pub(super) fn open(&self, slot: usize, new: Slot) {
+    pub(super) fn open(&self, slot: usize, new: Entry) {
         debug_assert!(!self.is_full(), "there is room for one more");
         let (mut slot, mut moved) = (slot, new);
         // The loop ends before the last slot, which is unused. It handles two slots at a time, so
@@ -214,7 +214,7 @@ impl<M: Machine> Node<M> {
     }
 
     #[inline]
-    fn swap(&self, slot: usize, new: Slot) -> Slot {
+    fn swap(&self, slot: usize, new: Entry) -> Entry {
         let old = (self.keys[slot].get(), self.vals[slot].get());
         self.set(slot, new);
         old
@@ -247,13 +247,13 @@ impl<M: Machine> Node<M> {
 
 /// Returns the key and value of a mapping in a leaf.
 #[inline]
-pub(super) fn slot(vma: Vma) -> Slot {
+pub(super) fn slot(vma: Vma) -> Entry {
     let value = (vma.end.0 - vma.start.0) << ID_BITS | u64::from(vma.id);
     (vma.start.0, value)
 }
 
 #[inline]
-fn vma((start, value): Slot) -> Vma {
+fn vma((start, value): Entry) -> Vma {
     Vma {
         start: Vpn(start),
         // A reader that overlaps a change may combine the start of one mapping with the length of

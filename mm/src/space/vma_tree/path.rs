@@ -16,7 +16,7 @@ const LEVELS_MAX: usize = 12;
 ///
 /// A path is filled in place, because it is too large to be moved.
 pub(super) struct Path {
-    steps: [Step; LEVELS_MAX],
+    steps: [Branch; LEVELS_MAX],
     len: usize,
     pub(super) leaf: u32,
     /// The largest gap in the leaf, as its parent records it. It is [`GAP_MAX`] if the leaf is the
@@ -26,7 +26,7 @@ pub(super) struct Path {
 
 /// An inner node, and the slot of the child that the path follows.
 #[derive(Clone, Copy)]
-struct Step {
+struct Branch {
     id: u32,
     slot: u32,
 }
@@ -35,7 +35,7 @@ impl Path {
     #[inline]
     pub(super) fn new() -> Self {
         Self {
-            steps: [Step { id: NONE, slot: 0 }; LEVELS_MAX],
+            steps: [Branch { id: NONE, slot: 0 }; LEVELS_MAX],
             len: 0,
             leaf: NONE,
             gap: GAP_MAX,
@@ -52,13 +52,13 @@ impl Path {
     /// path goes on to.
     #[inline]
     pub(super) fn step(&self, level: usize) -> (u32, usize) {
-        let Step { id, slot } = self.steps[level];
+        let Branch { id, slot } = self.steps[level];
         (id, slot as usize)
     }
 
     pub(super) fn set(&mut self, level: usize, id: u32, slot: usize) {
         let slot = u32::try_from(slot).expect("a node has few slots");
-        self.steps[level] = Step { id, slot };
+        self.steps[level] = Branch { id, slot };
     }
 }
 
@@ -80,7 +80,7 @@ impl<M: Machine> VmaTree<M> {
         for step in &mut path.steps[..levels] {
             let slot = node.route(page);
             let child = node.child(slot);
-            *step = Step {
+            *step = Branch {
                 id: path.leaf,
                 slot: node::low(slot as u64),
             };

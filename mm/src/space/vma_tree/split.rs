@@ -4,7 +4,7 @@
 //! All of this happens inside a change, with nodes that were allocated before the change began. An
 //! unused node links to the next unused node; readers see it as an empty node.
 
-use super::node::{FIRST_KEY, NONE, SLOTS, Slot, child_value};
+use super::node::{Entry, FIRST_KEY, NONE, SLOTS, child_value};
 use super::path::Path;
 use super::{NoMemory, VmaTree};
 use crate::machine::{Field, Machine};
@@ -86,7 +86,7 @@ impl<M: Machine> VmaTree<M> {
 
     /// Puts `new` into slot `at` of the leaf of `path`, and splits the leaf if it is full.
     #[cold]
-    pub(super) fn insert_split(&self, editor: &mut Editor, path: &Path, at: usize, new: Slot) {
+    pub(super) fn insert_split(&self, editor: &mut Editor, path: &Path, at: usize, new: Entry) {
         let leaf = self.node(path.leaf);
         if !leaf.is_full() {
             leaf.open(at, new);

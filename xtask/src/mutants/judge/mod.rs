@@ -156,7 +156,9 @@ impl Judge {
 }
 
 fn by_name(programs: Vec<Program>) -> BTreeMap<String, Program> {
-    let named = programs.into_iter().map(|it| (it.name.clone(), it));
+    let named = programs
+        .into_iter()
+        .map(|program| (program.name.clone(), program));
     named.collect()
 }
 

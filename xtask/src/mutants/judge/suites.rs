@@ -77,8 +77,10 @@ pub(crate) fn measure(
     jobs: usize,
     folder: &Path,
 ) -> Result<Vec<Measured>, String> {
-    let programs: BTreeMap<&str, &Program> =
-        programs.iter().map(|it| (it.name.as_str(), it)).collect();
+    let programs: BTreeMap<&str, &Program> = programs
+        .iter()
+        .map(|program| (program.name.as_str(), program))
+        .collect();
     let progress = Progress::new("tests without a change", tests.len());
     let waiting = Mutex::new(tests.iter());
     let done = Mutex::new(Vec::new());

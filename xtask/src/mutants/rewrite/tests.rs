@@ -55,7 +55,7 @@ fn main() {
     let mut count = 5;
     count -= 2;
     let pair = Pair { left: 4, ..Pair::BOTH };
-    let all = [1, 2].iter().any(|it| *it > 1) || count == 1 && pair.left < 2;
+    let all = [1, 2].iter().any(|number| *number > 1) || count == 1 && pair.left < 2;
     println!(
         "{count} {} {} {} {} {} {} {all}",
         pair.sum(), arm(0), arm(1), chained(Some(3), true), chained(Some(4), true), three(),

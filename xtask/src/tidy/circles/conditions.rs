@@ -9,7 +9,9 @@ const NEVER: [&str; 3] = ["test", "doc", "doctest"];
 /// Returns whether one of the attributes is a `cfg` whose condition never holds in an ordinary
 /// build.
 pub(super) fn is_left_out(attributes: &[Attribute]) -> bool {
-    let mut conditions = attributes.iter().filter(|it| it.path().is_ident("cfg"));
+    let mut conditions = attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg"));
     conditions.any(|attribute| {
         let condition = attribute.parse_args::<Meta>();
         condition.is_ok_and(|condition| holds(&condition) == Some(false))

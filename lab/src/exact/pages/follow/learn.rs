@@ -67,16 +67,16 @@ impl Follow {
         if zone != pair.zone || pair.ours.blocks > 0 {
             return;
         }
-        if let Some(it) = self.lists.get_mut(&(zone, op.cpu)) {
-            it.lens[list.index()] = pair.kernel.blocks.saturating_sub(1);
+        if let Some(lists) = self.lists.get_mut(&(zone, op.cpu)) {
+            lists.lens[list.index()] = pair.kernel.blocks.saturating_sub(1);
         }
     }
 
     fn learn_from_refill(&mut self, pair: &Pair, state: &ListState) -> Learnt {
-        let Some(it) = self.lists.get(&(pair.zone, pair.cpu)) else {
+        let Some(lists) = self.lists.get(&(pair.zone, pair.cpu)) else {
             return Learnt::default();
         };
-        let (batch, high_max) = (it.batch, it.high_max);
+        let (batch, high_max) = (lists.batch, lists.high_max);
         if pair.kernel.pages != pair.kernel.blocks || pair.kernel.pages < batch {
             return Learnt::default();
         }
@@ -110,7 +110,7 @@ impl Follow {
         let batch = self
             .lists
             .get(&(pair.zone, pair.cpu))
-            .map_or(0, |it| it.batch);
+            .map_or(0, |lists| lists.batch);
         pages > 0 && left < batch && pages < batch << SCALE_MAX
     }
 
@@ -120,13 +120,13 @@ impl Follow {
     fn may_be_expiry(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         let pages = pair.kernel.pages.max(pair.ours.pages);
-        lists.is_some_and(|it| it.remote && pages < 2 * it.batch)
+        lists.is_some_and(|lists| lists.remote && pages < 2 * lists.batch)
     }
 
     /// Records that all page lists which the pair's CPU has for the pair's zone are empty.
     fn empty(&mut self, pair: &Pair) {
-        if let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
-            it.lens = [0; LISTS];
+        if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
+            lists.lens = [0; LISTS];
         }
     }
 
@@ -138,23 +138,28 @@ impl Follow {
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
-        let Some(it) = self.lists.get(&key) else {
+        let Some(lists) = self.lists.get(&key) else {
             return 0;
         };
-        ahead.lists.insert(key, it.clone());
+        ahead.lists.insert(key, lists.clone());
         let high = i64::from(state.high.0);
         let mut longest = i64::from(self.count(pair.zone, pair.cpu));
         for (index, op) in (0..).zip(ops).skip(pair.op + 1) {
             if op.cpu != pair.cpu || self.is_hastened(index) {
                 continue;
             }
-            let moves = op.moves.iter().any(|it| it.zone == pair.zone);
+            let moves = op.moves.iter().any(|transfer| transfer.zone == pair.zone);
             let mut without_spill = op.clone();
-            without_spill.moves.retain(|it| it.kind != Kind::Spill);
+            without_spill
+                .moves
+                .retain(|transfer| transfer.kind != Kind::Spill);
             ahead.note(&without_spill);
             let count = i64::from(ahead.count(pair.zone, pair.cpu));
             if moves {
-                let spilled = op.moves.iter().filter(|it| it.kind == Kind::Spill);
+                let spilled = op
+                    .moves
+                    .iter()
+                    .filter(|transfer| transfer.kind == Kind::Spill);
                 let spilled: u32 = spilled.map(Move::pages).sum();
                 let left = ahead.count(pair.zone, pair.cpu).saturating_sub(spilled);
                 let missing = if self.is_emptying(pair, spilled, left) {
@@ -187,13 +192,17 @@ impl Follow {
             if op.cpu != pair.cpu {
                 continue;
             }
-            for it in op.moves.iter().filter(|it| it.zone == pair.zone) {
-                moved |= it.kind != Kind::Refill;
-                for (list, _) in &it.lists {
-                    refilled[list.index()] |= it.kind == Kind::Refill;
+            for transfer in op
+                .moves
+                .iter()
+                .filter(|transfer| transfer.zone == pair.zone)
+            {
+                moved |= transfer.kind != Kind::Refill;
+                for (list, _) in &transfer.lists {
+                    refilled[list.index()] |= transfer.kind == Kind::Refill;
                 }
             }
-            if refilled[..3].iter().all(|it| *it) {
+            if refilled[..3].iter().all(|refilled| *refilled) {
                 break;
             }
             let Action::Bulk {
@@ -231,10 +240,10 @@ impl Follow {
     /// `pages` is negative.
     pub(super) fn lengthen(&mut self, pair: &Pair, pages: i64) {
         let key = (pair.zone, pair.cpu);
-        let Some(it) = self.lists.get(&key) else {
+        let Some(lists) = self.lists.get(&key) else {
             return;
         };
-        let home = ListId(it.home);
+        let home = ListId(lists.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
         // If `home`, the list of pages that no event shows, has too few pages to remove, the

@@ -84,17 +84,18 @@ impl Follow {
         self.lists.insert((zone, cpu), followed);
     }
 
-    /// Records that `pages` pages were on the lists before the recording and that no event shows them.
+    /// Records that `pages` pages were on the lists before the recording and that no event shows
+    /// them.
     pub(super) fn set_never_seen(&mut self, place: (u8, u32), pages: u32) {
-        if let Some(it) = self.lists.get_mut(&place) {
-            it.never_seen = pages;
+        if let Some(lists) = self.lists.get_mut(&place) {
+            lists.never_seen = pages;
         }
     }
 
     /// Records that the zone of `place` belongs to another node than the CPU of `place`.
     pub(super) fn set_remote(&mut self, place: (u8, u32)) {
-        if let Some(it) = self.lists.get_mut(&place) {
-            it.remote = true;
+        if let Some(lists) = self.lists.get_mut(&place) {
+            lists.remote = true;
         }
     }
 
@@ -108,7 +109,7 @@ impl Follow {
     pub(super) fn lens(&self, zone: u8, cpu: u32) -> [u32; LISTS] {
         self.lists
             .get(&(zone, cpu))
-            .map_or([0; LISTS], |it| it.lens)
+            .map_or([0; LISTS], |lists| lists.lens)
     }
 
     /// The number of pages on all lists of `cpu` in `zone`.
@@ -119,16 +120,20 @@ impl Follow {
     /// Updates the derived lengths of the kernel's lists for one operation, and for the moves that
     /// the kernel made in it.
     pub(super) fn note(&mut self, op: &Op) {
-        for it in op.moves.iter().filter(|it| it.kind == Kind::Refill) {
-            for &(list, blocks) in &it.lists {
-                self.add(it.zone, op.cpu, list, i64::from(blocks));
+        for transfer in op
+            .moves
+            .iter()
+            .filter(|transfer| transfer.kind == Kind::Refill)
+        {
+            for &(list, blocks) in &transfer.lists {
+                self.add(transfer.zone, op.cpu, list, i64::from(blocks));
             }
         }
         match op.action {
             Action::Alloc { zone, list, .. } => {
                 self.add(zone, op.cpu, list, -1);
-                if let Some(it) = self.lists.get_mut(&(zone, op.cpu)) {
-                    it.free_count = (it.free_count.0 >> 1, it.free_count.1 >> 1);
+                if let Some(lists) = self.lists.get_mut(&(zone, op.cpu)) {
+                    lists.free_count = (lists.free_count.0 >> 1, lists.free_count.1 >> 1);
                 }
             }
             Action::Bulk {
@@ -139,31 +144,35 @@ impl Follow {
             Action::BulkNeverSeen { zone, pages } => self.take_never_seen((zone, op.cpu), pages),
             Action::Free { zone, list, .. } => {
                 self.add(zone, op.cpu, list, 1);
-                if let Some(it) = self.lists.get_mut(&(zone, op.cpu)) {
-                    it.alloc_factor = (it.alloc_factor.0 >> 1, it.alloc_factor.1 >> 1);
+                if let Some(lists) = self.lists.get_mut(&(zone, op.cpu)) {
+                    lists.alloc_factor = (lists.alloc_factor.0 >> 1, lists.alloc_factor.1 >> 1);
                     let more = |count: u32| {
-                        let full = count >= it.batch << SCALE_MAX;
+                        let full = count >= lists.batch << SCALE_MAX;
                         if full { count } else { count + list.pages() }
                     };
-                    it.free_count = (more(it.free_count.0), more(it.free_count.1));
+                    lists.free_count = (more(lists.free_count.0), more(lists.free_count.1));
                 }
             }
             _ => {}
         }
-        for it in op.moves.iter().filter(|it| it.kind != Kind::Refill) {
-            for &(list, blocks) in &it.lists {
-                self.add(it.zone, op.cpu, list, -i64::from(blocks));
+        for transfer in op
+            .moves
+            .iter()
+            .filter(|transfer| transfer.kind != Kind::Refill)
+        {
+            for &(list, blocks) in &transfer.lists {
+                self.add(transfer.zone, op.cpu, list, -i64::from(blocks));
             }
         }
     }
 
     fn take_never_seen(&mut self, place: (u8, u32), pages: u32) {
-        if let Some(it) = self.lists.get_mut(&place) {
-            let home = ListId(it.home);
-            let len = &mut it.lens[home.index()];
-            let blocks = pages.min(it.never_seen).div_ceil(home.pages()).min(*len);
+        if let Some(lists) = self.lists.get_mut(&place) {
+            let home = ListId(lists.home);
+            let len = &mut lists.lens[home.index()];
+            let blocks = pages.min(lists.never_seen).div_ceil(home.pages()).min(*len);
             *len -= blocks;
-            it.never_seen = it.never_seen.saturating_sub(blocks * home.pages());
+            lists.never_seen = lists.never_seen.saturating_sub(blocks * home.pages());
         }
     }
 
@@ -177,10 +186,10 @@ impl Follow {
     pub(super) fn depends_on_before(&self, pair: &Pair) -> bool {
         self.lists
             .get(&(pair.zone, pair.cpu))
-            .is_some_and(|it| match pair.kind {
-                Kind::Refill => it.alloc_factor.0 != it.alloc_factor.1,
-                Kind::Spill => it.free_count.0 != it.free_count.1 || !it.counted,
-                Kind::Decay | Kind::Drain => !it.counted,
+            .is_some_and(|lists| match pair.kind {
+                Kind::Refill => lists.alloc_factor.0 != lists.alloc_factor.1,
+                Kind::Spill => lists.free_count.0 != lists.free_count.1 || !lists.counted,
+                Kind::Decay | Kind::Drain => !lists.counted,
             })
     }
 
@@ -195,18 +204,18 @@ impl Follow {
     /// Learns from the kernel's move: a refill of single pages raises `alloc_factor`, and a spill
     /// or drain shows how many pages were on the lists.
     pub(super) fn note_move(&mut self, pair: &Pair) {
-        let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) else {
+        let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) else {
             return;
         };
         match pair.kind {
             // A refill that only Plimsoll made proves nothing about the kernel's `alloc_factor`.
             Kind::Refill if pair.kernel.pages == pair.kernel.blocks && pair.kernel.pages > 0 => {
-                let (low, high) = it.alloc_factor;
-                it.alloc_factor = ((low + 1).min(SCALE_MAX), (high + 1).min(SCALE_MAX));
+                let (low, high) = lists.alloc_factor;
+                lists.alloc_factor = ((low + 1).min(SCALE_MAX), (high + 1).min(SCALE_MAX));
             }
             Kind::Spill | Kind::Drain if pair.kernel.pages > 0 => {
-                it.counted = true;
-                it.corrected = false;
+                lists.counted = true;
+                lists.corrected = false;
             }
             _ => {}
         }

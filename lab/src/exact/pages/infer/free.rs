@@ -13,7 +13,7 @@ impl Walk<'_> {
     pub(super) fn free(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let next = self.future.of_frame(index);
         let batched = next.is_some_and(
-            |next| matches!(self.events[next].what, What::FreeBatched { pfn: it } if it == pfn),
+            |next| matches!(self.events[next].what, What::FreeBatched { pfn: freed } if freed == pfn),
         );
         if batched {
             self.batched.insert(pfn, order);
@@ -90,20 +90,20 @@ impl Walk<'_> {
         };
         match self.events[next].what {
             What::Alloc {
-                pfn: it,
-                order: its,
+                pfn: next_pfn,
+                order: next_order,
                 mobility,
                 ..
-            } if (it, its) == (pfn, order) => {
+            } if (next_pfn, next_order) == (pfn, order) => {
                 mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
             }
             // The drain's event prints the type that the page block has at the time of the drain.
             // That type may differ from the one by which the kernel chose the list.
             What::PcpuDrain {
-                pfn: it,
-                order: its,
+                pfn: next_pfn,
+                order: next_order,
                 ..
-            } if (it, its) == (pfn, order) => by_block(),
+            } if (next_pfn, next_order) == (pfn, order) => by_block(),
             What::Free { .. } | What::FreeBatched { .. } => by_block(),
             _ => None,
         }
@@ -178,7 +178,7 @@ impl Walk<'_> {
                 list
             }
         };
-        let known = moves.iter().position(|it| it.zone == zone);
+        let known = moves.iter().position(|transfer| transfer.zone == zone);
         let known = known.unwrap_or_else(|| {
             moves.push(Move::new(kind, zone));
             moves.len() - 1

@@ -217,7 +217,7 @@ impl Walk<'_> {
         lists
             .iter()
             .flatten()
-            .map(|it| it.batch)
+            .map(|lists| lists.batch)
             .max()
             .unwrap_or(63)
     }

@@ -76,12 +76,12 @@ impl Walk<'_> {
             .of_frame(index)
             .map(|next| &self.events[next].what);
         if let Some(&What::Alloc {
-            pfn: it,
+            pfn: next_pfn,
             order: 0,
             mobility: Some(kind),
             ..
         }) = next
-            && it == pfn
+            && next_pfn == pfn
         {
             self.blocks.insert(pfn >> BLOCK_SHIFT, kind);
         }

@@ -37,7 +37,7 @@ impl Walk<'_> {
         let above = self.lists.above(place, Some(pfn));
         let unseen: Vec<u64> = above
             .into_iter()
-            .filter(|&it| self.is_taken_unseen(it))
+            .filter(|&pfn| self.is_taken_unseen(pfn))
             .collect();
         let unseen = self.without_misplaced(place, unseen);
         self.take_unseen(index, place, unseen, Vec::new());

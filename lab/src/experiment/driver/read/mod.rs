@@ -35,8 +35,8 @@ pub(in crate::experiment) fn experiment(
     subjects: &[&'static dyn Runs],
 ) -> Result<Option<Box<dyn Experiment + Send>>, Error> {
     let table = source::parse(file, text)?;
-    let name = table.get_ref().get("workload").and_then(|it| {
-        let name = it.get_ref().as_table()?.get("name")?;
+    let name = table.get_ref().get("workload").and_then(|value| {
+        let name = value.get_ref().as_table()?.get("name")?;
         name.get_ref().as_str()
     });
     let subject = subjects.iter().find(|of| Some(of.workload()) == name);
@@ -160,7 +160,7 @@ fn data(root: &Section<'_>, folder: &Path, subject: &'static dyn Runs) -> Option
         numbers,
         memory,
         pairs: compare.as_ref().map(|of| pairs(of, &names))?,
-        compared: compare.and_then(|of| each(&of, "metrics", "texts", |it| names.metric(it))),
+        compared: compare.and_then(|of| each(&of, "metrics", "texts", |name| names.metric(name))),
         shown: each(root, "metrics", "texts", |item| names.metric(item)),
         answer,
         finding,
@@ -330,7 +330,7 @@ fn pairs(section: &Section<'_>, names: &Names) -> Vec<Pair> {
     pairs
         .into_iter()
         .flatten()
-        .filter_map(|it| pair(&it))
+        .filter_map(|item| pair(&item))
         .collect()
 }
 

@@ -4,7 +4,7 @@
 use crate::experiment::driver::Results;
 use crate::experiment::vmstat::causes::Cause;
 use crate::experiment::vmstat::likeness::Beside;
-use crate::experiment::vmstat::scene::{
+use crate::experiment::vmstat::setup::{
     PERF_CONTENTIONS, PERF_MAX_WAIT, PERF_MEAN_WAIT, PERF_TOTAL_WAIT,
 };
 use crate::experiment::vmstat::{BASELINE, PATCH};

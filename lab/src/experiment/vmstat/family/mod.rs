@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use self::member::{COMPARED, Member};
 use super::causes::Cause;
 use super::likeness::{self, Beside};
-use super::scene::{PERF_CONTENTIONS, PERF_TOTAL_WAIT, Scene};
+use super::setup::{PERF_CONTENTIONS, PERF_TOTAL_WAIT, VmstatSetup};
 use super::workloads::{FAMILY, MAIN};
 use super::{BASELINE, OURS, PATCH, PHASED_WHEEL, SLOWED};
 use crate::error::Error;
@@ -45,7 +45,7 @@ pub(super) struct Family {
 /// Runs all workloads on all machines. The workload [`MAIN`] has run already on the machine of this
 /// report, so its results are reused. In a full run, [`MAIN`] also runs on the other machine for as
 /// long and on as many seeds. All other runs are shorter and have fewer seeds.
-pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
+pub(super) fn measure(run: &Run<'_, VmstatSetup>) -> Result<Family, Error> {
     let numbers = run.numbers();
     let seconds = numbers.get("family_seconds");
     let seeds = numbers.count("family_seeds");
@@ -59,13 +59,13 @@ pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
             let results = match (workload.name == MAIN, run.options.effort) {
                 (true, _) if machine == run.machine => run.results.clone(),
                 (true, Effort::Full) => {
-                    let scene = run.scene_on(machine, run.card, run.options.effort)?;
-                    compare(run, &scene, run.options)?
+                    let setup = run.setup_on(machine, run.card, run.options.effort)?;
+                    compare(run, &setup, run.options)?
                 }
                 _ => {
                     let profile = run.load(machine, run.card)?;
-                    let scene = Scene::of(workload.name, profile, seconds)?;
-                    compare(run, &scene, &short)?
+                    let setup = VmstatSetup::of(workload.name, profile, seconds)?;
+                    compare(run, &setup, &short)?
                 }
             };
             members.push(Member {
@@ -84,13 +84,17 @@ pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
     })
 }
 
-fn compare(run: &Run<'_, Scene>, scene: &Scene, options: &Options) -> Result<Results, Error> {
-    let machine = &scene.profile.name;
-    run.start(machine, scene.workload.name);
+fn compare(
+    run: &Run<'_, VmstatSetup>,
+    setup: &VmstatSetup,
+    options: &Options,
+) -> Result<Results, Error> {
+    let machine = &setup.profile.name;
+    run.start(machine, setup.workload.name);
     let separate = &SEPARATE[..if machine == run.machine { 2 } else { 0 }];
     let designs = run.named(&[&DESIGNS, separate].concat());
     let compared = Comparison::run(&designs, options, run.progress, |case| {
-        scene.measure(&case.design.design, case.seed)
+        setup.measure(&case.design.design, case.seed)
     })?;
     Ok(Results::new(compared))
 }

@@ -3,7 +3,7 @@
 use super::Family;
 use super::member::{COMPARED, Member, published, published_ratio};
 use crate::experiment::vmstat::likeness;
-use crate::experiment::vmstat::scene::{
+use crate::experiment::vmstat::setup::{
     CONTENTIONS, DECAY_CONTENTIONS, PER_DECAYED, PER_RETURNED, RETURNED,
 };
 use crate::experiment::vmstat::workloads::{FAMILY, MAIN};

@@ -2,7 +2,7 @@
 //! results of runs.
 
 use super::*;
-use crate::experiment::vmstat::scene::METRICS;
+use crate::experiment::vmstat::setup::METRICS;
 use crate::measure::comparison::Sample;
 use crate::run::progress::Progress;
 

@@ -1,6 +1,6 @@
 //! Simple prices, frequent disturbances, and profiles of small machines, for tests.
 
-pub(crate) mod rw_scene;
+pub(crate) mod rw_fixture;
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{CpuPlace, Topology};

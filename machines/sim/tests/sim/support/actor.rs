@@ -9,12 +9,12 @@ use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{AllocError, FreeError, Reclaiming, Request, ZoneKind};
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
+use plimsoll_mm::vmstat::counters::{Direction, NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 
 use super::cache::Cache;
 use super::dice::Dice;
-use super::scene::{self, Scene};
+use super::scenario::{self, Scenario};
 
 /// An allocated block: its first page and its order.
 pub(crate) type Block = (Pfn, Order);
@@ -24,8 +24,8 @@ const SETTLE: Nanos = Nanos(2_000_000);
 
 /// What all tasks of the swarm share: the memory manager, blocks that tasks have passed on to each
 /// other, and sums to compare with the counters at the end.
-pub(crate) struct Stage {
-    pub(crate) scene: Scene,
+pub(crate) struct Shared {
+    pub(crate) scenario: Scenario,
     pub(crate) mm: Manager<Sim>,
     /// Blocks that a task has allocated and passed on. Any task may free them.
     pub(crate) passed_on: RefCell<Vec<Block>>,
@@ -40,20 +40,20 @@ pub(crate) struct Stage {
     pub(crate) over: Cell<bool>,
 }
 
-impl Stage {
-    /// Allocates whole blocks until about `scene.left` pages are free. So memory runs out even in
-    /// zones that are large enough for large batches.
+impl Shared {
+    /// Allocates whole blocks until about `scenario.left` pages are free. So memory runs out even
+    /// in zones that are large enough for large batches.
     pub(crate) fn fill(&self, sim: &Sim) {
         let pages = self.mm.pages();
         let mut request = Request::new(Order::MAX).urgent(Urgency::Reserve);
         request.class = ZoneKind::Movable;
         let free = || pages.view(sim).iter().map(|view| view.free.0).sum::<u32>();
-        while free() > self.scene.left && pages.alloc(sim, request).is_ok() {}
+        while free() > self.scenario.left && pages.alloc(sim, request).is_ok() {}
     }
 
-    pub(crate) fn new(scene: Scene, mm: Manager<Sim>, cache: Cache) -> Self {
+    pub(crate) fn new(scenario: Scenario, mm: Manager<Sim>, cache: Cache) -> Self {
         Self {
-            scene,
+            scenario,
             mm,
             passed_on: RefCell::default(),
             cache,
@@ -70,15 +70,15 @@ type Doing = fn(&mut Actor, &Sim);
 
 /// A task of the swarm and the blocks that it holds.
 pub(crate) struct Actor {
-    pub(crate) stage: Rc<Stage>,
+    pub(crate) shared: Rc<Shared>,
     dice: Dice,
     held: Vec<Block>,
 }
 
 impl Actor {
-    pub(crate) fn new(stage: &Rc<Stage>, sim: &Sim, number: u64) -> Self {
+    pub(crate) fn new(shared: &Rc<Shared>, sim: &Sim, number: u64) -> Self {
         Self {
-            stage: Rc::clone(stage),
+            shared: Rc::clone(shared),
             dice: Dice::new(sim.seed(), 1 + number),
             held: Vec::new(),
         }
@@ -86,15 +86,15 @@ impl Actor {
 
     /// Does all steps of the task, then passes on the blocks that it still holds.
     pub(crate) fn act(mut self, sim: &Sim) {
-        for _ in 0..self.stage.scene.steps {
+        for _ in 0..self.shared.scenario.steps {
             sim.spend(Work::Think, self.dice.below(3000));
             self.step(sim);
         }
-        self.stage.passed_on.borrow_mut().append(&mut self.held);
+        self.shared.passed_on.borrow_mut().append(&mut self.held);
     }
 
     fn step(&mut self, sim: &Sim) {
-        let odds = self.stage.scene.odds;
+        let odds = self.shared.scenario.odds;
         let steps: [(u32, Doing); 11] = [
             (odds.alloc, Self::alloc),
             (odds.free, Self::free),
@@ -118,7 +118,7 @@ impl Actor {
     }
 
     fn alloc(&mut self, sim: &Sim) {
-        let most = u32::from(self.stage.scene.order_max);
+        let most = u32::from(self.shared.scenario.order_max);
         // Most orders are small, because a few large blocks would use up all memory.
         let order = if self.dice.chance(70) {
             self.dice.below(most.min(2) + 1)
@@ -140,11 +140,13 @@ impl Actor {
             request = request.from_node(NodeId(self.dice.below(5)));
         }
         let row = self.dice.chance(10);
-        let blocks = if row { self.stage.scene.burst } else { 1 };
+        let blocks = if row { self.shared.scenario.burst } else { 1 };
         for _ in 0..blocks {
-            match self.stage.mm.pages().alloc(sim, request) {
-                Ok(pfn) if order == 0 && self.stage.scene.odds.reclaim && self.dice.chance(20) => {
-                    self.stage.cache.push(pfn, Order::ZERO);
+            match self.shared.mm.pages().alloc(sim, request) {
+                Ok(pfn)
+                    if order == 0 && self.shared.scenario.odds.reclaim && self.dice.chance(20) =>
+                {
+                    self.shared.cache.push(pfn, Order::ZERO);
                 }
                 Ok(pfn) if order > 0 && self.dice.chance(10) => {
                     self.split(sim, (pfn, request.order));
@@ -154,13 +156,13 @@ impl Actor {
                     assert!(tried.zones > 0, "a zone was asked: {tried:?}");
                     // A request that may not wait fails at once, without reclaim.
                     let waits = request.urgency.waits();
-                    let reclaims = u32::from(waits && self.stage.scene.odds.reclaim);
+                    let reclaims = u32::from(waits && self.shared.scenario.odds.reclaim);
                     assert_eq!(tried.reclaimers, reclaims, "all were asked: {tried:?}");
-                    let count = &self.stage.out_of_memory;
+                    let count = &self.shared.out_of_memory;
                     return count.set(count.get() + 1);
                 }
                 Err(AllocError::NoSuchZone) => {
-                    let zones = &self.stage.scene.layout.zones;
+                    let zones = &self.shared.scenario.layout.zones;
                     assert!(zones.iter().all(|zone| zone.kind > request.class));
                     return;
                 }
@@ -170,7 +172,7 @@ impl Actor {
 
     /// Splits a block. From now on, the task holds the pages of the block as single pages.
     fn split(&mut self, sim: &Sim, (pfn, order): Block) {
-        let pages = self.stage.mm.pages();
+        let pages = self.shared.mm.pages();
         pages.split(sim, pfn, order).expect("it was handed out");
         let singles = pfn.0..pfn.0 + order.pages().0;
         self.held
@@ -179,7 +181,7 @@ impl Actor {
 
     fn take(&mut self) -> Option<Block> {
         if self.held.is_empty() {
-            return self.stage.passed_on.borrow_mut().pop();
+            return self.shared.passed_on.borrow_mut().pop();
         }
         let index = self.dice.index(self.held.len());
         Some(self.held.swap_remove(index))
@@ -187,15 +189,15 @@ impl Actor {
 
     fn free(&mut self, sim: &Sim) {
         if let Some((pfn, order)) = self.take() {
-            let freed = self.stage.mm.pages().free(sim, pfn, order);
+            let freed = self.shared.mm.pages().free(sim, pfn, order);
             freed.expect("it was handed out with this order");
         }
     }
 
     fn pass_on(&mut self, sim: &Sim) {
         if self.dice.chance(50) {
-            self.stage.passed_on.borrow_mut().append(&mut self.held);
-        } else if let Some((pfn, order)) = self.stage.passed_on.borrow_mut().pop() {
+            self.shared.passed_on.borrow_mut().append(&mut self.held);
+        } else if let Some((pfn, order)) = self.shared.passed_on.borrow_mut().pop() {
             self.held.push((pfn, order));
         }
         sim.spend(Work::Think, 10);
@@ -209,7 +211,7 @@ impl Actor {
             .map(|block| block.0)
             .collect();
         self.dice.shuffle(&mut pfns);
-        self.stage
+        self.shared
             .mm
             .pages()
             .free_pages(sim, &pfns)
@@ -219,13 +221,13 @@ impl Actor {
     /// Tries to free blocks that the task does not hold, or holds with another order. The allocator
     /// must change nothing and return the reason.
     fn free_badly(&mut self, sim: &Sim) {
-        let pages = self.stage.mm.pages();
+        let pages = self.shared.mm.pages();
         let nowhere = Pfn(u32::MAX - self.dice.below(1000));
         assert_eq!(
             pages.free(sim, nowhere, Order::ZERO),
             Err(FreeError::OutsideZones(nowhere))
         );
-        let zone = self.dice.pick(&self.stage.scene.layout.zones).clone();
+        let zone = self.dice.pick(&self.shared.scenario.layout.zones).clone();
         if let Some(hole) = zone.holes.first() {
             let pfn = Pfn(hole.start);
             let error = Err(FreeError::NotAllocated(pfn));
@@ -253,7 +255,7 @@ impl Actor {
     }
 
     fn drain(&mut self, sim: &Sim) {
-        let pages = self.stage.mm.pages();
+        let pages = self.shared.mm.pages();
         match self.dice.below(4) {
             0 => pages.drain_all(sim),
             1 => pages.drain_all_sync(sim),
@@ -262,29 +264,29 @@ impl Actor {
     }
 
     fn tune(&mut self, sim: &Sim) {
-        let pages = self.stage.mm.pages();
+        let pages = self.shared.mm.pages();
         if self.dice.chance(20) {
             let reclaiming = *self.dice.pick(&[Reclaiming::No, Reclaiming::Yes]);
             let node = NodeId(self.dice.below(3));
             let highest = *self.dice.pick(&ZoneKind::ALL);
             return pages.set_reclaiming(sim, node, highest, reclaiming);
         }
-        let (knob, value) = scene::knob(&mut self.dice);
+        let (knob, value) = scenario::knob(&mut self.dice);
         pages
             .set_tunable(sim, knob, value)
             .expect("drawn within its bounds");
-        assert!(self.stage.mm.pages().tunable(sim, knob) <= knob.spec().max);
+        assert!(self.shared.mm.pages().tunable(sim, knob) <= knob.spec().max);
     }
 
     /// Takes a CPU offline, waits, and usually brings it back, in the same order of steps as Linux.
     fn hotplug(&mut self, sim: &Sim) {
-        let mm = &self.stage.mm;
+        let mm = &self.shared.mm;
         let cpu = CpuId(self.dice.below(sim.topology().cpus()));
         let others = sim
             .topology()
             .ids()
             .filter(|&other| other != cpu && sim.is_online(other));
-        if cpu == sim.this_cpu() || others.count() == 0 || self.stage.plugging.replace(true) {
+        if cpu == sim.this_cpu() || others.count() == 0 || self.shared.plugging.replace(true) {
             return;
         }
         mm.cpu_going(sim, cpu);
@@ -302,7 +304,7 @@ impl Actor {
             sim.set_online(cpu, true);
             mm.cpu_online(sim, cpu);
         }
-        self.stage.plugging.set(false);
+        self.shared.plugging.set(false);
     }
 
     fn migrate(&mut self, sim: &Sim) {
@@ -314,15 +316,15 @@ impl Actor {
     }
 
     fn count(&mut self, sim: &Sim) {
-        let mm = &self.stage.mm;
+        let mm = &self.shared.mm;
         let up = self.dice.chance(60);
-        let [zone, node] = &self.stage.counted;
+        let [zone, node] = &self.shared.counted;
         let delta = if up {
             1 + i64::from(self.dice.below(40))
         } else {
             -1
         };
-        let pfn = self.dice.pick(&self.stage.scene.layout.zones).start;
+        let pfn = self.dice.pick(&self.shared.scenario.layout.zones).start;
         // Leave out an addition that would make the sum negative, because readers would see 0
         // instead of a negative sum.
         if zone.get() + delta >= 0 {
@@ -334,7 +336,7 @@ impl Actor {
             mm.step_node(
                 sim,
                 NodeItem::AnonMapped,
-                if up { Step::Up } else { Step::Down },
+                if up { Direction::Up } else { Direction::Down },
             );
         }
     }

@@ -14,7 +14,7 @@ use plimsoll_sim::Sim;
 
 use super::check_owners::Owners;
 use super::check_tables;
-use super::space_stage::{Process, SpaceStage};
+use super::space_shared::{Process, SpaceShared};
 
 /// For each phase of the work on dying address spaces, how many times it began and how many times
 /// it ended.
@@ -48,30 +48,34 @@ impl Phases {
 
 /// Compares all counters with the memory of the address spaces. No operation may be in progress,
 /// and no address space may have been reaped.
-pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
+pub(crate) fn check_quiet(sim: &Sim, shared: &SpaceShared, owners: &Owners) {
     let of = |kind| -> u64 {
         let pages = |process: &Process| process.space.rss().precise(sim, kind);
-        stage.processes.iter().map(pages).sum()
+        shared.processes.iter().map(pages).sum()
     };
     let anonymous = of(RssKind::Anon);
-    let mm = &stage.mm;
+    let mm = &shared.mm;
     assert_eq!(mm.counted_on_nodes(sim, NodeItem::AnonMapped), anonymous);
     assert_eq!(mm.pages().counted(sim, ZoneItem::Anon), anonymous);
-    let swapped = u64::from(stage.spaces.swap().used(sim));
+    let swapped = u64::from(shared.spaces.swap().used(sim));
     assert_eq!(swapped, of(RssKind::Swap));
-    let tables: u64 = stage
+    let tables: u64 = shared
         .processes
         .iter()
         .map(|process| process.space.table_pages(sim))
         .sum();
     assert_eq!(mm.counted_on_nodes(sim, NodeItem::PageTables), tables);
-    let reserved: u64 = stage
+    let reserved: u64 = shared
         .processes
         .iter()
         .map(|process| 512 * check_tables::reserved(sim, &process.space))
         .sum();
-    let shared: u64 = stage.objects.iter().map(|object| object.present(sim)).sum();
-    let owned: u64 = stage
+    let in_objects: u64 = shared
+        .objects
+        .iter()
+        .map(|object| object.present(sim))
+        .sum();
+    let owned: u64 = shared
         .layout
         .zones
         .iter()
@@ -79,12 +83,12 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
         .sum();
     assert_eq!(
         owned,
-        anonymous + tables + reserved + shared,
-        "every page is known: {tables} of tables, {reserved} reserved, {shared} shared"
+        anonymous + tables + reserved + in_objects,
+        "every page is known: {tables} of tables, {reserved} reserved, {in_objects} in objects"
     );
-    let aged = stage.spaces.lru().total(sim);
-    assert!(aged >= 0 && aged.cast_unsigned() <= anonymous + stage.cached(sim));
-    for process in &stage.processes {
+    let aged = shared.spaces.lru().total(sim);
+    assert!(aged >= 0 && aged.cast_unsigned() <= anonymous + shared.cached(sim));
+    for process in &shared.processes {
         assert!(check_tables::check(sim, process), "nothing is under way");
         let own = process.space.rss().precise(sim, RssKind::Anon);
         if let Some(budget) = process.space.budget() {
@@ -96,8 +100,8 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
 
 /// Checks that no address space has pages any more, and that only pages of files are still aged.
 /// All address spaces must have ended.
-pub(crate) fn check_ended(sim: &Sim, stage: &SpaceStage) {
-    for process in &stage.processes {
+pub(crate) fn check_ended(sim: &Sim, shared: &SpaceShared) {
+    for process in &shared.processes {
         let space = &process.space;
         assert_eq!((process.exits.get(), process.users.get()), (1, 0));
         for flag in [Flag::Exiting, Flag::Ended, Flag::Skip] {
@@ -109,15 +113,15 @@ pub(crate) fn check_ended(sim: &Sim, stage: &SpaceStage) {
             assert_eq!(space.rss().precise(sim, kind), 0, "{kind:?}");
         }
     }
-    for budget in &stage.budgets {
+    for budget in &shared.budgets {
         assert_eq!(budget.used(sim), 0, "{budget:?}");
     }
-    assert_eq!(stage.spaces.swap().used(sim), 0);
-    let aged = stage.spaces.lru().total(sim);
-    assert_eq!(aged, stage.cached(sim).cast_signed(), "only of files");
+    assert_eq!(shared.spaces.swap().used(sim), 0);
+    let aged = shared.spaces.lru().total(sim);
+    assert_eq!(aged, shared.cached(sim).cast_signed(), "only of files");
     for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
-        assert_eq!(stage.mm.counted_on_nodes(sim, item), 0, "{item:?}");
+        assert_eq!(shared.mm.counted_on_nodes(sim, item), 0, "{item:?}");
     }
-    assert_eq!(stage.mm.pages().counted(sim, ZoneItem::Anon), 0);
-    assert_eq!(stage.listeners.open.load(Relaxed), 0);
+    assert_eq!(shared.mm.pages().counted(sim, ZoneItem::Anon), 0);
+    assert_eq!(shared.listeners.open.load(Relaxed), 0);
 }

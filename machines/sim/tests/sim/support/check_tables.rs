@@ -16,7 +16,7 @@ use plimsoll_mm::space::{AddressSpace, END, Flag, MappingKind, Walked};
 use plimsoll_mm::units::{Order, Vpn};
 use plimsoll_sim::Sim;
 
-use super::space_stage::Process;
+use super::space_shared::Process;
 
 /// The largest number of tables that helpers can hand back for later helpers to empty. If helpers
 /// hand back more tables, the exit empties the rest.

@@ -18,12 +18,12 @@ pub(crate) mod lone;
 pub(crate) mod oom_world;
 pub(crate) mod presses;
 pub(crate) mod pressure;
-pub(crate) mod scene;
+pub(crate) mod scenario;
 pub(crate) mod seeds;
 pub(crate) mod shadow;
 pub(crate) mod small;
 pub(crate) mod space_actor;
-pub(crate) mod space_stage;
+pub(crate) mod space_shared;
 pub(crate) mod space_user;
 
 pub(crate) use self::dice::Dice;

@@ -1,4 +1,4 @@
-//! `Presses`: the embedder of reclaim in a [`SpaceStage`]. When reclaim asks for it, starts or
+//! `Presses`: the embedder of reclaim in a [`SpaceShared`]. When reclaim asks for it, starts or
 //! wakes a thread of kswapd.
 
 use std::cell::RefCell;
@@ -11,12 +11,12 @@ use plimsoll_mm::space::Memory;
 use plimsoll_mm::units::{Nanos, NodeId};
 use plimsoll_sim::{KswapdThread, Sim};
 
-use super::space_stage::{Process, SpaceStage};
+use super::space_shared::{Process, SpaceShared};
 
-/// The [`Embedder`] of reclaim, which belongs to a [`SpaceStage`].
+/// The [`Embedder`] of reclaim, which belongs to a [`SpaceShared`].
 #[derive(Default)]
 pub(crate) struct Presses {
-    stage: RefCell<Weak<SpaceStage>>,
+    shared: RefCell<Weak<SpaceShared>>,
     /// The threads of kswapd of both nodes.
     threads: [Rc<KswapdThread>; 2],
 }
@@ -24,12 +24,12 @@ pub(crate) struct Presses {
 impl Presses {
     /// Tells the embedder the state that all tasks share, once this state is complete. Until then,
     /// nothing is reclaimed.
-    pub(crate) fn set(&self, stage: &Rc<SpaceStage>) {
-        self.stage.replace(Rc::downgrade(stage));
+    pub(crate) fn set(&self, shared: &Rc<SpaceShared>) {
+        self.shared.replace(Rc::downgrade(shared));
     }
 
-    fn stage(&self) -> Option<Rc<SpaceStage>> {
-        self.stage.borrow().upgrade()
+    fn shared(&self) -> Option<Rc<SpaceShared>> {
+        self.shared.borrow().upgrade()
     }
 }
 
@@ -43,21 +43,21 @@ impl Embedder<Sim> for Presses {
                 [first, rest @ ..] => first.steps.during(|| during_all(rest, f)),
             }
         }
-        if let Some(stage) = self.stage() {
-            during_all(&stage.processes, &mut || f(stage.memory(sim)));
+        if let Some(shared) = self.shared() {
+            during_all(&shared.processes, &mut || f(shared.memory(sim)));
         }
     }
 
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
         let thread = Rc::clone(&self.threads[node.index()]);
-        let (woken, stage) = (Rc::clone(&thread), self.stage.borrow().clone());
+        let (woken, shared) = (Rc::clone(&thread), self.shared.borrow().clone());
         thread.wake(sim, || {
             sim.spawn(sim.this_cpu(), move |sim| {
                 woken.run(sim, || {
-                    let Some(stage) = stage.upgrade() else {
+                    let Some(shared) = shared.upgrade() else {
                         return Next::Woken;
                     };
-                    let reclaim = stage.reclaim.as_ref().expect("it has woken kswapd");
+                    let reclaim = shared.reclaim.as_ref().expect("it has woken kswapd");
                     reclaim.kswapd(sim, node)
                 });
             })
@@ -72,13 +72,13 @@ impl Embedder<Sim> for Presses {
 
 /// Counts the pages that `event` reports as reclaimed by kswapd, reclaimed directly, or made
 /// inactive.
-pub(crate) fn note(stage: &SpaceStage, event: &Event) {
+pub(crate) fn note(shared: &SpaceShared, event: &Event) {
     match *event {
-        Event::ShrinkInactive { by, reclaimed, .. } => stage.note(|met| {
+        Event::ShrinkInactive { by, reclaimed, .. } => shared.note(|met| {
             met.reclaimed[usize::from(by == ReclaimedBy::Direct)] += u64::from(reclaimed.0);
         }),
         Event::ShrinkActive { deactivated, .. } => {
-            stage.note(|met| met.reclaimed[2] += u64::from(deactivated.0));
+            shared.note(|met| met.reclaimed[2] += u64::from(deactivated.0));
         }
         _ => {}
     }

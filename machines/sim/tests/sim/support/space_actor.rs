@@ -11,7 +11,7 @@ use plimsoll_sim::Sim;
 
 use super::check_tables;
 use super::dice::Dice;
-use super::space_stage::{Process, Shared};
+use super::space_shared::{Process, Shared};
 
 /// The time after which no task is left on a CPU that went offline. It is longer than any stall.
 const SETTLE: Nanos = Nanos(2_000_000);
@@ -20,14 +20,14 @@ const TRIES: u32 = 6;
 
 /// One task that acts on address spaces from outside.
 pub(crate) struct Actor {
-    stage: Shared,
+    shared: Shared,
     dice: Dice,
 }
 
 impl Actor {
-    pub(crate) fn new(stage: &Shared, sim: &Sim, who: u64) -> Self {
+    pub(crate) fn new(shared: &Shared, sim: &Sim, who: u64) -> Self {
         Self {
-            stage: Shared::clone(stage),
+            shared: Shared::clone(shared),
             dice: Dice::new(sim.seed(), 1000 + who),
         }
     }
@@ -39,9 +39,9 @@ impl Actor {
     /// Kills most processes at random times: some before their threads have begun to act, some
     /// after their threads have finished.
     pub(crate) fn kill(mut self, sim: &Sim) {
-        for process in 0..self.stage.processes.len() {
+        for process in 0..self.shared.processes.len() {
             self.sleep(sim, 600_000);
-            let space = &self.stage.processes[process].space;
+            let space = &self.shared.processes[process].space;
             if self.dice.chance(20) {
                 continue;
             }
@@ -55,13 +55,13 @@ impl Actor {
     /// Helps to empty the address spaces of killed processes, some of them more than once.
     pub(crate) fn help(mut self, sim: &Sim) {
         let order: Vec<usize> = {
-            let mut order: Vec<usize> = (0..self.stage.processes.len()).collect();
+            let mut order: Vec<usize> = (0..self.shared.processes.len()).collect();
             self.dice.shuffle(&mut order);
             order
         };
         for index in order {
-            let stage = Shared::clone(&self.stage);
-            let process = &stage.processes[index];
+            let shared = Shared::clone(&self.shared);
+            let process = &shared.processes[index];
             self.wait_for_kill(sim, process);
             for _ in 0..TRIES {
                 let pause = *self.dice.pick(&[1, 3000, 100_000]);
@@ -85,7 +85,7 @@ impl Actor {
     }
 
     fn reap(&mut self, sim: &Sim, process: &Process) {
-        let (stage, memory) = (&self.stage, self.stage.memory(sim));
+        let (shared, memory) = (&self.shared, self.shared.memory(sim));
         let may_wait = self.dice.chance(50);
         process.helpers.join();
         let reaped = process.steps.during(|| {
@@ -97,14 +97,14 @@ impl Actor {
             assert!(impatient || reaped.is_some(), "it has time");
             reaped
         });
-        let reaping = stage.design.reaping;
+        let reaping = shared.design.reaping;
         let outcome = reaped.unwrap_or(Reaped::Busy);
         // A helper that arrives after `Skip` was set does nothing, so its result does not show that
         // the address space is empty.
         let is_skipped = process.space.has(sim, Flag::Skip) && !process.space.has(sim, Flag::Ended);
         if check_tables::is_all_reaped(process, reaping, outcome) && !is_skipped {
             process.is_reaped.set(true);
-            stage.note(|met| met.compared[1] += 1);
+            shared.note(|met| met.compared[1] += 1);
         }
         check_tables::check_reaped(sim, process);
         check_tables::check(sim, process);
@@ -115,17 +115,17 @@ impl Actor {
                 process.space.raise(sim, Flag::Skip);
             }
             Some(Reaped::Partly) => {
-                assert!(stage.plan.refusals > 0, "no listener refuses here");
-                stage.note(|met| met.partly += 1);
+                assert!(shared.plan.refusals > 0, "no listener refuses here");
+                shared.note(|met| met.partly += 1);
             }
             Some(Reaped::GaveWay) => {
                 let gives = [Reaping::DescendingChunks, Reaping::MeetInTheMiddle];
-                assert!(gives.contains(&stage.design.reaping));
-                stage.note(|met| met.gave_way += 1);
+                assert!(gives.contains(&shared.design.reaping));
+                shared.note(|met| met.gave_way += 1);
             }
             Some(Reaped::Busy) => {
                 assert!(!may_wait, "an actor that waits gets the lock");
-                stage.note(|met| met.busy += 1);
+                shared.note(|met| met.busy += 1);
             }
             Some(Reaped::All) | None => {}
         }
@@ -137,11 +137,11 @@ impl Actor {
 
     /// Swaps out all pages of random address spaces, even while they are being emptied.
     pub(crate) fn swap(mut self, sim: &Sim) {
-        for _ in 0..self.stage.plan.steps {
+        for _ in 0..self.shared.plan.steps {
             self.sleep(sim, 400_000);
-            let index = self.dice.index(self.stage.processes.len());
-            let process = &self.stage.processes[index];
-            let memory = self.stage.memory(sim);
+            let index = self.dice.index(self.shared.processes.len());
+            let process = &self.shared.processes[index];
+            let memory = self.shared.memory(sim);
             let swap_out = || process.space.swap_out(memory, Vpn(0)..END);
             let _went = process.steps.during(swap_out);
             check_tables::check(sim, process);
@@ -152,12 +152,12 @@ impl Actor {
     /// that it gets without waiting, and sometimes reclaims more than is needed. Frees the memory
     /// after a random time.
     pub(crate) fn press(mut self, sim: &Sim) {
-        let stage = Shared::clone(&self.stage);
-        let Some(reclaim) = &stage.reclaim else {
+        let shared = Shared::clone(&self.shared);
+        let Some(reclaim) = &shared.reclaim else {
             return;
         };
-        let pages = stage.mm.pages();
-        for _ in 0..stage.plan.steps.min(12) {
+        let pages = shared.mm.pages();
+        for _ in 0..shared.plan.steps.min(12) {
             self.sleep(sim, 300_000);
             let mut taken = Vec::new();
             for order in [5, 0].map(|order| Order::new(order).expect("small")) {
@@ -182,7 +182,7 @@ impl Actor {
     /// Takes CPUs offline one at a time, and brings them back online. Sometimes drains all page
     /// lists instead.
     pub(crate) fn plug(mut self, sim: &Sim) {
-        let mm = &Shared::clone(&self.stage).mm;
+        let mm = &Shared::clone(&self.shared).mm;
         for _ in 0..3 {
             self.sleep(sim, 500_000);
             let cpu = CpuId(self.dice.below(sim.topology().cpus()));

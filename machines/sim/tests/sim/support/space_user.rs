@@ -14,7 +14,7 @@ use plimsoll_sim::Sim;
 
 use super::check_tables;
 use super::dice::Dice;
-use super::space_stage::{Process, Shared};
+use super::space_shared::{Process, Shared};
 
 /// The number of pages in each thread's part. It is not a multiple of 512, the number of pages that
 /// a page table maps, so neighbouring parts share a page table.
@@ -27,7 +27,7 @@ const BASE: u64 = (1 << 20) - 4000;
 
 /// One thread of a process: its part of the address space, and the mappings that it owns there.
 pub(crate) struct User {
-    stage: Shared,
+    shared: Shared,
     process: usize,
     part: u64,
     dice: Dice,
@@ -50,12 +50,12 @@ type Goes = Result<(), Leaves>;
 pub(crate) struct Leaves;
 
 impl User {
-    pub(crate) fn new(stage: &Shared, sim: &Sim, process: usize, number: u32) -> Self {
+    pub(crate) fn new(shared: &Shared, sim: &Sim, process: usize, number: u32) -> Self {
         let who = 100 + 10 * process as u64 + u64::from(number);
-        let users = &stage.processes[process].users;
+        let users = &shared.processes[process].users;
         users.set(users.get() + 1);
         Self {
-            stage: Shared::clone(stage),
+            shared: Shared::clone(shared),
             process,
             part: BASE + u64::from(number) * PART,
             dice: Dice::new(sim.seed(), who),
@@ -64,12 +64,12 @@ impl User {
     }
 
     fn process(&self) -> &Process {
-        &self.stage.processes[self.process]
+        &self.shared.processes[self.process]
     }
 
     /// Does all steps of the thread, or fewer if its process is killed in the meantime.
     pub(crate) fn act(&mut self, sim: &Sim) {
-        for _ in 0..self.stage.plan.steps {
+        for _ in 0..self.shared.plan.steps {
             sim.spend(Work::Think, self.dice.below(3000));
             if self.process().is_killed(sim) && self.dice.chance(50) {
                 return;
@@ -88,7 +88,7 @@ impl User {
     /// the process.
     pub(crate) fn act_and_leave(mut self, sim: &Sim) {
         self.act(sim);
-        self.process().leave(&self.stage, sim);
+        self.process().leave(&self.shared, sim);
     }
 
     fn step(&mut self, sim: &Sim) -> Goes {
@@ -110,7 +110,7 @@ impl User {
     }
 
     fn backing(&mut self) -> Backing<Sim> {
-        let object = Arc::clone(self.dice.pick(&self.stage.objects));
+        let object = Arc::clone(self.dice.pick(&self.shared.objects));
         let offset = u64::from(self.dice.below(50));
         match self.dice.below(8) {
             0..3 => Backing::Anonymous { huge: false },
@@ -132,7 +132,7 @@ impl User {
         let backing = self.backing();
         let reserved = matches!(backing, Backing::Reserved);
         let kind = kind_of(&backing);
-        let mut pages = u64::from(self.dice.between(1, self.stage.plan.span));
+        let mut pages = u64::from(self.dice.between(1, self.shared.plan.span));
         let mut start = self.part + self.draw(PART);
         if reserved || self.dice.chance(30) {
             pages = pages.next_multiple_of(HUGE);
@@ -158,7 +158,7 @@ impl User {
             backing,
         };
         let process = self.process();
-        let memory = self.stage.memory(sim);
+        let memory = self.shared.memory(sim);
         match process.changing(|| process.space.map(memory, request)) {
             Ok(vma) => {
                 assert!(vma.pages() >= pages, "it may be a part of its like");
@@ -197,7 +197,7 @@ impl User {
 
     fn was_killed(&self, sim: &Sim) -> Goes {
         assert!(self.process().is_killed(sim));
-        self.stage.note(|met| met.killed_waiting += 1);
+        self.shared.note(|met| met.killed_waiting += 1);
         Err(Leaves)
     }
 
@@ -213,7 +213,7 @@ impl User {
             end = start + 1 + self.draw(end - start);
         }
         let process = self.process();
-        let memory = self.stage.memory(sim);
+        let memory = self.shared.memory(sim);
         let unmapped = process.changing(|| process.space.unmap(memory, Vpn(start), end - start));
         match unmapped {
             Ok(()) => {
@@ -247,7 +247,7 @@ impl User {
         let access = *self.dice.pick(&[Access::Read, Access::Write]);
         let process = self.process();
         let was_unstable = process.space.has(sim, Flag::Unstable);
-        let memory = self.stage.memory(sim);
+        let memory = self.shared.memory(sim);
         let fault = || process.space.fault(memory, Vpn(page), access);
         let faulted = process.steps.during(fault);
         if faulted.is_ok() {
@@ -259,7 +259,7 @@ impl User {
             !(appeared && private && was_unstable),
             "no private page appears in a space that is being reaped"
         );
-        self.stage.note(|met| {
+        self.shared.note(|met| {
             met.huge += u64::from(faulted == Ok(Faulted::Huge));
             met.swapped_in += u64::from(faulted == Ok(Faulted::Mapped { swapped: true }));
         });
@@ -269,7 +269,7 @@ impl User {
     /// Touches a page that no thread maps. The page is below all parts, and the address space
     /// places no mapping there.
     fn touch_nowhere(&self, sim: &Sim) -> Goes {
-        let (memory, page) = (self.stage.memory(sim), Vpn(BASE - 1));
+        let (memory, page) = (self.shared.memory(sim), Vpn(BASE - 1));
         let process = self.process();
         let fault = || process.space.fault(memory, page, Access::Write);
         let faulted = process.steps.during(fault);
@@ -282,14 +282,14 @@ impl User {
 
     /// Touches a page in the part of another thread, which may be about to unmap it.
     fn touch_elsewhere(&mut self, sim: &Sim) -> Goes {
-        let part = BASE + u64::from(self.dice.below(self.stage.plan.users)) * PART;
+        let part = BASE + u64::from(self.dice.below(self.shared.plan.users)) * PART;
         let page = Vpn(part + self.draw(PART));
         let access = *self.dice.pick(&[Access::Read, Access::Write]);
-        let (process, memory) = (self.process(), self.stage.memory(sim));
+        let (process, memory) = (self.process(), self.shared.memory(sim));
         let fault = || process.space.fault(memory, page, access);
         let faulted = process.steps.during(fault);
         let missed = faulted == Err(FaultError::NotMapped(page));
-        self.stage.note(|met| {
+        self.shared.note(|met| {
             met.elsewhere[0] += 1;
             met.elsewhere[1] += u64::from(missed);
         });
@@ -307,7 +307,7 @@ impl User {
     /// progress, that the counters agree with them.
     fn check(&self, sim: &Sim) {
         let compared = check_tables::check(sim, self.process());
-        self.stage
+        self.shared
             .note(|met| met.compared[0] += u64::from(compared));
     }
 
@@ -320,7 +320,7 @@ impl User {
         let owned = *self.dice.pick(&owned);
         let start = owned.start + self.draw(owned.end - owned.start);
         let pages = Vpn(start)..Vpn(owned.end);
-        let (process, memory) = (self.process(), self.stage.memory(sim));
+        let (process, memory) = (self.process(), self.shared.memory(sim));
         let populated = process
             .steps
             .during(|| process.space.populate(memory, pages));
@@ -332,18 +332,18 @@ impl User {
         match why {
             FaultError::Unstable(_) => {
                 assert!(space.has(sim, Flag::Unstable));
-                self.stage.note(|met| met.unstable += 1);
+                self.shared.note(|met| met.unstable += 1);
                 Err(Leaves)
             }
             FaultError::Killed => self.was_killed(sim),
             FaultError::OverBudget(over) => {
                 assert!(space.budget().is_some());
                 assert!(over.limit < u64::MAX);
-                self.stage.note(|met| met.over_budget += 1);
+                self.shared.note(|met| met.over_budget += 1);
                 Ok(())
             }
             FaultError::OutOfMemory(_) => {
-                self.stage.note(|met| met.out_of_memory += 1);
+                self.shared.note(|met| met.out_of_memory += 1);
                 Ok(())
             }
             FaultError::NotMapped(_) | FaultError::NoMemory | FaultError::Ended => {
@@ -355,7 +355,7 @@ impl User {
     fn swap_out(&mut self, sim: &Sim) -> Goes {
         let start = self.part + self.draw(PART);
         let pages = Vpn(start)..Vpn(start + 1 + self.draw(800));
-        let (process, memory) = (self.process(), self.stage.memory(sim));
+        let (process, memory) = (self.process(), self.shared.memory(sim));
         let swap_out = || process.space.swap_out(memory, pages.clone());
         let went = process.steps.during(swap_out);
         assert!(went <= pages.end.0 - pages.start.0);

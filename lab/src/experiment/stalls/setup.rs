@@ -49,12 +49,12 @@ pub(super) const FREE: Metric = Metric::lower("free_max_ns", Unit::Nanos);
 pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     STRETCH => seen.longest_ns(),
     FREE => seen.done.free_max_ns as f64,
-    ZONE_PART => seen.stalls.longest.map_or(0, |it| it.zone_wait.0) as f64,
+    ZONE_PART => seen.stalls.longest.map_or(0, |stall| stall.zone_wait.0) as f64,
     PCP_PART =>
-        seen.stalls.longest.map_or(0, |it| it.pcp_wait.0) as f64,
+        seen.stalls.longest.map_or(0, |stall| stall.pcp_wait.0) as f64,
     ZONE_WAITS =>
-        seen.stalls.longest.map_or(0, |it| it.zone_waits) as f64,
-    WAIT_MAX => seen.stats.class(LockClass::Zone).wait_max.map_or(0, |it| it.wait.0) as f64,
+        seen.stalls.longest.map_or(0, |stall| stall.zone_waits) as f64,
+    WAIT_MAX => seen.stats.class(LockClass::Zone).wait_max.map_or(0, |wait| wait.wait.0) as f64,
     LOCKUPS => seen.stalls.soft_lockups as f64,
     RCU => seen.stalls.rcu_stalls as f64,
     HUNG => seen.stalls.hung_tasks as f64,
@@ -64,7 +64,7 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
 
 /// The setting of a run: the machine, its workers, and the length of the run.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+pub(super) struct StallSetup {
     pub(super) profile: Profile,
     /// The bytes that each worker maps in a round.
     bytes: u64,
@@ -98,12 +98,12 @@ pub(super) const NUMBERS: &[Number] = &[
     ),
 ];
 
-/// A change of a scene that may lengthen the stretches in which a CPU does not reschedule.
+/// A change of a setup that may lengthen the stretches in which a CPU does not reschedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,
     length: Nanos,
-    change: fn(&mut Scene),
+    change: fn(&mut StallSetup),
 }
 
 /// The largest number of pages that Linux frees between two reschedule points, out of a gather (the
@@ -117,30 +117,30 @@ pub(super) const CAUSES: &[Cause] = &[
     cause(
         "frees of 16,384 pages without a reschedule point",
         500,
-        |scene| {
-            scene.chunk = 1 << 14;
-            scene.bytes = 64 << 20;
+        |setup| {
+            setup.chunk = 1 << 14;
+            setup.bytes = 64 << 20;
         },
     ),
-    cause("steals of 1.3 ms every 400 ms", 3000, |scene| {
-        steal(scene, 400_000_000, 1_300_000);
+    cause("steals of 1.3 ms every 400 ms", 3000, |setup| {
+        steal(setup, 400_000_000, 1_300_000);
     }),
-    cause("steals of 5 ms every 50 ms", LONG_MS, |scene| {
-        steal(scene, 50_000_000, 5_000_000);
+    cause("steals of 5 ms every 50 ms", LONG_MS, |setup| {
+        steal(setup, 50_000_000, 5_000_000);
     }),
     cause(
         "pages under the zone lock 10 times as slow",
         LONG_MS,
-        |scene| slow(scene, 10),
+        |setup| slow(setup, 10),
     ),
     cause(
         "pages under the zone lock 100 times as slow",
         LONG_MS,
-        |scene| slow(scene, 100),
+        |setup| slow(setup, 100),
     ),
-    cause("1024 CPUs, and pages 10 times as slow", LONG_MS, |scene| {
-        crowd(scene, 1024);
-        slow(scene, 10);
+    cause("1024 CPUs, and pages 10 times as slow", LONG_MS, |setup| {
+        crowd(setup, 1024);
+        slow(setup, 10);
     }),
 ];
 
@@ -149,7 +149,7 @@ pub(super) const CAUSES: &[Cause] = &[
 /// whereas the stretches last milliseconds.
 const LONG_MS: u64 = 25_000;
 
-const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
+const fn cause(name: &'static str, ms: u64, change: fn(&mut StallSetup)) -> Cause {
     Cause {
         name,
         length: Nanos::from_ms(ms),
@@ -159,31 +159,31 @@ const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
 
 /// Makes the machine a guest whose hypervisor steals CPUs. Each steal takes one CPU away for about
 /// `length_ns`. The next steal of that CPU comes about `every_ns` after the end of the last.
-fn steal(scene: &mut Scene, every_ns: u64, length_ns: u64) {
-    let mut jitter = scene.profile.jitter.clone().unwrap_or_default();
+fn steal(setup: &mut StallSetup, every_ns: u64, length_ns: u64) {
+    let mut jitter = setup.profile.jitter.clone().unwrap_or_default();
     jitter.rates[Disturbance::Steal as usize] = Some(Rate {
         every_ns,
         length_ns,
     });
-    scene.profile.jitter = Some(jitter);
+    setup.profile.jitter = Some(jitter);
 }
 
 /// Gives the machine `cpus` CPUs in one node, 16 cores to a cache and two CPUs to a core.
-fn crowd(scene: &mut Scene, cpus: u32) {
+fn crowd(setup: &mut StallSetup, cpus: u32) {
     let place = |cpu: u32| CpuPlace {
         core: cpu % (cpus / 2),
         llc: cpu % (cpus / 2) / 16,
         node: NodeId(0),
         socket: 0,
     };
-    scene.profile.topology = Topology::new((0..cpus).map(place).collect());
+    setup.profile.topology = Topology::new((0..cpus).map(place).collect());
 }
 
 /// Makes moving pages under the zone lock `factor` times as slow.
-fn slow(scene: &mut Scene, factor: u32) {
+fn slow(setup: &mut StallSetup, factor: u32) {
     for work in [Work::BuddyAlloc, Work::BuddyFree] {
         let key = CostKey::Work(work);
-        scene.profile = scene.profile.with_scaled(key, factor * 100);
+        setup.profile = setup.profile.with_scaled(key, factor * 100);
     }
 }
 
@@ -204,11 +204,11 @@ struct Done {
 
 impl Seen {
     fn longest_ns(&self) -> f64 {
-        self.stalls.longest.map_or(0, |it| it.length().0) as f64
+        self.stalls.longest.map_or(0, |stall| stall.length().0) as f64
     }
 }
 
-impl Scene {
+impl StallSetup {
     pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         Ok(Self {
             profile: setting.profile()?,
@@ -235,18 +235,18 @@ impl Scene {
         )
     }
 
-    /// The same scene, to which `cause` applies. Its run is as long as the cause needs if
+    /// The same setup, to which `cause` applies. Its run is as long as the cause needs if
     /// `is_long`.
     pub(super) fn with(&self, cause: &Cause, is_long: bool) -> Self {
-        let mut scene = self.clone();
+        let mut setup = self.clone();
         if is_long {
-            scene.length = cause.length;
+            setup.length = cause.length;
         }
         if cause.length == Nanos::from_ms(LONG_MS) {
-            scene.profile.jitter = None;
+            setup.profile.jitter = None;
         }
-        (cause.change)(&mut scene);
-        scene
+        (cause.change)(&mut setup);
+        setup
     }
 
     /// Runs the workload once.

@@ -27,11 +27,11 @@ use super::check_tables::{self, Helpers, UnderWay};
 use super::dice::Dice;
 use super::presses::Presses;
 use super::shadow::Shadow;
-use super::{scene, small};
+use super::{scenario, small};
 
 /// What all tasks of a run share: the memory manager, the processes with their address spaces, and
 /// counts of the rare cases that the run has encountered.
-pub(crate) struct SpaceStage {
+pub(crate) struct SpaceShared {
     pub(crate) design: Design,
     pub(crate) layout: Layout,
     pub(crate) mm: Manager<Sim>,
@@ -151,13 +151,16 @@ impl Notified<Sim> for Listener {
     }
 }
 
-impl SpaceStage {
+impl SpaceShared {
     /// Creates the state that the tasks share in the run with `seed`, and the machine of this run.
     pub(crate) fn new(seed: u64) -> (Sim, Self) {
         let dice = &mut Dice::new(seed, 0);
         let (cpus, nodes) = (dice.between(2, 16), dice.between(1, 2));
-        let topology = scene::topology(dice, cpus, nodes);
-        let sim = Sim::new(&small::profile(topology, 1000), scene::options(dice, seed));
+        let topology = scenario::topology(dice, cpus, nodes);
+        let sim = Sim::new(
+            &small::profile(topology, 1000),
+            scenario::options(dice, seed),
+        );
         let design = Design {
             schedule: *dice.pick(&SCHEDULES),
             shepherd: *dice.pick(&SHEPHERDS),
@@ -186,7 +189,7 @@ impl SpaceStage {
             open: AtomicI64::new(0),
             released: AtomicI64::new(0),
         });
-        let mut stage = Self {
+        let mut shared = Self {
             design,
             layout,
             mm,
@@ -200,17 +203,17 @@ impl SpaceStage {
             reclaim,
             over: Cell::new(false),
         };
-        let memory = Memory::new(&sim, &stage.mm, &stage.spaces);
-        for file in &stage.objects {
+        let memory = Memory::new(&sim, &shared.mm, &shared.spaces);
+        for file in &shared.objects {
             // `enlist_file` has no effect on shared memory, or if pages are not aged.
             memory.enlist_file(file).expect("there is a number for it");
         }
-        let groups = stage.budgets.clone();
+        let groups = shared.budgets.clone();
         for _ in 0..dice.between(1, 6) {
-            let process = stage.process(dice, &sim, &groups);
-            stage.processes.push(process);
+            let process = shared.process(dice, &sim, &groups);
+            shared.processes.push(process);
         }
-        (sim, stage)
+        (sim, shared)
     }
 
     fn process(&mut self, dice: &mut Dice, sim: &Sim, groups: &[Arc<Budget<Sim>>]) -> Process {
@@ -280,24 +283,24 @@ impl Process {
     }
 
     /// Counts a user that leaves. The last user empties the address space.
-    pub(crate) fn leave(&self, stage: &SpaceStage, sim: &Sim) {
+    pub(crate) fn leave(&self, shared: &SpaceShared, sim: &Sim) {
         self.users.set(self.users.get() - 1);
         if self.users.get() > 0 {
             return;
         }
         check_tables::check_reaped(sim, self);
         self.helpers.join();
-        let exited = self.steps.during(|| self.space.exit(stage.memory(sim)));
+        let exited = self.steps.during(|| self.space.exit(shared.memory(sim)));
         let exited = exited.expect("there is one last user");
         self.helpers.leave(false);
         self.exits.set(self.exits.get() + 1);
         if exited == plimsoll_mm::space::Exited::LeftToHelpers {
-            assert_eq!(stage.design.reaping, Reaping::MeetInTheMiddle);
-            stage.note(|met| met.left_to_helpers += 1);
+            assert_eq!(shared.design.reaping, Reaping::MeetInTheMiddle);
+            shared.note(|met| met.left_to_helpers += 1);
         } else {
             check_tables::check_exited(sim, self);
         }
-        let again = self.space.exit(stage.memory(sim));
+        let again = self.space.exit(shared.memory(sim));
         assert!(again.is_err(), "it ends once");
     }
 }
@@ -358,7 +361,7 @@ fn objects(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Object<Sim>>> {
     (0..3).map(object).collect()
 }
 
-impl SpaceStage {
+impl SpaceShared {
     /// The number of pages of files that reclaim may drop.
     pub(crate) fn cached(&self, sim: &Sim) -> u64 {
         let is_cached = |object: &&Arc<Object<Sim>>| object.kind() == ObjectKind::File;
@@ -369,4 +372,4 @@ impl SpaceStage {
 }
 
 /// A reference to the state that all tasks share. Each task holds one.
-pub(crate) type Shared = Rc<SpaceStage>;
+pub(crate) type Shared = Rc<SpaceShared>;

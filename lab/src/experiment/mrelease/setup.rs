@@ -16,7 +16,7 @@ pub(super) const EXIT: CpuId = CpuId(0);
 
 /// The machine, and the victim of the race.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+pub(super) struct MreleaseSetup {
     pub(super) profile: Profile,
     pub(super) victim: Victim,
     larger_times: u64,
@@ -54,7 +54,7 @@ pub(super) const NUMBERS: &[Number] = &[
     ),
 ];
 
-impl Scene {
+impl MreleaseSetup {
     pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let pages = setting.get("pages");
         Ok(Self {
@@ -83,22 +83,22 @@ impl Scene {
         alone.cloned().chain(helped).collect()
     }
 
-    /// Returns a copy of this scene in which the victim has `larger_times` as many pages.
+    /// Returns a copy of this setup in which the victim has `larger_times` as many pages.
     pub(super) fn larger(&self) -> Self {
-        let mut scene = self.clone();
-        if let Victim::Server { pages, .. } = &mut scene.victim {
+        let mut setup = self.clone();
+        if let Victim::Server { pages, .. } = &mut setup.victim {
             *pages *= self.larger_times;
         }
-        scene
+        setup
     }
 
-    /// Returns a copy of this scene in which the victim's memory consists of huge pages.
+    /// Returns a copy of this setup in which the victim's memory consists of huge pages.
     pub(super) fn huge(&self) -> Self {
-        let mut scene = self.clone();
-        if let Victim::Server { huge, .. } = &mut scene.victim {
+        let mut setup = self.clone();
+        if let Victim::Server { huge, .. } = &mut setup.victim {
             *huge = true;
         }
-        scene
+        setup
     }
 
     pub(super) fn measure(&self, case: &Case<Tried>) -> (Sample, Raced) {

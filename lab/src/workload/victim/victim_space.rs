@@ -15,16 +15,16 @@ use plimsoll_sim::Sim;
 use super::layout::{Contents, Kind, Part};
 
 /// The victim's address space, with the objects and the swap that belong to it.
-pub(super) struct Stage {
+pub(super) struct VictimSpace {
     mm: Rc<Manager<Sim>>,
     spaces: Spaces<Sim>,
     pub(super) space: AddressSpace<Sim>,
     objects: RefCell<Vec<Arc<Object<Sim>>>>,
 }
 
-impl Stage {
-    /// Makes a stage for a victim that has `contents`. Nothing is mapped yet; the swap area is
-    /// large enough for the victim.
+impl VictimSpace {
+    /// Makes the address space of a victim that has `contents`. Nothing is mapped yet; the swap
+    /// area is large enough for the victim.
     pub(super) fn new(
         sim: &Sim,
         mm: &Rc<Manager<Sim>>,
@@ -61,10 +61,11 @@ impl Stage {
             // `Part::node` is relative to the last user's node: 0 is that node, 1 the next, and so
             // on.
             let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
-            let (stage, parts, nodes) = (Rc::clone(self), Rc::clone(&parts), topology.nodes());
+            let (victim_space, parts, nodes) =
+                (Rc::clone(self), Rc::clone(&parts), topology.nodes());
             sim.spawn(cpu, move |sim| {
                 let mine = parts.iter().filter(|part| part.node % nodes == nth);
-                mine.for_each(|part| stage.make(sim, part));
+                mine.for_each(|part| victim_space.make(sim, part));
             });
         }
         sim.run();

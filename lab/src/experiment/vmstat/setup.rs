@@ -140,7 +140,7 @@ pub(super) const NUMBERS: &[Number] = &[
 
 /// A workload on a machine, the length of a run, and the time that a run takes to settle.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+pub(super) struct VmstatSetup {
     pub(super) profile: Profile,
     pub(super) workload: &'static Mix,
     length: Nanos,
@@ -149,13 +149,13 @@ pub(super) struct Scene {
     settled: Nanos,
 }
 
-impl Scene {
-    /// The scene of the workload [`MAIN`].
+impl VmstatSetup {
+    /// The setup of the workload [`MAIN`].
     pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         Self::of(MAIN, setting.profile()?, setting.get("seconds"))
     }
 
-    /// A scene of the workload named `workload`, one of `FAMILY`, in runs of `seconds` of virtual
+    /// A setup of the workload named `workload`, one of `FAMILY`, in runs of `seconds` of virtual
     /// time.
     pub(super) fn of(workload: &str, profile: Profile, seconds: u64) -> Result<Self, Error> {
         Ok(Self {

@@ -144,7 +144,7 @@ pub(super) const NUMBERS: &[Number] = &[
 
 /// One workload on one machine, and the state of the machine's memory when the workload starts.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+pub(super) struct DrainSetup {
     pub(super) profile: Profile,
     pub(super) shape: Shape,
     pub(super) memory: Memory,
@@ -196,7 +196,7 @@ pub(super) fn seconds(time: Nanos) -> f64 {
     time.0 as f64 / Nanos::SECOND.0 as f64
 }
 
-impl Scene {
+impl DrainSetup {
     /// The main workload of a machine. Memory is short.
     pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let numbers = setting.numbers;
@@ -228,7 +228,7 @@ impl Scene {
         self.use_ns == self.quick_use_ns
     }
 
-    /// The same scene with the workers of `shape`. A full run with the workers [`TEN`] is longer
+    /// The same setup with the workers of `shape`. A full run with the workers [`TEN`] is longer
     /// than one with others.
     pub(super) fn with_shape(&self, shape: Shape, effort: Effort) -> Self {
         let length = if shape == TEN && effort == Effort::Full {
@@ -243,10 +243,10 @@ impl Scene {
         }
     }
 
-    /// Returns whether `other`, a scene of the same machine, differs from this one only in the
+    /// Returns whether `other`, a setup of the same machine, differs from this one only in the
     /// length of runs.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        let choices = |scene: &Self| (scene.shape, scene.memory, scene.pressure, scene.use_ns);
+        let choices = |setup: &Self| (setup.shape, setup.memory, setup.pressure, setup.use_ns);
         choices(self) == choices(other)
     }
 

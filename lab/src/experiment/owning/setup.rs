@@ -48,7 +48,7 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     LONGEST => seen.longest_ns,
     CONTENTIONS => seen.locks(LockClass::Zone).contentions as f64,
     ZONE_WAIT => seen.locks(LockClass::Zone).wait_total.0 as f64,
-    WAIT_MAX => seen.locks(LockClass::Zone).wait_max.map_or(0, |it| it.wait.0) as f64,
+    WAIT_MAX => seen.locks(LockClass::Zone).wait_max.map_or(0, |wait| wait.wait.0) as f64,
     HOLD_MAX => seen.locks(LockClass::Zone).hold_max.0 as f64,
     Metric::lower("pcp_contentions", Unit::Count) =>
         seen.locks(LockClass::Pcp).contentions as f64,
@@ -138,7 +138,7 @@ pub(super) const PURGE_NUMBERS: [Number; 5] = [
 
 /// A machine, the state of its memory, and a load.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+pub(super) struct OwningSetup {
     whole: Profile,
     profile: Profile,
     pub(super) memory: Memory,
@@ -148,7 +148,7 @@ pub(super) struct Scene {
     length: Nanos,
 }
 
-impl Scene {
+impl OwningSetup {
     pub(super) fn new(setting: &Setting<'_>, load: Load) -> Result<Self, Error> {
         let whole = setting.profile()?;
         let length_ms = match load {
@@ -165,7 +165,7 @@ impl Scene {
         .on(setting.numbers.small("cpus"), Memory::Fresh)
     }
 
-    /// Returns a scene with the same load, on a part of the machine with `cpus` CPUs, and with
+    /// Returns a setup with the same load, on a part of the machine with `cpus` CPUs, and with
     /// memory in the state `memory`.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Scene {
         self.profile.topology.cpus()
     }
 
-    /// Returns whether `other`, a scene of the same experiment, has as many CPUs and the same state
+    /// Returns whether `other`, a setup of the same experiment, has as many CPUs and the same state
     /// of memory.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.cpus(), self.memory) == (other.cpus(), other.memory)
@@ -333,20 +333,20 @@ mod tests {
     use super::*;
     use crate::experiment::driver::Numbers;
 
-    fn scene(cpus: u64, load: Load) -> Scene {
+    fn setup(cpus: u64, load: Load) -> OwningSetup {
         let setting = Setting {
             machine: "epyc-9654-2s",
             card: Card::Mid,
             numbers: &Numbers::of(&[("cpus", &[cpus]), ("length_ms", &[10])]),
             memory: None,
         };
-        Scene::new(&setting, load).expect("built in")
+        OwningSetup::new(&setting, load).expect("built in")
     }
 
     #[test]
     fn a_part_of_the_machine_has_whole_caches_and_memory_in_proportion() {
-        let whole = scene(384, Load::Purge);
-        let bytes = |scene: &Scene| scene.profile.node_bytes.iter().sum::<u64>();
+        let whole = setup(384, Load::Purge);
+        let bytes = |setup: &OwningSetup| setup.profile.node_bytes.iter().sum::<u64>();
         for cpus in [96, 192] {
             let part = whole.on(cpus, Memory::Fresh).unwrap();
             assert_eq!(part.cpus(), cpus);
@@ -361,10 +361,10 @@ mod tests {
     #[test]
     fn all_huge_blocks_come_back_from_every_design() {
         for load in [Load::Purge, Load::Exits] {
-            let scene = scene(96, load).on(32, Memory::Aged).unwrap();
+            let setup = setup(96, load).on(32, Memory::Aged).unwrap();
             for name in ["bounded", "block-owned-rfc", "block-owned"] {
                 let design = Design::named(name).expect("known");
-                let sample = scene.measure(&design, 1);
+                let sample = setup.measure(&design, 1);
                 assert_eq!(sample.value(&HUGE_LOST), Some(0.0), "{name}, {load:?}");
                 assert!(sample.value(&RATE).is_some_and(|rate| rate > 0.0), "{name}");
             }

@@ -19,7 +19,7 @@ use super::small;
 
 /// All the parameters that determine a run.
 #[derive(Debug)]
-pub(crate) struct Scene {
+pub(crate) struct Scenario {
     pub(crate) profile: Profile,
     pub(crate) options: SimOptions,
     pub(crate) layout: Layout,
@@ -62,8 +62,8 @@ pub(crate) struct Odds {
     pub(crate) reclaim: bool,
 }
 
-impl Scene {
-    /// Draws the scene for `seed`.
+impl Scenario {
+    /// Draws the scenario for `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let dice = &mut Dice::new(seed, 0);
         let (cpus, nodes) = (dice.between(1, 24), dice.between(1, 3));

@@ -19,7 +19,7 @@ pub(crate) const TICK: u64 = 1_000_000;
 /// Eight CPUs, a lock whose cache line belongs to memory near CPU 0, and a record of each time that
 /// a task held the lock.
 #[derive(Clone)]
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     pub(crate) sim: Sim,
     pub(crate) lock: Rc<SimRwLock<u32>>,
     pub(crate) stays: Rc<RefCell<Vec<Stay>>>,
@@ -42,7 +42,7 @@ pub(crate) const fn never() -> bool {
     false
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with_options(SimOptions::default())
     }
@@ -59,11 +59,11 @@ impl Scene {
 
     /// Starts a task on `cpu` that begins to run `body` at the time `at_us`, in microseconds.
     pub(crate) fn at(&self, cpu: u32, at_us: u32, body: impl FnOnce(&Sim, &Self) + 'static) {
-        let scene = self.clone();
+        let fixture = self.clone();
         self.sim.spawn(CpuId(cpu), move |sim| {
             let now = u32::try_from(sim.now().0).expect("a task starts early");
             sim.spend(Work::Think, at_us * 1000 - now);
-            body(sim, &scene);
+            body(sim, &fixture);
         });
     }
 
@@ -123,11 +123,11 @@ impl Scene {
     }
 
     pub(crate) fn reads(&self, cpu: u32, at_us: u32, hold_us: u32) {
-        self.at(cpu, at_us, move |sim, scene| scene.read(sim, hold_us));
+        self.at(cpu, at_us, move |sim, fixture| fixture.read(sim, hold_us));
     }
 
     pub(crate) fn writes(&self, cpu: u32, at_us: u32, hold_us: u32) {
-        self.at(cpu, at_us, move |sim, scene| scene.write(sim, hold_us));
+        self.at(cpu, at_us, move |sim, fixture| fixture.write(sim, hold_us));
     }
 
     /// Runs the machine until all tasks have ended. Returns all holds of the lock, in the order in

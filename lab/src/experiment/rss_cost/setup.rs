@@ -39,7 +39,7 @@ pub(super) const TASKS: Number = Number::list(
 
 /// The machine, the numbers of tasks, and the memory of each task.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+pub(super) struct FaultSetup {
     profile: Profile,
     tasks: Vec<u32>,
     /// The number of bytes that each task touches in a round.
@@ -72,7 +72,7 @@ pub(super) struct Kept {
     /// For each mode and number of tasks, the percentage of the tasks' time that went to each of
     /// [`PARTS`].
     times: Vec<(Mode, u32, Percents)>,
-    /// The results of the second scene, in which all CPUs only count, for each pace of the
+    /// The results of the second setup, in which all CPUs only count, for each pace of the
     /// additions.
     pub(super) counting: [Counted; PACES.len()],
 }
@@ -108,7 +108,7 @@ impl Kept {
     }
 }
 
-impl Scene {
+impl FaultSetup {
     pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let profile = setting.profile()?;
         let cpus = profile.topology.cpus();
@@ -152,7 +152,7 @@ impl Scene {
         self.tasks.iter().copied().max().unwrap_or(1)
     }
 
-    /// Runs the benchmark with every number of tasks in both modes, and then the scene that only
+    /// Runs the benchmark with every number of tasks in both modes, and then the setup that only
     /// counts.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let mut metrics = Vec::new();
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     fn measure(counting: Counting) -> Kept {
-        let scene = Scene {
+        let setup = FaultSetup {
             profile: Profile::load("epyc-9654-2s", Card::Mid).expect("built in"),
             tasks: vec![1, 4],
             bytes: |_, _| 8 << 20,
@@ -239,7 +239,7 @@ mod tests {
             counting,
             ..Design::UNPATCHED
         };
-        scene.measure(&design, 1).1
+        setup.measure(&design, 1).1
     }
 
     #[test]

@@ -6,9 +6,9 @@ use plimsoll_mm::page::{Kswapd, Reclaiming, SeedError, ZoneKind};
 use plimsoll_mm::units::{NodeId, Pages};
 
 use super::super::lists::MOVABLE;
-use super::Stage;
+use super::StandIn;
 
-impl Stage {
+impl StandIn {
     /// Sets whether the kswapd of `node` reclaims in the node's zones up to `highest`, in the
     /// kernel's numbering. kswapd wakes when a round begins.
     pub(super) fn set_reclaiming(&self, node: NodeId, highest: u8, active: bool) -> bool {
@@ -124,11 +124,11 @@ mod tests {
             offline: Vec::new(),
             cache_slice: None,
         };
-        let mut stage = Stage::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
+        let mut stand_in = StandIn::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
         let mut start = Start::default();
         start.blocks[1] = 20;
         for cpu in 0..2 {
-            stage.seed(0, cpu, &start).expect("memory in use");
+            stand_in.seed(0, cpu, &start).expect("memory in use");
         }
         let drain = Op {
             event: 0,
@@ -136,8 +136,8 @@ mod tests {
             action: Action::Drain { zone: 0, by: 0 },
             moves: Vec::new(),
         };
-        let moved: u32 = stage.perform(&drain).iter().map(|hold| hold.pages).sum();
-        assert_eq!((moved, stage.listed(0), stage.listed(1)), (20, 20, 0));
+        let moved: u32 = stand_in.perform(&drain).iter().map(|hold| hold.pages).sum();
+        assert_eq!((moved, stand_in.listed(0), stand_in.listed(1)), (20, 20, 0));
     }
 
     const SIZES: Sizes = Sizes {
@@ -149,13 +149,13 @@ mod tests {
     /// Two nodes with one CPU and one zone each. The zones have 8,192 free pages and high
     /// watermarks of 200 pages, unless `high` says otherwise. Every CPU has 500 pages on its list
     /// of movable pages of each zone. The `high` of its lists is 1,000 and may shrink to 100.
-    fn two_nodes(high: [u32; 2]) -> Stage {
+    fn two_nodes(high: [u32; 2]) -> StandIn {
         two_zones([(0, "DMA32"), (1, "DMA32")], high)
     }
 
-    /// Two zones of the given nodes and names, and two CPUs, one for each of these nodes. Free pages,
-    /// watermarks and lists are as in [`two_nodes`].
-    fn two_zones(zones: [(u32, &str); 2], high: [u32; 2]) -> Stage {
+    /// Two zones of the given nodes and names, and two CPUs, one for each of these nodes. Free
+    /// pages, watermarks and lists are as in [`two_nodes`].
+    fn two_zones(zones: [(u32, &str); 2], high: [u32; 2]) -> StandIn {
         let zone = |(node, name): (u32, &str)| ZoneInfo {
             node,
             name: name.to_owned(),
@@ -171,7 +171,7 @@ mod tests {
             cache_slice: None,
         };
         let zones = zones.map(zone);
-        let mut stage = Stage::new(Design::LINUX_6_12, &zones, &knobs).expect("sound zones");
+        let mut stand_in = StandIn::new(Design::LINUX_6_12, &zones, &knobs).expect("sound zones");
         let mut start = Start {
             high: 1000,
             ..Start::default()
@@ -183,43 +183,43 @@ mod tests {
                 low: Pages(20),
                 high: Pages(high),
             };
-            stage.set_sizes(zone, marks, SIZES).expect("such a zone");
+            stand_in.set_sizes(zone, marks, SIZES).expect("such a zone");
             for cpu in 0..2 {
-                stage.seed(zone, cpu, &start).expect("memory in use");
+                stand_in.seed(zone, cpu, &start).expect("memory in use");
             }
         }
-        stage
+        stand_in
     }
 
-    fn perform(stage: &mut Stage, action: Action) -> u32 {
+    fn perform(stand_in: &mut StandIn, action: Action) -> u32 {
         let op = Op {
             event: 0,
             cpu: 0,
             action,
             moves: Vec::new(),
         };
-        stage.perform(&op).iter().map(|hold| hold.pages).sum()
+        stand_in.perform(&op).iter().map(|hold| hold.pages).sum()
     }
 
     /// Frees one page to a list of `zone`. Returns the number of pages that spill to the zone as a
     /// result.
-    fn spilled(stage: &mut Stage, zone: u8) -> u32 {
+    fn spilled(stand_in: &mut StandIn, zone: u8) -> u32 {
         let list = ListId(1);
-        perform(stage, Action::Free { zone, list, pfn: 7 })
+        perform(stand_in, Action::Free { zone, list, pfn: 7 })
     }
 
     #[test]
     fn kswapd_shortens_only_the_lists_of_its_node() {
-        let mut stage = two_nodes([200; 2]);
+        let mut stand_in = two_nodes([200; 2]);
         let reclaim = |active| Action::Reclaim {
             node: 1,
             highest: 1,
             active,
         };
-        perform(&mut stage, reclaim(true));
-        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
-        perform(&mut stage, reclaim(false));
-        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 0]);
+        perform(&mut stand_in, reclaim(true));
+        assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 31]);
+        perform(&mut stand_in, reclaim(false));
+        assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 0]);
     }
 
     /// The kswapd of a node wakes when it begins a round, and stays awake after the round until it
@@ -233,7 +233,7 @@ mod tests {
             active,
         };
         let spilled_after = |actions: &[Action]| {
-            let mut stage = two_zones([(0, "DMA32"), (0, "Normal")], [200; 2]);
+            let mut stand_in = two_zones([(0, "DMA32"), (0, "Normal")], [200; 2]);
             // The zone withholds 64 pages from the requests of this test. Its watermarks are such
             // that it is short of memory as soon as its count of free pages falls by two.
             let marks = Watermarks {
@@ -241,9 +241,9 @@ mod tests {
                 low: Pages(12),
                 high: Pages((1 << 13) - 64 - 1),
             };
-            stage.set_sizes(0, marks, SIZES).expect("such a zone");
+            stand_in.set_sizes(0, marks, SIZES).expect("such a zone");
             for action in actions {
-                perform(&mut stage, action.clone());
+                perform(&mut stand_in, action.clone());
             }
             for pfn in 20..24 {
                 let direct = Action::AllocDirect {
@@ -252,9 +252,9 @@ mod tests {
                     mobility: MOVABLE,
                     pfn,
                 };
-                perform(&mut stage, direct);
+                perform(&mut stand_in, direct);
             }
-            spilled(&mut stage, 0)
+            spilled(&mut stand_in, 0)
         };
         let rounds = [round(true), round(false), Action::Sleep { node: 0 }];
         assert_eq!(spilled_after(&rounds[..2]), 31, "kswapd is awake");
@@ -263,26 +263,26 @@ mod tests {
 
     #[test]
     fn a_shortage_of_one_node_is_none_of_the_other() {
-        let mut stage = two_nodes([200; 2]);
+        let mut stand_in = two_nodes([200; 2]);
         let shortage = Action::Shortage {
             node: Some(1),
             highest: 1,
         };
-        perform(&mut stage, shortage);
-        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
+        perform(&mut stand_in, shortage);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 31]);
     }
 
     /// If the event of a shortage names no node and several nodes have memory, only zones that are
     /// below their high watermarks count as short.
     #[test]
     fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
-        let mut stage = two_nodes([200, 1 << 14]);
+        let mut stand_in = two_nodes([200, 1 << 14]);
         let shortage = Action::Shortage {
             node: None,
             highest: u8::MAX,
         };
-        perform(&mut stage, shortage);
-        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
+        perform(&mut stand_in, shortage);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 31]);
     }
 
     /// On a computer with one node, no memory policy can keep an allocation from a part of the
@@ -290,39 +290,39 @@ mod tests {
     /// the event does not name, and each of them is short, however many pages it has free.
     #[test]
     fn a_shortage_on_a_computer_with_one_node_is_one_of_all_zones() {
-        let mut stage = two_zones([(0, "Normal"), (0, "Movable")], [200; 2]);
+        let mut stand_in = two_zones([(0, "Normal"), (0, "Movable")], [200; 2]);
         let shortage = Action::Shortage {
             node: None,
             highest: u8::MAX,
         };
-        perform(&mut stage, shortage);
-        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [31, 31]);
+        perform(&mut stand_in, shortage);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [31, 31]);
     }
 
     /// Linux tests the high watermarks of the zones of a node from the highest zone down. So an
     /// allocation from a lower zone shows that the kernel also tested the higher zones.
     #[test]
     fn an_allocation_from_a_zone_tests_the_higher_zones_of_its_node_too() {
-        let mut stage = two_zones([(0, "DMA32"), (0, "Normal")], [200, 1 << 14]);
+        let mut stand_in = two_zones([(0, "DMA32"), (0, "Normal")], [200, 1 << 14]);
         let taken = Action::Alloc {
             zone: 0,
             list: ListId(1),
             pfn: 9,
         };
-        perform(&mut stage, taken);
-        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
+        perform(&mut stand_in, taken);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 31]);
     }
 
     #[test]
     fn an_allocation_from_one_node_says_nothing_about_another() {
-        let mut stage = two_nodes([200, 1 << 14]);
+        let mut stand_in = two_nodes([200, 1 << 14]);
         let taken = Action::Alloc {
             zone: 0,
             list: ListId(1),
             pfn: 9,
         };
-        perform(&mut stage, taken);
-        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 0]);
+        perform(&mut stand_in, taken);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 0]);
     }
 
     #[test]
@@ -340,26 +340,28 @@ mod tests {
             offline: Vec::new(),
             cache_slice: None,
         };
-        let mut stage = Stage::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
+        let mut stand_in = StandIn::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
         let marks = Watermarks {
             min: Pages(100),
             low: Pages(150),
             high: Pages(200),
         };
-        let now = |stage: &Stage| {
-            let view = stage.mm.pages().view(&stage.machine);
+        let now = |stand_in: &StandIn| {
+            let view = stand_in.mm.pages().view(&stand_in.machine);
             let marks = view[0].watermarks;
             [marks.min.0, marks.low.0, marks.high.0]
         };
-        stage.set_sizes(0, marks, Sizes::BOOT).expect("such a zone");
-        assert_eq!(now(&stage), [100, 150, 200]);
-        stage.boost(0, 512).expect("such a zone");
-        stage.boost(0, 1024).expect("such a zone");
-        assert_eq!(now(&stage), [1124, 1174, 1224]);
-        stage.boost(0, 0).expect("such a zone");
-        assert_eq!(now(&stage), [100, 150, 200]);
+        stand_in
+            .set_sizes(0, marks, Sizes::BOOT)
+            .expect("such a zone");
+        assert_eq!(now(&stand_in), [100, 150, 200]);
+        stand_in.boost(0, 512).expect("such a zone");
+        stand_in.boost(0, 1024).expect("such a zone");
+        assert_eq!(now(&stand_in), [1124, 1174, 1224]);
+        stand_in.boost(0, 0).expect("such a zone");
+        assert_eq!(now(&stand_in), [100, 150, 200]);
         assert_eq!(
-            stage.mm.pages().view(&stage.machine)[0].free,
+            stand_in.mm.pages().view(&stand_in.machine)[0].free,
             Pages(1 << 13)
         );
     }

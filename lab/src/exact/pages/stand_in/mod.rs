@@ -75,7 +75,7 @@ pub(super) struct Knobs {
 }
 
 /// Plimsoll's allocator, and the blocks in it that stand for those that the kernel has in use.
-pub(super) struct Stage {
+pub(super) struct StandIn {
     machine: Stepwise,
     mm: Manager<Stepwise>,
     /// The kind and the node of each zone, by the index of the zone.
@@ -91,7 +91,7 @@ pub(super) struct Stage {
     pub(super) refused: u64,
 }
 
-impl Stage {
+impl StandIn {
     pub(super) fn new(design: Design, zones: &[ZoneInfo], knobs: &Knobs) -> Result<Self, String> {
         let machine = Stepwise::new(topology(&knobs.nodes));
         let area = |zone: &ZoneInfo| Area {
@@ -123,7 +123,7 @@ impl Stage {
         for (index, zone) in (0..).zip(zones) {
             stock.push(Stock::beside(mm.pages(), &machine, index, zone.free));
         }
-        let mut stage = Self {
+        let mut stand_in = Self {
             machine,
             mm,
             kinds: areas.iter().map(|area| (area.kind, area.node)).collect(),
@@ -133,13 +133,13 @@ impl Stage {
             refused: 0,
         };
         for (zone, info) in (0..).zip(zones) {
-            stage.free_up_to(zone, info.free);
+            stand_in.free_up_to(zone, info.free);
         }
         // The differentials of CPU 0 (counts that are not yet in the zones' counters) include the
         // pages just freed. The refresh adds them to the zones' counters.
-        stage.mm.refresh(&stage.machine);
-        stage.machine.take_holds();
-        Ok(stage)
+        stand_in.mm.refresh(&stand_in.machine);
+        stand_in.machine.take_holds();
+        Ok(stand_in)
     }
 
     /// Frees pages that are in use in a zone, until `wanted` pages are free.
