@@ -31,8 +31,8 @@ const READS: u32 = 2000;
 /// The largest number of buffers that one call of the reclaimer frees.
 const TOGETHER: usize = 32;
 
-/// The blocks that are in buffers. No thread allocates pages while it holds the lock, because then
-/// the reclaimer could not get it.
+/// The blocks that are in buffers. No thread allocates pages while it holds the lock, because the
+/// reclaimer, which takes this lock too, would then wait for its own thread.
 #[derive(Default)]
 struct Buffers {
     pages: HashMap<u32, Pfn>,

@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             scope.spawn(move || {
                 // The thread plays one CPU throughout, for two reasons. First, an addition then
                 // need not ask the kernel on which CPU the thread runs. Second, returned pages are
-                // subtracted from the same CPU's part to which they were added, so no sum can
+                // subtracted from the part of the counter to which they were added, so no sum can
                 // include the subtraction without the addition.
                 let _entered = budget.host.enter(cpu);
                 live(budget, held, most);

@@ -178,8 +178,8 @@ impl Guest<'_> {
         }
     }
 
-    /// Moves some pages to swap. A hypervisor would choose pages that are seldom used. This one
-    /// takes the pages in turn.
+    /// Moves some pages to swap. A hypervisor would choose pages that are seldom used. This
+    /// hypervisor takes the pages in turn.
     fn make_room(&self) {
         let all = GUEST.end - GUEST.start;
         let start = GUEST.start + self.hand.fetch_add(TOGETHER, Relaxed) % all;
@@ -267,8 +267,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs the virtual CPUs. Meanwhile this thread moves pages to swap. If it is too slow, a virtual
-/// CPU that finds no memory moves some pages itself.
+/// Runs the virtual CPUs. Meanwhile this thread moves pages to swap. If this thread is too slow, a
+/// virtual CPU that finds no memory moves some pages itself.
 fn run(pool: &Pool, guest: &Guest<'_>) -> Result<(), Box<dyn Error>> {
     thread::scope(|scope| {
         let vcpus: Vec<_> = (0..VCPUS)

@@ -2,8 +2,8 @@
 //!
 //! An address space that exits, or is reaped, passes its pages to a [`Discard`] just before it
 //! frees them to their zones. [`ToKernel`] is a [`Discard`] that returns the memory of these pages
-//! to the kernel, so that other processes can use it. Without this, killing a process when memory
-//! is short would help only the users of this manager.
+//! to the kernel, so that other processes can use it. Without a [`Discard`], killing a process when
+//! memory is short would help only the users of this manager.
 //!
 //! The thread of [`ReturnFree`](crate::return_free::ReturnFree) uses [`ToKernel`] too: it passes
 //! the huge blocks that have been free for a while.

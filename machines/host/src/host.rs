@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     owner_locks: OwnerLocks,
     fronts: Fronts,
     pub(crate) homes: Homes,
-    /// The number of calls by strangers after which a front changes its user.
+    /// After this many calls in a row by threads that are not its user, a front changes its user.
     pub(crate) patience: u32,
     /// True while the machine has worker threads, which run the jobs of the queues.
     pub(crate) served: AtomicBool,
@@ -187,7 +187,7 @@ impl Host {
         }
     }
 
-    /// The real CPU on which the calling thread runs, if it is found by a few instructions and the
+    /// The real CPU on which the calling thread runs, if a few instructions can find it and the
     /// machine has a CPU of that number.
     #[inline(always)]
     pub(crate) fn real_cpu_at_once(&self) -> Option<CpuId> {

@@ -12,7 +12,7 @@ use crate::topology;
 /// The nodes that have memory, in ascending order.
 ///
 /// # Errors
-/// If the kernel does not report nodes, as without support for NUMA.
+/// If the kernel does not report nodes, for instance because it has no support for NUMA.
 pub fn nodes_with_memory() -> io::Result<Vec<NodeId>> {
     let text = fs::read_to_string("/sys/devices/system/node/has_memory")?;
     let nodes = topology::numbers(&text).ok_or(io::ErrorKind::InvalidData)?;
@@ -59,7 +59,7 @@ pub fn homes(first: usize, each: usize, nodes: &[NodeId]) -> Vec<(usize, NodeId)
                 }
                 at = next;
             }
-            // If nodes have equal shares of the page, it goes to the first of them.
+            // If nodes have equal shares of the page, the page goes to the first of these nodes.
             let most = shares.iter().rev().max_by_key(|(_, bytes)| *bytes);
             homes.extend(most.map(|(node, _)| (page, *node)));
         }

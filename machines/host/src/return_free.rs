@@ -83,8 +83,8 @@ pub struct Returned {
 }
 
 impl ReturnFree {
-    /// Starts the thread for the memory of `manager`, whose pages are the frames of the arena of
-    /// `to_kernel`.
+    /// Starts the thread. It returns the memory of free pages of `manager`. Page `n` of `manager`
+    /// must be frame `n` of the arena of `to_kernel`.
     ///
     /// `manager` must belong to `host`. If the thread panics, it ends; [`ReturnFree::is_running`]
     /// says so.
@@ -94,10 +94,10 @@ impl ReturnFree {
     /// created.
     ///
     /// # Safety
-    /// The thread zeroes frames whose pages are free in `manager`. While a page is free there, no
-    /// reference to the memory of the frame with its number may exist, and no thread may read or
-    /// write it. This holds for pages that were never allocated too. So no other manager may use
-    /// the arena, and no thread may access a page after it was freed.
+    /// The thread zeroes frames whose pages are free in `manager`. While page `n` is free in
+    /// `manager`, no reference to the memory of frame `n` may exist, and no thread may read or
+    /// write this memory, even if the page was never allocated. So no other manager may use the
+    /// arena, and no thread may access a page after it was freed.
     #[expect(
         unsafe_code,
         reason = "it destroys the contents of free frames, even for code that has a reference"

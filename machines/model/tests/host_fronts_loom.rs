@@ -1,6 +1,6 @@
-//! Checks the stacks behind the fronts of `host` under loom: their file is compiled with loom's
-//! atomics, on weak memory. A restartable sequence is modelled step by step, and can be stopped
-//! before each store.
+//! Checks the stacks behind the fronts of `host` under loom. `stack.rs` is compiled with loom's
+//! atomics, which model weak memory. A restartable sequence is modelled step by step, and can be
+//! stopped before each store.
 
 #[expect(dead_code, reason = "only the seats are used")]
 #[path = "../../host/src/locks/biased.rs"]

@@ -1,4 +1,4 @@
-//! Checks the stacks behind the fronts of `host` under shuttle: their file is compiled with
+//! Checks the stacks behind the fronts of `host` under shuttle. `stack.rs` is compiled with
 //! shuttle's atomics. There are more threads than under loom, in random interleavings.
 
 #[expect(dead_code, reason = "only the seats are used")]

@@ -170,7 +170,8 @@ fn hot_word(cpus: u32, steps: u64) -> Cost {
 /// `None` if the host does not report resident memory.
 #[must_use]
 pub fn resident_bytes(cpus: u32) -> Option<u64> {
-    // Without spare stacks, all stacks of the machine are new memory.
+    // With the spare stacks unmapped, every stack of the machine takes new memory, which `resident`
+    // counts.
     stacks::unmap_spare();
     let before = resident()?;
     let sim = Sim::new(&machine(cpus), SimOptions::default());

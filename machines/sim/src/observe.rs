@@ -90,7 +90,7 @@ impl Sim {
 
     /// Passes `event` to the observers that want it. Also adds it to the hash of the run, unless it
     /// is an event of a single page. Always inlined: where the compiler knows the kind of the
-    /// event, only the test of one flag is left for a page.
+    /// event, only the test of one flag is left for an event of a single page.
     #[inline(always)]
     pub(crate) fn note(&self, event: Event) {
         // For an event of a single page, `tell` gets a closure that builds the event again. If

@@ -62,8 +62,8 @@ impl Default for SimOptions {
 /// The models of a lock. Both give the same results if there are no causality slips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockModel {
-    /// A CPU that requests a lock computes when its turn begins, and runs its section ahead. Other
-    /// CPUs park only if the section itself waits for something.
+    /// A CPU that requests a lock computes when its turn begins, and runs its critical section
+    /// ahead of the other CPUs. Other CPUs park only if the section itself waits for something.
     RunAhead,
     /// Every release lets CPUs with earlier clocks run first, and then wakes the next waiter.
     ReleaseEvent,

@@ -141,7 +141,8 @@ pub struct CpuWaits {
 
 impl LongestWait {
     /// A key that is larger for a longer wait. Of two equally long waits, the one that began
-    /// earlier has the larger key; if both began at the same time, the one on the lower CPU has it.
+    /// earlier has the larger key; if both began at the same time, the wait on the CPU with the
+    /// lower number has it.
     pub(crate) fn rank(&self) -> impl Ord + use<> {
         (self.wait, Reverse((self.at, self.cpu)))
     }

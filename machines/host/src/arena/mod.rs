@@ -263,8 +263,8 @@ impl Arena {
         self.skip_bytes + pfn.0 as usize * page_bytes()
     }
 
-    /// Returns whether the arena's memory is at its addresses in this process. It is not in a
-    /// forked child if the arena is [`OnFork::Absent`].
+    /// Returns whether the arena's memory is at its addresses in this process. The memory is
+    /// missing in a forked child if the arena is [`OnFork::Absent`].
     fn is_present(&self) -> bool {
         self.on_fork != OnFork::Absent || self.origin.is_here()
     }
@@ -358,14 +358,14 @@ mod tests {
         arena.populate().expect("the kernel has 2 MiB");
         assert_eq!(arena.resident().expect("Linux says"), Pages(512));
         for frame in [99, 100, 149, 150] {
-            // SAFETY: a frame of a live arena that only this test touches.
+            // SAFETY: the byte is in a frame of a live arena that only this test touches.
             unsafe { arena.page(Pfn(frame)).write(7) };
         }
         // SAFETY: no reference to a frame exists, and only this test touches the arena.
         let given = unsafe { arena.give_back(Pfn(100), Pages(50)) };
         given.expect("the arena has them");
         assert_eq!(arena.resident().expect("Linux says"), Pages(462));
-        // SAFETY: a frame of a live arena that only this test touches.
+        // SAFETY: the byte is in a frame of a live arena that only this test touches.
         let read = |frame| unsafe { arena.page(Pfn(frame)).read() };
         assert_eq!([99, 100, 149, 150].map(read), [7, 0, 0, 7]);
         // SAFETY: no reference to a frame exists, and only this test touches the arena.

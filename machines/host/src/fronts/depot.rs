@@ -1,11 +1,12 @@
-//! The depot of a zone: runs of pages that one CPU's front has too many of and another one lacks.
+//! The depot of a zone. It takes runs of pages from CPUs whose fronts have too many pages, and
+//! gives them to CPUs whose fronts have too few.
 //!
-//! If one CPU only frees pages and another one only allocates pages, the pages go from front to
-//! front by the depot, and not through the page lists and the zone. A run in the depot still counts
-//! as pages of the front that gave it. So when that front is emptied, its runs are returned too.
+//! If one CPU only frees pages and another CPU only allocates pages, the pages pass through the
+//! depot, and not through the page lists and the zone. A run in the depot still counts as pages of
+//! the front that gave it. So when that front is emptied, its runs in the depot are returned too.
 //!
-//! Locks: the lock of the depot. A CPU that gives or takes a run only tries it, and holds no other
-//! lock.
+//! Locks: the lock of the depot. A CPU that gives or takes a run only tries this lock, and holds no
+//! other lock.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 /// The number of pages in a run.
 pub(super) const RUN: usize = RUN_PAGES as usize;
 const RUN_PAGES: u32 = 64;
-/// The number of runs for each CPU for which a depot has room.
+/// A depot has room for this many runs for each CPU.
 const RUNS_PER_CPU: usize = 4;
 /// The largest number of runs in a depot.
 const RUNS_MAX: usize = 256;
@@ -40,7 +41,8 @@ impl Depot {
     pub(super) fn new(fronts: usize) -> Self {
         let most = (RUNS_PER_CPU * fronts).min(RUNS_MAX);
         let mut runs = Vec::new();
-        // If memory is short, there is no room, and the lists and the zone serve instead.
+        // If there is no memory for the runs, the depot stays empty, and CPUs use the page lists
+        // and the zone instead.
         let most = runs.try_reserve_exact(most).map_or(0, |()| most);
         Self {
             runs: Mutex::new(runs),
@@ -50,8 +52,8 @@ impl Depot {
         }
     }
 
-    /// Takes a run from front `front`. Returns `false` if `pages` is no whole run, or the depot is
-    /// full or locked.
+    /// Takes a run from front `front`. Returns `false` if `pages` is not a whole run, or the depot
+    /// is full or locked.
     pub(super) fn give(&self, front: usize, pages: &[u32]) -> bool {
         let (Ok(pages), Some(mut runs)) = (pages.try_into(), self.try_lock()) else {
             return false;

@@ -25,7 +25,7 @@ pub struct HostFront {
 }
 
 impl HostFront {
-    /// A front for each of `cpus` CPUs, which share a depot.
+    /// Creates a front for each of `cpus` CPUs. The fronts share a depot.
     pub(crate) fn of_a_zone(cpus: u32) -> impl Iterator<Item = Self> {
         let depot = Arc::new(Depot::new(cpus as usize));
         (0..cpus as usize).map(move |index| Self {
@@ -35,7 +35,8 @@ impl HostFront {
         })
     }
 
-    /// Stops the user with number `home`, which has `NOBODY` as its home already.
+    /// Makes sure that the user with number `home` no longer uses the front. The caller has already
+    /// stored `NOBODY` as the home of the front.
     fn quiesce(&self, machine: &Host, home: u32) {
         match machine.fronts() {
             Fronts::Restartable => rseq::abort_on(home),
@@ -75,7 +76,7 @@ impl Front<Host> for HostFront {
 
     #[inline(always)]
     fn pop(&self, machine: &Host) -> Option<u32> {
-        // The comparison with the best kind comes first.
+        // Test for restartable sequences first, because they are the fastest kind.
         if machine.fronts() == Fronts::Restartable {
             return rseq::pop(rseq::mine(), &self.stack);
         }
@@ -86,14 +87,14 @@ impl Front<Host> for HostFront {
     }
 
     /// With [`Fronts::Owned`], the tag is changed by an atomic exchange, so of two calls for one
-    /// page, at least one finds that it has changed. With [`Fronts::Restartable`], two calls can
-    /// both succeed only if both threads are between two instructions, the load and the store of the
-    /// tag, at the same time. The kernel does not preempt or interrupt a thread there without
-    /// making it load the tag again; a hypervisor may.
+    /// page, at least one finds that the tag has changed. With [`Fronts::Restartable`], two calls
+    /// can both succeed only if both threads are between two instructions, the load and the store
+    /// of the tag, at the same time. The kernel does not preempt or interrupt a thread there
+    /// without making it load the tag again; a hypervisor may.
     #[inline(always)]
     fn free(&self, machine: &Host, tags: &PageTags, page: u32, old: u8, new: u8) -> Freed {
         let tag = tags.of(page);
-        // The comparison with the best kind comes first.
+        // Test for restartable sequences first, because they are the fastest kind.
         if machine.fronts() == Fronts::Restartable {
             return rseq::free(rseq::mine(), &self.stack, page, tag, [old, new]);
         }

@@ -1,10 +1,10 @@
 //! The real CPU whose threads add to the counters of a machine's CPU.
 //!
-//! A restartable sequence excludes only threads on the same real CPU. So each CPU of a machine has a
-//! *home*, and only threads that run there add to its counters by a sequence. If threads play the
-//! CPU on other real CPUs, their additions go elsewhere ([`LocalWord::add_here`]). A CPU without a
-//! home gets the first real CPU on which a thread plays it. It changes its home when threads on
-//! other real CPUs have made many additions.
+//! A restartable sequence excludes only threads on the same real CPU. So each CPU of a machine has
+//! a *home*, and only threads that run there add to its counters by a sequence. If threads play the
+//! CPU on other real CPUs, their additions go elsewhere ([`LocalWord::add_here`]). If a CPU has no
+//! home, the first real CPU on which a thread plays it becomes its home. The home changes when
+//! threads on other real CPUs have made many additions.
 //!
 //! [`LocalWord::add_here`]: plimsoll_mm::machine::LocalWord::add_here
 
@@ -21,7 +21,7 @@ use super::stack::{NOBODY, STRANGE_MAX};
 #[derive(Default)]
 pub(crate) struct Homes {
     homes: Box<[Home]>,
-    /// Is held by a thread that changes a home.
+    /// The lock that a thread holds while it changes a home.
     changing: Mutex<()>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Home {
 }
 
 impl Homes {
-    /// Homes for `cpus` CPUs, which have none yet.
+    /// Creates the homes of `cpus` CPUs. At first, no CPU has a home.
     pub(crate) fn new(cpus: u32) -> Self {
         let home = |_| Home {
             real: AtomicU32::new(NOBODY),
@@ -69,8 +69,9 @@ impl Homes {
         may.then(|| rseq::add(rseq::mine(), &home.real, word, delta))?
     }
 
-    /// Makes the real CPU on which the caller runs the home, if there is none or the caller is one
-    /// of many strangers. Returns whether an addition may succeed now.
+    /// Makes the real CPU on which the caller runs the home. Does so only if there is no home yet,
+    /// or if *strangers*, threads on other real CPUs than the home, have made many additions.
+    /// Returns whether an addition may succeed now.
     #[cold]
     #[inline(never)]
     fn claim(&self, home: &Home) -> bool {
@@ -99,12 +100,13 @@ impl Homes {
         let real = home.real.load(Acquire);
         if real != NOBODY {
             home.real.store(NOBODY, Relaxed);
-            // This makes the threads on the old home load the home again, and acts as a barrier.
+            // This call makes the threads on the old home load the home again, and acts as a
+            // barrier.
             rseq::abort_on(real);
         }
         home.strange.store(0, Relaxed);
-        // Release pairs with the load of the home in a sequence: its loads see the additions of the
-        // old home.
+        // Release pairs with the load of the home in a sequence. So the sequence sees the additions
+        // of threads on the old home.
         home.real.store(me, Release);
         true
     }

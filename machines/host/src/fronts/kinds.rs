@@ -9,12 +9,12 @@ use crate::locks;
 /// How the threads of a [`Host`](crate::Host) use the fronts of page lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fronts {
-    /// By restartable sequences (Linux: `rseq`), on x86-64 and AArch64. An allocation or a free of a
-    /// single page has no atomic read-modify-write instruction. Every thread can use the front of
-    /// the CPU on which it runs. Needs Linux 5.10.
+    /// Threads use fronts by restartable sequences (Linux: `rseq`), on x86-64 and AArch64. An
+    /// allocation or a free of a single page has no atomic read-modify-write instruction. Every
+    /// thread can use the front of the CPU on which it runs. Needs Linux 5.10.
     Restartable,
-    /// By plain stores of the thread that plays the CPU. A free has one atomic exchange, that of the
-    /// page's tag. Needs `membarrier` (Linux 4.14).
+    /// The thread that plays a CPU uses the front by plain stores. A free has one atomic exchange,
+    /// that of the page's tag. Needs `membarrier` (Linux 4.14).
     Owned,
     /// There are no fronts: every allocation and every free locks a page list.
     Off,
@@ -79,5 +79,5 @@ pub(crate) fn real_cpu() -> Option<u32> {
     rseq::mine().cpu()
 }
 
-/// The number of calls by strangers after which a front changes its user.
+/// After this many calls in a row by threads that are not its user, a front changes its user.
 pub(crate) const PATIENCE: u32 = STRANGE_MAX;

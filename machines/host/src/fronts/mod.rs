@@ -7,8 +7,8 @@
 //! * otherwise with owners: a stack belongs to the thread that plays its CPU (`stack.rs`);
 //! * otherwise there are no fronts.
 //!
-//! Runs of pages go from one CPU's front to another's by a depot (`depot.rs`). Counters use
-//! restartable sequences too (`homes.rs`).
+//! Runs of pages go from one CPU's front to another CPU's front through a depot (`depot.rs`).
+//! Counters use restartable sequences too (`homes.rs`).
 
 mod depot;
 mod front;

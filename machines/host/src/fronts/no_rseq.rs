@@ -1,5 +1,5 @@
-//! Restartable sequences where there are none: other systems than Linux, and other processors than
-//! x86-64 and AArch64.
+//! Stand-ins for restartable sequences on systems that have none: systems other than Linux, and
+//! processors other than x86-64 and AArch64.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32};
 

@@ -2,20 +2,20 @@
 //!
 //! A stack has a *home*: the number of a user. With restartable sequences the users are the real
 //! CPUs; otherwise they are the threads that play CPUs. A push or a pop reads the home, and then
-//! reads and changes the stack by plain loads and stores. It does so only if the home is its own
-//! number.
+//! reads and changes the stack by plain loads and stores. It changes the stack only if the home is
+//! the user's own number.
 //!
-//! Any thread that holds the lock can change the home, and so stop the user. It stores [`NOBODY`] in
-//! the home and then makes sure that the user is not between its load of the home and its last
-//! store: it *quiesces* the user. How depends on the kind of users:
+//! Any thread that holds the stack's lock can change the home, and so stop the user. It stores
+//! [`NOBODY`] in the home and then makes sure that the user is not between its load of the home and
+//! its last store: it *quiesces* the user. How it does this depends on the kind of users:
 //!
 //! * **Real CPUs.** The steps of a push or a pop are a restartable sequence, whose last step is the
 //!   only store that matters. The kernel starts the sequence again if the thread is preempted,
 //!   migrated or interrupted by a signal, and also if another thread asks for it (`membarrier`).
 //!   So after that call, the sequence either was complete or loads the home again.
-//! * **Threads.** The thread notes in its [seat](Seat) that it is inside. The other thread makes the
-//!   kernel issue a barrier on all CPUs that run this process, and then waits until the seat says
-//!   that the thread is not inside this stack.
+//! * **Threads.** The thread notes in its [seat](Seat) that it is inside the stack. The other
+//!   thread makes the kernel issue a barrier on all CPUs that run this process, and then waits
+//!   until the seat says that the thread is not inside this stack.
 //!
 //! If the home is [`NOBODY`], the first thread that wants to use the stack sets it.
 
@@ -28,13 +28,13 @@ use super::sync::{Seat, Sitter, light_barrier, try_lock};
 /// The home of a stack that no thread may use.
 pub(crate) const NOBODY: u32 = u32::MAX - 1;
 
-/// The number of calls of [`Stack::admit`] in a row that a stranger makes, while the user does not
-/// use the stack, until the stack becomes the stranger's.
+/// The stack becomes a stranger's after this many calls of [`Stack::admit`] in a row by the
+/// stranger, if the user does not use the stack meanwhile.
 pub(crate) const STRANGE_MAX: u32 = 1024;
 
-/// What one operation adds to the part of the state that counts operations.
+/// Each operation adds this number to the state, whose bits from bit 16 on count operations.
 pub(crate) const OPERATION: u64 = 1 << 16;
-/// The part of the state that is the number of pages.
+/// The bits of the state that hold the number of pages.
 const PAGES: u64 = OPERATION - 1;
 
 /// A stack of page numbers.
@@ -44,7 +44,7 @@ const PAGES: u64 = OPERATION - 1;
 pub(crate) struct Stack {
     /// The number of the user, or [`NOBODY`].
     pub(crate) home: AtomicU32,
-    /// The number of pages from which on a push fails.
+    /// A push fails if the stack has this many pages or more.
     pub(crate) limit: AtomicU32,
     /// The number of pages in the low 16 bits, and the number of operations in the others.
     pub(crate) state: AtomicU64,
@@ -54,7 +54,7 @@ pub(crate) struct Stack {
     lock: Mutex<Strangers>,
 }
 
-/// The calls of [`Stack::admit`] by threads for which the stack is not home.
+/// The calls of [`Stack::admit`] by strangers: threads that are not the stack's user.
 #[derive(Default)]
 struct Strangers {
     /// The number of calls since the user last used the stack.
@@ -84,15 +84,15 @@ impl Stack {
 
     /// The number of pages.
     pub(crate) fn len(&self) -> u32 {
-        // Relaxed is enough: the number may be outdated. A push that happened before is seen in any
-        // case.
+        // Relaxed is enough: the number may be outdated. A push that happened before this call is
+        // visible in any case.
         u32::try_from(self.state.load(Relaxed) & PAGES).unwrap_or(u32::MAX)
     }
 
     /// Returns whether no operation came between the last call of this function and this one.
     pub(crate) fn is_idle(&self) -> bool {
-        // Relaxed is enough: the answer only decides when the stack is emptied. Calls of two
-        // threads at once make it wrong for once.
+        // Relaxed is enough: the answer only decides when the stack is emptied. If two threads call
+        // this function at once, one of the answers may be wrong.
         let state = self.state.load(Relaxed);
         self.seen.load(Relaxed) == state || {
             self.seen.store(state, Relaxed);
@@ -100,7 +100,8 @@ impl Stack {
         }
     }
 
-    /// Returns whether the stack is home to a thread. May be wrong at once.
+    /// Returns whether the thread that has the seat `me` is the stack's user. The answer may be
+    /// outdated at once.
     #[inline(always)]
     pub(crate) fn is_home(&self, me: Sitter<'_>) -> bool {
         // Relaxed is enough: an operation loads the home again.
@@ -140,8 +141,8 @@ impl Stack {
         pushed.is_some()
     }
 
-    /// Runs `f` if the stack is home to the thread that has the seat `me`, and the thread is not
-    /// inside a lock or a stack already.
+    /// Runs `f` if the thread that has the seat `me` is the stack's user, and is not inside a lock
+    /// or a stack already.
     #[inline(always)]
     fn sit<R>(&self, me: Sitter<'_>, f: impl FnOnce() -> Option<R>) -> Option<R> {
         let holding = me.holding();
@@ -151,7 +152,7 @@ impl Stack {
         }
         // Release pairs with the Acquire in `Seat::holds`. A thread that waits for the user of
         // another stack, which this thread used before, may read this address instead of the 0 that
-        // this thread stored. It must see the writes to that stack too.
+        // this thread stored. The waiting thread must see the writes to that stack too.
         holding.store(self.address(), Release);
         light_barrier();
         // Acquire pairs with the Release in `admit`, so that this thread sees what earlier users
@@ -178,9 +179,9 @@ impl Stack {
         }
     }
 
-    /// Returns whether the user `me` may use the stack from now on. Stops another user only after
-    /// `patience` calls by strangers in a row, by `quiesce`, which gets the number of the user. Never
-    /// waits for the lock.
+    /// Returns whether the user `me` may use the stack from now on. After `patience` calls by
+    /// strangers in a row, stops another user with `quiesce`, which gets the number of the user.
+    /// Never waits for the lock.
     pub(crate) fn admit(&self, me: u32, patience: u32, quiesce: impl FnOnce(u32)) -> bool {
         // Relaxed is enough for this and the next load: an operation loads the home again.
         if self.home.load(Relaxed) == me {
@@ -203,8 +204,8 @@ impl Stack {
             self.stop(quiesce);
         }
         *strangers = Strangers::default();
-        // Release pairs with the Acquire load of the home by the user: it sees what this thread saw
-        // after it stopped the last user.
+        // Release pairs with the Acquire load of the home by the user: the user sees what this
+        // thread saw after it stopped the last user.
         self.home.store(me, Release);
         true
     }
@@ -219,8 +220,8 @@ impl Stack {
         }
     }
 
-    /// Stops the user by `quiesce`, which gets the user's number, and passes all pages to `f`, those
-    /// pushed last first, in one or more runs. Does nothing if the stack has no pages.
+    /// Stops the user with `quiesce`, which gets the user's number. Then passes all pages to `f` in
+    /// one or more runs; the pages pushed last come first. Does nothing if the stack has no pages.
     pub(crate) fn empty(&self, quiesce: impl FnOnce(u32), mut f: impl FnMut(&[u32])) {
         let _strangers = locked(&self.lock);
         if self.len() == 0 {
@@ -253,7 +254,8 @@ impl Stack {
     }
 }
 
-/// Waits for a lock, also if a thread that held it has panicked: the guarded counts are only hints.
+/// Locks a mutex, even if a thread has panicked while it held the mutex: the guarded counts are
+/// only hints.
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -87,7 +87,7 @@ impl<'a> Sitter<'a> {
         number_of(self.seat.token)
     }
 
-    /// The word in which the thread notes what it is inside of.
+    /// The word in which the thread notes the lock or the stack that it is inside of.
     #[inline(always)]
     pub(crate) fn holding(self) -> &'a AtomicUsize {
         &self.seat.holding
@@ -230,7 +230,7 @@ impl<P: Seating> Biased<P> {
         let held = Held::taken(&self.state, owner);
         if owner >= FIRST {
             heavy_barrier();
-            // The loop ends when the owner leaves. It cannot take the lock again before this
+            // The loop ends when the owner leaves. The owner cannot take the lock again before this
             // thread releases it.
             while self.is_inside(owner) {
                 relax(looks);
@@ -251,7 +251,7 @@ impl<P: Seating> Biased<P> {
         }
         // Release pairs with the Acquire in `Seat::holds`. A thread that waits for another lock,
         // which this thread held before, may read this address instead of the 0 that the release
-        // stored. It must see the writes under that lock too.
+        // stored. The waiting thread must see the writes under that lock too.
         seat.holding.store(self.address(), Release);
         light_barrier();
         // Acquire pairs with the Release in `Held::drop` of the last thread that set `TAKEN`. The
@@ -269,7 +269,7 @@ impl<P: Seating> Biased<P> {
     }
 
     /// Sets [`TAKEN`] and returns the state before that. Returns `None` if `TAKEN` is already set,
-    /// or the state has just changed. An owner may still be inside.
+    /// or the state has just changed. After the call, an owner may still be inside.
     #[inline]
     fn take(&self) -> Option<usize> {
         // Acquire pairs with the Release in `Held::drop`. The load can be Relaxed: the exchange

@@ -1,10 +1,10 @@
 //! The lock that readers share: the lock of `parking_lot` behind a queue (`fifo`).
 //!
 //! The lock of `parking_lot` alone is not enough. A writer that may be killed has to wait in slices
-//! of time, so that it can check after each slice whether it was killed. It would lose its place in
-//! the lock of `parking_lot` each time. So a thread that does not get the lock at once joins the
-//! queue. Only the first thread of the queue waits for the lock itself, in slices if it may be
-//! killed. A thread that finds waiters in the queue joins it, and so overtakes none of them.
+//! of time, so that it can check after each slice whether it was killed. Such a writer would lose
+//! its place in the lock of `parking_lot` each time. So a thread that does not get the lock at once
+//! joins the queue. Only the first thread of the queue waits for the lock itself, in slices if it
+//! may be killed. A thread that finds waiters in the queue joins it, and so overtakes none of them.
 //!
 //! Readers and writers, killable or not, are therefore served in the order of arrival. There is one
 //! exception: a thread that arrives at the same moment as the first thread of the queue may

@@ -78,7 +78,7 @@ impl Pair {
 /// of its later waits have a time limit.
 fn on_cpu<R>(cpu: u32, missing: &AtomicU32, f: impl FnOnce() -> R) -> Result<R, CannotMeasure> {
     let pinned = affinity::pin(&CpuMask::only(cpu));
-    // Release and Acquire are the usual pair of a barrier, although this one publishes no data.
+    // Release and Acquire are the usual pair of a barrier, although this barrier publishes no data.
     missing.fetch_sub(1, Release);
     while missing.load(Acquire) != 0 {
         thread::yield_now();

@@ -66,7 +66,8 @@ pub struct Builder {
     layout: Option<Layout>,
     huge: HugePages,
     populate: bool,
-    /// All settings that no other field holds. [`Builder::build`] replaces the layout in it.
+    /// All settings that no other field holds. [`Builder::build`] replaces the layout in this
+    /// field.
     config: Config<Host>,
     knobs: Vec<(Knob, u64)>,
     counters: Vec<CounterSpec>,
@@ -219,8 +220,8 @@ impl Builder {
         self
     }
 
-    /// Adds a counter, which [`Pool::counter`] finds by its name. It is of the variant that the
-    /// design uses for resident pages. Default: none.
+    /// Adds a counter, which [`Pool::counter`] finds by its name. The counter is of the variant
+    /// that the design uses for resident pages. Default: none.
     #[must_use]
     pub fn counter(mut self, spec: CounterSpec) -> Self {
         self.counters.push(spec);
@@ -282,8 +283,8 @@ impl Builder {
     }
 }
 
-/// Returns `host` if it is given. Otherwise creates a machine with these CPUs and this observer;
-/// without `cpus`, it has the CPUs of this computer.
+/// Returns `host` if it is given. Otherwise creates a machine with these CPUs and this observer; if
+/// `cpus` is `None`, the machine has the CPUs of this computer.
 fn machine(
     host: Option<Host>,
     cpus: Option<Topology>,

@@ -157,14 +157,14 @@ fn a_child_may_have_a_manager_of_its_own() {
 
 fn written(options: ArenaOptions) -> Arena {
     let arena = options.map().expect("a little memory can be mapped");
-    // SAFETY: a frame of a live arena that only this test touches.
+    // SAFETY: the byte is in a frame of a live arena that only this test touches.
     unsafe { arena.page(Pfn(3)).write(7) };
     arena
 }
 
 fn read(arena: &Arena) -> i32 {
-    // SAFETY: a frame of a live arena. If the child has no memory there, it is killed, as the test
-    // expects.
+    // SAFETY: the byte is in a frame of a live arena. If the child has no memory there, it is
+    // killed, as the test expects.
     i32::from(unsafe { arena.page(Pfn(3)).read_volatile() })
 }
 
@@ -179,7 +179,8 @@ fn a_child_sees_of_the_memory_what_the_options_say() {
     assert_eq!(in_child(|| read(&copied)).0, End::Exited(7));
     let shared = written(of(OnFork::Inherit).memfd("plimsoll-test"));
     let (end, _) = in_child(|| {
-        // SAFETY: a frame of a live arena; the parent only waits meanwhile.
+        // SAFETY: the byte is in a frame of a live arena, which the parent does not access
+        // meanwhile.
         unsafe { shared.page(Pfn(3)).write(9) };
         0
     });
@@ -254,7 +255,7 @@ fn the_descriptor_is_closed_by_exec() {
     let arena = ArenaOptions::new(Pages(16)).memfd("plimsoll-test").map();
     let arena = arena.expect("a little memory can be mapped");
     let fd = arena.fd().expect("it has a file");
-    // SAFETY: only reads the flags of an open descriptor.
+    // SAFETY: the call only reads the flags of an open descriptor.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) };
     assert_ne!(flags & libc::FD_CLOEXEC, 0);
     let copy: OwnedFd = fd.try_clone_to_owned().expect("descriptors are left");

@@ -21,7 +21,7 @@ fn shared(pages: u32) -> Arena {
 fn another_mapping_of_the_file_sees_the_frames() {
     let arena = shared(2048);
     assert_eq!(arena.page(Pfn(0)).addr().get() % (4 << 20), 0);
-    // SAFETY: a frame of a live arena that only this test touches.
+    // SAFETY: the byte is in a frame of a live arena that only this test touches.
     unsafe { arena.page(Pfn(1030)).write(7) };
     let fd = arena.fd().expect("it has a file").as_raw_fd();
     let offset = arena.fd_offset() + 1030 * 4096;
@@ -30,7 +30,8 @@ fn another_mapping_of_the_file_sees_the_frames() {
     let mut other = other.expect("the file can be mapped");
     assert_eq!(other[0], 7);
     other[4096] = 9;
-    // SAFETY: a frame of a live arena; the other mapping is not accessed at the same time.
+    // SAFETY: the byte is in a frame of a live arena, and the other mapping is not accessed
+    // meanwhile.
     assert_eq!(unsafe { arena.page(Pfn(1031)).read() }, 9);
     let maps = fs::read_to_string("/proc/self/maps").expect("Linux says");
     assert!(maps.contains("memfd:plimsoll-test"), "the file has a name");
@@ -46,7 +47,7 @@ fn an_arena_may_have_more_frames_than_the_computer_has_memory() {
     let arena = ArenaOptions::new(terabytes).map();
     let arena = arena.expect("frames that are not touched take only address space");
     let last = arena.page(Pfn(terabytes.0 - 1));
-    // SAFETY: a frame of a live arena that only this test touches.
+    // SAFETY: the byte is in a frame of a live arena that only this test touches.
     unsafe { last.write(7) };
 }
 
@@ -69,7 +70,7 @@ fn frames_of_a_file_are_given_back_while_their_neighbours_stay() {
     let full = arena.resident().expect("Linux says");
     assert!(full >= Pages(1024), "all frames have memory: {full}");
     for frame in [99, 100, 611, 612] {
-        // SAFETY: a frame of a live arena that only this test touches.
+        // SAFETY: the byte is in a frame of a live arena that only this test touches.
         unsafe { arena.page(Pfn(frame)).write(7) };
     }
     // SAFETY: no reference to a frame exists, and only this test touches the arena.
@@ -77,7 +78,7 @@ fn frames_of_a_file_are_given_back_while_their_neighbours_stay() {
     given.expect("the arena has them");
     let left = arena.resident().expect("Linux says");
     assert_eq!(full.0 - left.0, 512);
-    // SAFETY: a frame of a live arena that only this test touches.
+    // SAFETY: the byte is in a frame of a live arena that only this test touches.
     let read = |frame| unsafe { arena.page(Pfn(frame)).read() };
     assert_eq!([99, 100, 611, 612].map(read), [7, 0, 0, 7]);
 }

@@ -57,7 +57,7 @@ impl World {
     /// Writes to each page of a block that is in use.
     fn touch(&self, pfn: Pfn, order: Order) {
         for page in pfn.0..pfn.0 + order.pages().0 {
-            // SAFETY: a page that this thread has allocated.
+            // SAFETY: this thread has allocated the page.
             unsafe { self.arena.page(Pfn(page)).write(7) };
         }
     }

@@ -193,8 +193,8 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
         .seed_sizes(&host, UPPER, high, sizes)
         .expect("it is there");
     pages.test_high(&host, upper());
-    // The zone is above its high watermark again, but it still counts as below: only a spill would
-    // notice the change, and no spill happens here.
+    // The zone is above its high watermark again, but the zone still counts as below its high
+    // watermark: only a spill would notice the change, and no spill happens here.
     pages
         .seed_sizes(&host, UPPER, MARKS, sizes)
         .expect("it is there");

@@ -1,4 +1,5 @@
-//! Fronts: the stacks of pages in front of the page lists, in each way in which threads can use them.
+//! Tests fronts, the stacks of free pages in front of the page lists, in each way in which threads
+//! can use them.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -198,8 +199,8 @@ fn a_drain_empties_a_front_while_its_cpu_uses_it() {
     }
 }
 
-/// The periodic decay empties the front of a CPU that has not used it since the last decay, and
-/// leaves alone that of a CPU that has.
+/// The periodic decay empties the front of a CPU that has not used it since the last decay. The
+/// decay leaves the front of any other CPU alone.
 #[test]
 fn only_an_idle_front_decays() {
     for fronts in kinds().filter(|fronts| *fronts != Fronts::Off) {
@@ -223,7 +224,8 @@ fn only_an_idle_front_decays() {
         decay();
         assert_eq!(pair(), hot, "{fronts}: the front was in use");
         decay();
-        // No call since the last decay, so this one moves the pages to the list.
+        // CPU 0 has not used its front since the last decay, so this decay moves the pages to the
+        // list.
         decay();
         let held: Vec<Pfn> = (0..pages.listed(&host, CpuId(0)).0)
             .map(|_| local.alloc(&host, ONE).expect("there is memory"))

@@ -95,8 +95,8 @@ fn wrong_settings_are_refused_with_advice() {
     assert!(text.contains("0, or 8 to"), "{text}");
     let text = refusal(Pool::builder().cpus(0).build());
     assert!(text.contains("at least 1"), "{text}");
-    // Memory for so many CPUs would be more than a computer has. The builder must refuse before it
-    // allocates anything.
+    // Memory for this many CPUs would be more than a computer has. The builder must refuse before
+    // it allocates anything.
     for cpus in [CPUS_MAX + 1, u32::MAX] {
         let text = refusal(Pool::builder().cpus(cpus).build());
         assert!(text.contains("at most 65536 to `cpus`"), "{text}");

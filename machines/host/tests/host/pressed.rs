@@ -116,8 +116,8 @@ fn an_allocation_gives_up_at_once_if_reclaim_could_not_help() {
 }
 
 /// The lower of two zones withholds its reserve, a 256th of the upper zone's pages, from requests
-/// that the upper zone could serve. For such a request, reclaim must be able to free that many more
-/// pages; otherwise the allocation gives up after one round.
+/// that the upper zone could serve. For such a request, reclaim must be able to free the pages of
+/// the reserve in addition; otherwise the allocation gives up after one round.
 #[test]
 fn the_reserve_of_a_lower_zone_does_not_help_a_request_for_the_upper_one() {
     let of = |reclaimable, class| {

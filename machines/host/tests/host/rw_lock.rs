@@ -58,7 +58,7 @@ fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
                 while !done.load(Relaxed) {
                     // A hold is longer than the slices of time in which a writer that may be killed
                     // waits. Without the queue in front of the lock, another reader would always
-                    // have entered before this one leaves, and the writer would never get in.
+                    // have entered before this reader leaves, and the writer would never get in.
                     lock.read(&host, Site::Fault, |_| {
                         thread::sleep(Duration::from_millis(3));
                     });

@@ -1,5 +1,5 @@
-//! A storm: threads allocate and free while everything that a kernel may do to threads is done to
-//! them. In the end no page is lost, every count is exact, and no page ever had two owners.
+//! A storm: threads allocate and free, while the test does to them everything that a kernel may do
+//! to threads. In the end no page is lost, every count is exact, and no page ever had two owners.
 //!
 //! The disturbances are: another CPU for each thread every 10 µs, signals, forks, threads that end
 //! while other threads have their pages, CPUs that go offline and come back, drains, and a zone

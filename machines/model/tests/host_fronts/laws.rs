@@ -25,9 +25,9 @@ struct World {
     /// For each page, the sum of the owners' additions, and their number.
     pages: [[AtomicU32; 2]; PAGES as usize],
     cpus: [Cpu; CPUS],
-    /// Whether the first owner of the stack will not use it any more. A thread that waits until the
-    /// owner has left the stack does not spin but sleeps until then; otherwise a checker would let
-    /// the thread spin forever.
+    /// True when the first owner of the stack will not use it any more. A thread that waits for the
+    /// owner to leave the stack sleeps until this is true. If it spun instead, a checker would let
+    /// it spin forever.
     is_done: Mutex<bool>,
     done: Condvar,
 }
@@ -40,7 +40,7 @@ struct Cpu {
 }
 
 impl World {
-    /// A stack whose home is `home`, and which has all pages.
+    /// Creates a stack with the home `home`, which has all pages.
     fn new(home: u32) -> Arc<Self> {
         let word = || AtomicU32::new(0);
         let world = Self {
@@ -165,7 +165,8 @@ pub(crate) fn an_owner_meets_a_drain() {
     world.is_whole(join(drain).into_iter().chain(kept));
 }
 
-/// Asserts the same if the other thread becomes the owner, and both use the stack.
+/// Asserts that no page is lost or owned twice if another thread becomes the owner of a stack, and
+/// both threads use the stack.
 pub(crate) fn an_owner_meets_a_stranger() {
     let world = World::new(seat(0).number());
     let other = spawn(&world, |world| {
@@ -177,7 +178,8 @@ pub(crate) fn an_owner_meets_a_stranger() {
     world.is_whole(join(other).into_iter().chain(kept));
 }
 
-/// Asserts the same if, after a drain, two threads want to be the owner.
+/// Asserts that no page is lost or owned twice if two threads want to become the owner of a stack
+/// after a drain.
 pub(crate) fn a_drained_stack_gets_one_owner() {
     let world = World::new(seat(0).number());
     let drained = world.empty(World::stop_owner);
@@ -197,7 +199,7 @@ pub(crate) fn a_drained_stack_gets_one_owner() {
     world.is_whole(join(other).into_iter().chain(kept));
 }
 
-/// A restartable sequence, as far as its stores have got.
+/// A restartable sequence that a thread has begun on `cpu`.
 struct Sequence<'a> {
     cpu: &'a Cpu,
     begun: u32,
@@ -211,7 +213,8 @@ impl Cpu {
         *switches
     }
 
-    /// Begins a sequence. That the thread runs on the CPU has stopped the other threads there.
+    /// Begins a sequence. The calling thread now runs on this CPU, so the sequences of other
+    /// threads on the CPU are stopped.
     fn begin(&self) -> Sequence<'_> {
         let begun = self.switch();
         Sequence { cpu: self, begun }
@@ -227,7 +230,7 @@ impl Sequence<'_> {
 }
 
 impl World {
-    /// Runs the steps of a sequence on `cpu` until they are not stopped.
+    /// Runs the steps of a sequence on `cpu` again and again, until a run is not stopped.
     fn restart<R>(&self, cpu: usize, steps: impl Fn(&Sequence<'_>) -> Option<R>) -> R {
         loop {
             if let Some(done) = steps(&self.cpus[cpu].begin()) {
@@ -255,7 +258,7 @@ impl World {
         })
     }
 
-    /// The sequence of a push.
+    /// The sequence of a push, step by step as in assembly (`rseq/x86_64.rs`).
     fn push_on(&self, cpu: usize, page: u32) -> bool {
         let stack = &self.stack;
         self.restart(cpu, |sequence| {
@@ -295,7 +298,8 @@ pub(crate) fn a_cpu_meets_a_drain() {
     world.is_whole(join(drain).into_iter().chain(kept));
 }
 
-/// Asserts the same if two threads of one CPU use the stack, each of which stops the other.
+/// Asserts that no page is lost or owned twice if two threads of one CPU use the CPU's stack, and
+/// each stops the other's sequences.
 pub(crate) fn two_threads_share_a_cpu() {
     let world = World::new(0);
     let other = spawn(&world, |world| world.pop_and_push_on(0));
@@ -303,7 +307,7 @@ pub(crate) fn two_threads_share_a_cpu() {
     world.is_whole(join(other).into_iter().chain(kept));
 }
 
-/// Asserts the same if the stack gets another CPU as its home.
+/// Asserts that no page is lost or owned twice if another CPU becomes the home of a stack in use.
 pub(crate) fn a_cpu_meets_another() {
     let world = World::new(0);
     let other = spawn(&world, |world| {
@@ -314,7 +318,8 @@ pub(crate) fn a_cpu_meets_another() {
     world.is_whole(join(other).into_iter().chain(kept));
 }
 
-/// Asserts the same with a second thread of the CPU, a thread of another CPU, and a drain.
+/// Asserts that no page is lost or owned twice if two threads of one CPU, a thread of another CPU,
+/// and a drain use one stack.
 pub(crate) fn cpus_and_a_drain_meet() {
     let world = World::new(0);
     let drain = spawn(&world, |world| world.empty(World::stop_cpu));

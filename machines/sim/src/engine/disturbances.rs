@@ -15,8 +15,8 @@ use crate::profile::{Disturbance, Profile, Rate};
 const LONGEST: u64 = 8;
 
 /// The number that one hold of a spinlock of `class` adds to `Inner::pins`. The low 16 bits of
-/// `Inner::pins` count the nested sections that must not be preempted; the higher bits count those
-/// of them in which interrupts are also masked.
+/// `Inner::pins` count the nested sections in which the CPU must not be preempted. The higher bits
+/// count the sections in which the CPU also masks interrupts.
 #[inline(always)]
 pub(crate) const fn pin_of(class: LockClass) -> u32 {
     if class.masks_interrupts() {
@@ -134,7 +134,8 @@ mod tests {
             let rate = disturbances.rates[kind as usize].expect("a guest has all kinds");
             let lengths = (0..100_000).map(|_| disturbances.length(0, kind));
             // Without an upper bound, about 34 of 100,000 exponentially distributed lengths would
-            // be longer than 8 times the mean. So here the longest is exactly 8 times the mean.
+            // be longer than 8 times the mean. With the bound, the longest length drawn here is
+            // exactly 8 times the mean.
             assert_eq!(lengths.max(), Some(8 * rate.length_ns), "{kind:?}");
         }
     }

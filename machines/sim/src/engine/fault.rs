@@ -42,8 +42,9 @@ impl Sim {
         let now = self.0.now();
         let awake = std::collections::VecDeque::into_iter(move_on).map(|id| (now, id));
         // Each entry is a `Reverse`, so the sorted list begins with the latest time; `rev` makes it
-        // begin with the earliest. The tasks are woken in this order, and each gets a new, higher
-        // sequence number. So tasks that wake at the same time also keep their order.
+        // begin with the earliest. The loop wakes the tasks from the earliest to the latest, and
+        // gives each a new, higher sequence number. So tasks that wake at the same time keep their
+        // order.
         let asleep = asleep
             .into_iter()
             .rev()

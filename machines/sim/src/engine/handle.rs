@@ -48,8 +48,9 @@ impl Sim {
         let mut left = span.0;
         while left > 0 {
             let part = left.min(PART_NS);
-            // This call takes no time. If the CPU's window of load has ended, it makes the CPU
-            // enter the next window, so that `percent` below is the current speed.
+            // This call of `spend` takes no virtual time. But if the CPU's window of load has
+            // ended, the call makes the CPU enter the next window, so that `percent` below is the
+            // current speed.
             self.spend(Work::Think, 0);
             let takes = (part * 100).div_ceil(u64::from(self.0.prices.percent().max(1)));
             self.think(takes);

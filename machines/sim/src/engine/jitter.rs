@@ -41,7 +41,7 @@ impl Inner {
         of.map_or(u64::MAX, |of| of.next(self.cur.get()))
     }
 
-    /// Lets the disturbances happen that are due on the running CPU and not masked. The CPU's clock
+    /// Applies the disturbances that are due on the running CPU and not masked: the CPU's clock
     /// advances by the length of each.
     #[inline]
     pub(crate) fn disturb(&self) {
@@ -51,9 +51,8 @@ impl Inner {
         }
     }
 
-    /// Lets the disturbances happen that came due while the running CPU waited for a spinlock of
-    /// `class`. The wait ends now, and the disturbances delay the CPU only if they last longer than
-    /// the wait.
+    /// Applies the disturbances that came due while the running CPU waited for a spinlock of
+    /// `class`. The wait ends now, so a disturbance delays the CPU only if it ends after the wait.
     #[inline]
     pub(crate) fn disturb_waiter(&self, class: LockClass) {
         if let Some(of) = &self.disturbances {
@@ -72,9 +71,9 @@ impl Inner {
         }
     }
 
-    /// Lets all disturbances happen that are due on the running CPU; if `masked`, interrupts and
-    /// softirqs wait instead. For each disturbance, `end` computes the time at which it ends, from
-    /// its length and the time at which it came due.
+    /// Applies all disturbances that are due on the running CPU. If `masked` is true, applies only
+    /// steals, and interrupts and softirqs wait. For each disturbance, `end` computes the time at
+    /// which it ends, from its length and the time at which it came due.
     #[cold]
     fn disturb_from(&self, of: &Disturbances, masked: bool, end: impl Fn(u64, u64) -> u64) {
         let cpu = self.cur.get();

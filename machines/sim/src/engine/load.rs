@@ -255,7 +255,7 @@ impl Socket {
 
 impl Node {
     /// The record of window `number`. If a later window has taken over the record, returns the
-    /// later window's.
+    /// record of the later window.
     fn window(&self, number: u64) -> &Window {
         let window = &self.windows[slot(number)];
         if window.number.get() < number {
@@ -266,8 +266,8 @@ impl Node {
         window
     }
 
-    /// The stretch of window `number`. It is final: when a CPU asks for it, no CPU can move bytes
-    /// in an earlier window any more.
+    /// The stretch of window `number`. The stretch is final: when a CPU asks for it, no CPU can
+    /// move bytes in an earlier window any more.
     fn stretch(&self, number: u64) -> u64 {
         let window = self.window(number);
         if window.stretch.get() == 0 {

@@ -202,8 +202,8 @@ impl Inner {
     }
 
     /// Prefetches the host's memory that a resumption of `cpu` reads. On a machine with many CPUs,
-    /// the host's caches have lost it since `cpu` ran last. The caller passes the CPU that runs
-    /// next, unless the running CPU gives an earlier key to another CPU first.
+    /// the host's caches have lost this memory since `cpu` ran last. The caller passes the CPU that
+    /// runs next, unless the running CPU gives an earlier key to another CPU first.
     #[inline(always)]
     fn fetch_ahead(&self, cpu: usize) {
         if let (Some(state), Some(resume)) = (self.cpus.get(cpu), self.resumes.get(cpu)) {

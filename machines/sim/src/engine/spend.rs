@@ -17,7 +17,7 @@ use crate::profile::{is_hold_work, is_mover};
 use crate::tasks::step::Step;
 
 impl Inner {
-    /// Lets the time pass that `n` units of `work` take on the running CPU, and handles the events
+    /// Advances the running CPU's clock by the time of `n` units of `work`, and handles the events
     /// that come due meanwhile.
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
@@ -30,8 +30,8 @@ impl Inner {
         self.count(work, n, cost);
     }
 
-    /// Adds `n` units of `work`, which take `cost` nanoseconds, to the statistics, and the bytes
-    /// that they move to the load of the memory.
+    /// Adds `n` units of `work`, which take `cost` nanoseconds, to the statistics. Also adds the
+    /// bytes that they move to the load of the memory.
     #[inline(always)]
     fn count(&self, work: Work, n: u32, cost: u64) {
         let total = &self.record.work_ns[work as usize];
@@ -55,8 +55,9 @@ impl Inner {
         }
     }
 
-    /// Lets the time of `n` units of `work` pass, but unlike [`Inner::spend`] does not handle the
-    /// events that come due meanwhile. This is for work that cannot be preempted.
+    /// Advances the running CPU's clock by the time of `n` units of `work`. Unlike
+    /// [`Inner::spend`], does not handle the events that come due meanwhile. This is for work that
+    /// cannot be preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;

@@ -18,7 +18,7 @@ use crate::engine::tree::key;
 use crate::locks::lock_queue::{Queue, Section};
 
 /// A lock that belongs to one CPU, in virtual time. The order of the fields puts everything that a
-/// section needs into one pair of cache lines, together with the first bytes of the value.
+/// critical section needs into one pair of cache lines, together with the first bytes of the value.
 #[repr(C)]
 pub struct SimCpuLock<T> {
     /// The owner's clock when the owner's last section started, in nanoseconds.
@@ -46,8 +46,8 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// Lets the owner enter the lock; returns `None` if the lock is held. This is an order point
-    /// only in strict mode, or if the task has left the owner's CPU. To enter takes time only if
+    /// Lets the owner enter the lock; returns `None` if the lock is held. Entering is an order
+    /// point only in strict mode, or if the task has left the owner's CPU. It takes time only if
     /// another CPU held the lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {

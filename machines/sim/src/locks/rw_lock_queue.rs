@@ -156,7 +156,8 @@ impl RwQueue {
         sim.record.held(self.class, stay.site, hold_ns);
         let until = sim.clock.get();
         self.get_out(sim, role);
-        // The hold is reported only now, so that it is the last one before the waits that it ended.
+        // The hold is reported only now, so that observers receive it just before the waits that
+        // ended with it.
         sim.held_until(
             LockId::of(self),
             self.class,
@@ -201,7 +202,7 @@ impl RwQueue {
     }
 
     /// Sends a request to the lock's line, and waits until it has arrived there. Meanwhile, CPUs
-    /// with earlier keys run.
+    /// with earlier keys (times and numbers) run.
     fn request(&self, sim: &Inner) -> Request {
         let asked = time_of(sim.order());
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -319,7 +320,8 @@ impl RwQueue {
         let is_killed = || {
             killed.is_some_and(|killed| {
                 let is_killed = killed();
-                // The test may have taken time, so CPUs with earlier keys run first.
+                // The test may have taken virtual time, so other CPUs may now have earlier clocks.
+                // `order` lets these CPUs run first.
                 sim.order();
                 is_killed
             })

@@ -29,8 +29,8 @@ pub struct SimTags {
     chunks: Box<[OnceCell<Chunk>]>,
     /// For each block whose pages have no tags of their own yet: the tag of its first page.
     heads: Box<[Cell<u8>]>,
-    /// The machine if it is strict, so that its CPUs access the tags in turn; otherwise `None`. The
-    /// reference is weak, because handlers of the machine may own the tags.
+    /// The machine if it runs in strict mode, in which its CPUs access the tags in turn; otherwise
+    /// `None`. The reference is weak, because handlers of the machine may own the tags.
     strict: Option<Weak<Inner>>,
 }
 

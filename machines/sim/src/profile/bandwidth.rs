@@ -10,8 +10,8 @@ use super::read::{Section, Value};
 
 /// The kinds of work whose memory traffic counts. `Fault`, `SwapIn` and `SwapOut` move whole pages
 /// between a CPU and memory. `LruMove` moves a page between lists of used pages: it changes records
-/// of pages, which are seldom in a cache because there are so many. All other work moves a few
-/// cache lines, whose transfers are part of its price.
+/// of pages, which are seldom in a cache because there are so many records. All other work moves a
+/// few cache lines, whose transfers are part of its price.
 pub(crate) const MOVERS: [Work; 4] = [Work::Fault, Work::SwapIn, Work::SwapOut, Work::LruMove];
 
 /// The memory bandwidth of each node, as written in the file.

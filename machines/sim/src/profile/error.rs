@@ -97,7 +97,7 @@ pub(super) fn nearest(name: &str, names: &[String]) -> Vec<String> {
 
 /// The names that are similar to `name`, best first, at most three.
 pub(super) fn similar(name: &str, names: &[String]) -> Vec<String> {
-    const LIKE_ENOUGH: f64 = 0.75; // From 0 to 1; two letters wrong in five give about 0.8.
+    const LIKE_ENOUGH: f64 = 0.75; // From 0 to 1: about 0.8 if two of five letters are wrong.
     const AS_GOOD: f64 = 0.1; // How much less similar than the best a name may be.
     let mut ranked: Vec<(f64, &String)> = names
         .iter()

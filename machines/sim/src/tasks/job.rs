@@ -48,8 +48,8 @@ impl Inner {
         } else {
             idle
         });
-        // Even a job that is due now waits until the time at which it was sent. Otherwise a CPU
-        // whose clock is earlier could start the job before that time.
+        // A job that is due at once still waits until the time at which it was deferred. Otherwise
+        // a CPU whose clock is earlier could start the job before that time.
         slot.waits.set(Waits::Until(at));
         if !cpu.is_idle() || slot.idle.get() == WhenIdle::Wake {
             self.alert(target, at);

@@ -1,7 +1,7 @@
 //! The stacks of simulated tasks: a limit on their number, and a pool of spare ones.
 //!
-//! A simulated machine may create tens of thousands of short tasks. To map a stack, protect its
-//! guard page and unmap it again takes three system calls, which all threads of a process make
+//! A simulated machine may create tens of thousands of short tasks. Mapping a stack, protecting its
+//! guard page and unmapping the stack takes three system calls, which all threads of a process make
 //! under one lock; unmapping also interrupts every CPU that runs one of these threads. So each
 //! thread keeps the stacks of its ended tasks, and gives them to its next tasks.
 //!

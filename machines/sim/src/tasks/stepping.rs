@@ -38,7 +38,7 @@ impl Inner {
         }
     }
 
-    /// Passes the end of a hold by the running CPU, which began at `from`, to the observers.
+    /// Tells the observers that a hold by the running CPU has ended. The hold began at time `from`.
     #[inline(always)]
     pub(crate) fn held(
         &self,
@@ -51,8 +51,8 @@ impl Inner {
         self.held_until(lock, class, site, access, [from, self.clock.get()]);
     }
 
-    /// Passes a hold by the running CPU, which lasted from the first to the second of `times`, to
-    /// the observers.
+    /// Tells the observers of a hold by the running CPU. `times` are the start and the end of the
+    /// hold.
     #[inline(always)]
     pub(crate) fn held_until(
         &self,
@@ -76,8 +76,8 @@ impl Inner {
         });
     }
 
-    /// Passes to the observers that the running CPU runs `task` from time `at` on, or that it is
-    /// idle from then on if `task` is [`NOBODY`].
+    /// Tells the observers that the running CPU runs `task` from time `at` on. If `task` is
+    /// [`NOBODY`], the CPU is idle from then on.
     #[inline]
     pub(crate) fn switched(&self, task: u32, at: u64) {
         self.stepped(|sim| Step::Switch {

@@ -43,10 +43,10 @@ pub struct Wait {
     pub until: Nanos,
     /// The CPU of the task that held the lock, or was admitted to it last, when the request arrived.
     pub blocker: CpuId,
-    /// The call site at which that task requested the lock.
+    /// The call site at which the task on the CPU `blocker` requested the lock.
     pub blocker_site: Site,
-    /// True if Linux has a trace event for the wait. It has none for the first waiter of a queued
-    /// spinlock.
+    /// True if Linux has a trace event for the wait. Linux has none for the first waiter of a
+    /// queued spinlock.
     pub traced: bool,
 }
 

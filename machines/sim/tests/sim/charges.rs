@@ -178,9 +178,9 @@ fn a_drain_looks_at_each_cpu_and_a_check_near_the_watermark_adds_all_differentia
     );
 }
 
-/// To create a group of counters, the machine charges for clearing the counters of each CPU,
-/// whether the memory is new (as for the first group) or was that of a destroyed group. The memory
-/// of an area grows with the number of CPUs.
+/// When a group of counters is created, the machine charges for clearing the counters of each CPU.
+/// It charges for this whether the memory is new (as for the first group) or was that of a
+/// destroyed group. The memory of an area grows with the number of CPUs.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

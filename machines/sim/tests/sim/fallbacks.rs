@@ -121,7 +121,7 @@ struct Spill {
 }
 
 /// Makes the owner free [`FREED`] pages. If `drain_ns` is given, the other CPU drains the owner's
-/// lists that many nanoseconds after the owner has begun.
+/// lists `drain_ns` nanoseconds after the owner has begun.
 fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     let small = machine(holds, seed);
     let held = take(&small, FREED);

@@ -154,7 +154,8 @@ fn memory_of_the_first_process_is_neither_reaped_nor_chosen_again() {
         assert!(!shared.has(sim, Flag::Unstable) && !shared.has(sim, Flag::Killed));
         let touched = shared.fault(world.memory(sim), START, Access::Write);
         assert!(touched.is_ok(), "it goes on: {touched:?}");
-        // A kill of init itself is refused, like that of a process that shares init's memory.
+        // A kill of init itself is refused, and so is a kill of a process that shares init's
+        // memory.
         let killed = world.kill(sim, 1);
         assert_eq!(
             (killed.signalled, killed.aftermath),

@@ -130,8 +130,8 @@ fn who_waits_for_a_victim_does_not_keep_others_waiting() {
     world.ends();
 }
 
-/// Creates a world with one process. It has one mapping for each number in `pages`, with that many
-/// pages, and each mapping is in a separate gibibyte.
+/// Creates a world with one process. For each number in `pages`, the process has one mapping with
+/// this number of pages. Each mapping is in a separate gibibyte.
 fn wide(reaping: Reaping, pages: &'static [u64]) -> Rc<OomWorld> {
     // The reaper makes only one attempt.
     let patience = Patience {

@@ -58,8 +58,8 @@ fn plug(small: &Small, dice: &mut Dice) {
                 sim.set_online(cpu, true);
                 mm.cpu_online(sim, cpu);
             });
-            // When `cpu` went offline, its busy task migrated to another CPU. It does not return,
-            // so start another.
+            // When `cpu` went offline, its busy task migrated to another CPU, from which it does
+            // not return. So start another task.
             small.keep_busy(cpu);
         }
     }

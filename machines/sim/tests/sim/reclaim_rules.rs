@@ -153,7 +153,7 @@ impl World {
     }
 
     /// Creates an enlisted address space with `pages` pages, each of which was touched once. At its
-    /// first look at a page, reclaim only finds that; at its second look, it can evict the page.
+    /// first look, reclaim only finds that a page was touched; at its second look, it can evict it.
     fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);

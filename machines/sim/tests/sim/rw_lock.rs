@@ -98,8 +98,8 @@ fn a_hand_over_takes_its_price() {
     }
     fixture.writes(4, 20, 100);
     let stays = fixture.run();
-    // To release the lock, the first writer fetches its cache line from the CPU that requested the
-    // lock last. The writer then hands the lock to all readers at once.
+    // To release the lock, the first writer fetches the cache line of the lock from the CPU that
+    // requested the lock last. The writer then hands the lock to all readers at once.
     let first = stays[0];
     let handed = first.end + TRANSFER + TRANSFER + HANDOVER + WAKE_UP;
     for reader in &stays[1..4] {

@@ -56,7 +56,7 @@ const ROUNDS: u32 = 60;
 /// counts that are compared with the simulator's statistics at the end.
 struct Herd {
     lock: SimRwLock<u64>,
-    /// A spinlock that a task sometimes takes while it holds `lock`. Instead it may take
+    /// A spinlock that a task sometimes takes while it holds `lock`. Instead the task may take
     /// `sleeping`, a lock whose waiters sleep.
     spinning: SimLock<()>,
     sleeping: SimLock<()>,

@@ -101,8 +101,8 @@ impl Play {
         acting.take()
     }
 
-    /// Lets the threads of `cast` continue while other tasks kill and help. Runs until all
-    /// processes have ended.
+    /// Lets the threads of `cast` continue while other tasks kill processes and help to empty their
+    /// memory. Runs until all processes have ended.
     fn second_act(&self, cast: Vec<(CpuId, User)>) {
         for (cpu, user) in cast {
             self.sim.spawn(cpu, move |sim| user.act_and_leave(sim));

@@ -158,8 +158,8 @@ fn steps_have_all_that_the_statistics_count() {
     }
 }
 
-/// The last hold of a lock that was reported before a wait for it has ended is the one that let the
-/// waiter go on: it ended during the wait.
+/// Observers see the hold that let a waiter go on before they see the wait. So of the holds of a
+/// lock that are reported before a wait for it, the last one must have ended during the wait.
 #[test]
 fn a_wait_follows_the_hold_that_it_waited_for() {
     for model in MODELS {
@@ -183,7 +183,7 @@ fn a_wait_follows_the_hold_that_it_waited_for() {
     }
 }
 
-/// On each CPU, what runs, the holds of spinlocks and the disturbances lie within each other, so
+/// On each CPU, the spans of tasks and jobs, of holds of spinlocks and of disturbances nest, so
 /// that they can be drawn one below the other.
 #[test]
 fn the_spans_of_a_cpu_nest() {

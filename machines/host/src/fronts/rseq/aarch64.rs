@@ -14,15 +14,16 @@ use plimsoll_mm::machine::Freed;
 use super::super::stack::Stack;
 use super::Area;
 
-/// The word that the kernel wants before the place where a stopped sequence continues (Linux:
+/// The word that the kernel requires before the code at which a stopped sequence continues (Linux:
 /// `RSEQ_SIG`).
 pub(super) const SIGNATURE: u32 = 0xd428_bc00;
 
-/// A value that is no page: a zone has fewer pages.
+/// A number that no page has, because a zone has fewer pages than this.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The description of a sequence, and the code that begins it again. `$begin` is the label before
-/// the sequence is noted, `$first` that of its first instruction, `$end` that after the commit.
+/// The description of a sequence, and the code that begins it again. Three labels mark the code:
+/// `$begin` is before the code that notes the sequence, `$first` is before the sequence's first
+/// instruction, and `$end` is after its commit.
 macro_rules! described {
     ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
         concat!(
@@ -67,9 +68,9 @@ macro_rules! described {
 #[inline(always)]
 pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
     let page: u64;
-    // SAFETY: the sequence reads `home` and `state` of the stack and, below the depth that the
-    // state has, an entry of `pages`; it writes `state`. All of these are atomics. It writes the
-    // address of its description, which is never freed, to the thread's own area.
+    // SAFETY: the sequence reads the stack's `home` and `state`, and an entry of `pages` below the
+    // number of pages in `state`. It writes `state`. All of these are atomics. The sequence also
+    // writes the address of its description, which is never freed, to the thread's own area.
     unsafe {
         asm!(
             described!("22", "23", "24", "25", "26"),

@@ -25,7 +25,7 @@ use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 #[repr(C, align(32))]
 pub(super) struct Area {
     cpu_id_start: AtomicU32,
-    /// The number of the CPU. Before and after the registration it is no number of a CPU.
+    /// The number of the CPU. While the area is not registered, this is not the number of any CPU.
     pub(super) cpu_id: AtomicU32,
     /// The address of the description of the sequence that the thread runs.
     pub(super) rseq_cs: AtomicU64,
@@ -34,17 +34,18 @@ pub(super) struct Area {
 
 /// The value of `cpu_id` in an area that is not registered (Linux: `RSEQ_CPU_ID_UNINITIALIZED`).
 const NO_CPU: u32 = u32::MAX;
-/// Numbers from this one on are no numbers of CPUs.
+/// All numbers of CPUs are below this number.
 const CPUS_MAX: u32 = 1 << 20;
 
-/// The area of threads that have none. No stack's home is its CPU, so no sequence on it completes.
+/// The area of threads that have no registered area. Its CPU is the home of no stack, so no
+/// sequence on it completes.
 static NONE: Area = Area::new();
 
 thread_local! {
     static MINE: Cell<&'static Area> = const { Cell::new(&NONE) };
 }
 
-/// The calling thread's area. Of a thread that is not [set up](set_up) it is one on which no
+/// The calling thread's area. If the thread is not [set up](set_up), this is an area on which no
 /// sequence completes.
 #[inline(always)]
 pub(super) fn mine() -> &'static Area {
@@ -106,7 +107,8 @@ pub(super) fn is_available() -> bool {
     registration().is_some()
 }
 
-/// Makes the calling thread able to run sequences, if it is not yet. Returns its area if it is able.
+/// Makes the calling thread able to run sequences. Returns its area; `None` if this process cannot
+/// use sequences or the area cannot be registered.
 #[cold]
 pub(super) fn set_up() -> Option<&'static Area> {
     if let Some(area) = Some(mine()).filter(|area| area.cpu().is_some()) {

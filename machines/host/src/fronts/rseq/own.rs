@@ -1,5 +1,5 @@
 //! The system calls of restartable sequences, and the areas of threads: where glibc has them, and
-//! the registration of own ones.
+//! how this module registers its own.
 
 #![expect(unsafe_code, reason = "an area is shared with the kernel")]
 
@@ -20,7 +20,8 @@ pub(super) fn libc_offset() -> Option<isize> {
     // SAFETY: glibc documents `__rseq_size` as a constant of type `unsigned int`, which it sets
     // before the program starts.
     let size = unsafe { *size };
-    // SAFETY: glibc documents `__rseq_offset` as a constant of type `ptrdiff_t`, likewise.
+    // SAFETY: glibc documents `__rseq_offset` as a constant of type `ptrdiff_t`, which it sets
+    // before the program starts.
     let offset = unsafe { *offset };
     (size > 0).then_some(offset)
 }
@@ -124,8 +125,8 @@ pub(super) fn abort_sequences_on(cpu: u32) -> bool {
     const ABORT_SEQUENCES: i32 = 1 << 7;
     /// Linux: `MEMBARRIER_CMD_FLAG_CPU`.
     const ON_ONE_CPU: u32 = 1;
-    // SAFETY: the call changes no memory of this process, except that the kernel continues a thread
-    // that runs a sequence where the sequence's description says.
+    // SAFETY: the call changes no memory of this process. If a thread runs a sequence, the kernel
+    // makes the thread continue at the place that the sequence's description names.
     let outcome = unsafe { libc::syscall(libc::SYS_membarrier, ABORT_SEQUENCES, ON_ONE_CPU, cpu) };
     outcome == 0
 }

@@ -64,7 +64,7 @@ pub struct Soak {
     pub allocs: Times,
     /// The times of frees, half of them of pages that the other thread allocated.
     pub frees: Times,
-    /// The gaps between two readings of the clock in the idle loop.
+    /// The gaps in the idle loop, each between two successive readings of the clock.
     pub idle: Times,
     /// The times of drains of all lists.
     pub drains: Times,

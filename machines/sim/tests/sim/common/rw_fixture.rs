@@ -37,7 +37,8 @@ pub(crate) struct Stay {
     pub(crate) after: u64,
 }
 
-/// The test that a lock calls to learn whether a waiter was killed, for waiters that never are.
+/// The test by which a lock learns whether a waiter was killed. This test is for waiters that are
+/// never killed.
 pub(crate) const fn never() -> bool {
     false
 }

@@ -36,8 +36,8 @@ pub(crate) const START: Vpn = Vpn(1 << 20);
 
 pub(crate) type Space = Arc<AddressSpace<Sim>>;
 
-/// The settings of a world: the size of its memory, how it reaps, whom it kills, and when a killed
-/// process exits.
+/// The settings of a world: the size of its memory, how the reaper empties memory, which processes
+/// are killed, and when a killed process exits.
 pub(crate) struct Setting {
     pub(crate) options: SimOptions,
     pub(crate) pages: u32,
@@ -168,7 +168,8 @@ impl Setting {
 }
 
 impl OomWorld {
-    /// Creates a world whose processes exit `exits_after` the kill, or never if that is `None`.
+    /// Creates a world whose processes exit `exits_after` the kill, or never if `exits_after` is
+    /// `None`.
     pub(crate) fn new(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Self> {
         let setting = Setting {
             reaping,

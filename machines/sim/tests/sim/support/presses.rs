@@ -35,8 +35,8 @@ impl Presses {
 
 impl Embedder<Sim> for Presses {
     fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
-        // Reclaim may unmap pages of every process, so every process counts it as an operation in
-        // progress.
+        // Reclaim may unmap pages of every process, so every process counts reclaim as an operation
+        // in progress.
         fn during_all(processes: &[Process], f: &mut dyn FnMut()) {
             match processes {
                 [] => f(),

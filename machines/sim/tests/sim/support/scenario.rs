@@ -89,7 +89,7 @@ impl Scenario {
                 shepherd: *dice.pick(&SHEPHERDS),
                 holds: *dice.pick(&HOLDS),
                 // Computed from the seed and not drawn from `dice`, so that the other choices of
-                // each seed stay as they were before this one was added.
+                // each seed stay as they were before this choice was added.
                 owning: Owning::ALL[usize::try_from(seed).expect("64 bits") % Owning::ALL.len()],
                 ..Design::OURS
             },
@@ -136,8 +136,8 @@ pub(crate) fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
     Topology::new((0..cpus).map(place).collect())
 }
 
-/// Draws a few small zones, with gaps between them and holes inside. If `is_large`, the first zone
-/// is large enough for a batch of more than a page or two.
+/// Draws a few small zones, with gaps between them and holes inside. If `is_large` is true, the
+/// first zone is large enough for a batch of more than a page or two.
 fn layout(dice: &mut Dice, nodes: u32, is_large: bool) -> Layout {
     let mut zones = Vec::new();
     let mut start = 1024 * dice.below(3);

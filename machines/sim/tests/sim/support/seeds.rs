@@ -7,7 +7,7 @@ use std::env;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs `body` for each seed. If it panics, prints the command that replays the seed.
+/// Runs `body` for each seed. If `body` panics, prints the command that replays the seed.
 pub(crate) fn each(test: &str, default: u64, body: impl Fn(u64)) {
     for seed in chosen(default) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(seed))) {

@@ -34,8 +34,8 @@ pub(crate) struct User {
     owned: Vec<Owned>,
 }
 
-/// Pages that the thread has mapped, from `start` to before `end`: a mapping, or what an unmapping
-/// has left of one.
+/// Pages that the thread has mapped, from `start` to before `end`: a mapping, or the part of a
+/// mapping that an unmapping has left.
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     start: u64,
