@@ -3,7 +3,8 @@
 //!
 //! The law of the failing heap. Whichever allocation of the global allocator is the first to fail,
 //! nothing panics or aborts, errors report that there is no memory, and nothing leaks. Also, the
-//! memory manager never uses the global allocator under a lock, except under that of the mappings.
+//! memory manager never uses the global allocator under a lock, except under the lock of the
+//! mappings.
 //!
 //! The law does not cover:
 //!

@@ -1,5 +1,5 @@
-//! Laws of reclaim for pages of files. A page is dropped while other CPUs map it, read it, unmap
-//! it, copy it, read its file or reclaim too.
+//! Laws of reclaim for pages of files. A page is dropped while another CPU maps, reads, unmaps or
+//! copies it, while other CPUs read its file, or while other CPUs reclaim too.
 
 use alloc::sync::Arc;
 use alloc::vec;

@@ -3,8 +3,8 @@
 //! [`badness()`] computes, in points, how much memory killing a process would free. [`Standing`]
 //! says whether a process may be killed at all. A selector ([`Selecting`], in `select/`) looks for
 //! the candidate with the most points. Memory is counted by [`counter`](crate::counter)s, whose
-//! cheap readings are exact only within bounds. The selectors differ in how they deal with this
-//! error.
+//! cheap readings have an error within known bounds. The selectors differ in how they deal with
+//! this error.
 //!
 //! [`OomKiller`] kills a victim and every process that has to die with it. Its [`Reaper`] empties
 //! the memory of victims that do not free it soon. On request, [`release()`] empties the memory of

@@ -24,11 +24,11 @@
 //! promise less: if two ranges overlap, the sum of either candidate may be the one that decides.
 //!
 //! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as summing `n / g`
-//! of them one by one, where `g` is [`Candidates::batch_gain`]. A batch of a few costs nearly as
-//! much as one of all, because a batch is cheap only by reading memory sequentially. So this is a
-//! rent-or-buy problem: single sums are the rent. The purchase is a batch of all candidates that
-//! are left, which ends the search whatever it finds. A batch is bought only if more than `n / g`
-//! are left, and then as soon as one of these conditions holds:
+//! of them one by one, where `g` is [`Candidates::batch_gain`]. A batch of a few candidates costs
+//! nearly as much as a batch of all, because a batch is cheap only by reading memory sequentially.
+//! So this is a rent-or-buy problem: single sums are the rent. The purchase is a batch of all
+//! candidates that are left, which ends the search whatever it finds. A batch is bought only if
+//! more than `n / g` are left, and then as soon as one of these conditions holds:
 //!
 //! - At least 16 candidates have been summed, and at that pace the rest would cost more than a
 //!   batch. Suppose that `k` sums put `d` candidates out of the band, the summed ones included, and
@@ -38,30 +38,31 @@
 //! - `n / 4g` candidates (or 16 if that is more) have been summed, whatever the pace.
 //!
 //! So a whole search costs at most `n / 4g + n / g` single sums. With a gain of 6 that is little
-//! more than a fifth of the cost of summing all one by one. If all candidates look alike, it costs
-//! `16 + n / g`. Before the batch, at most one sum is unnecessary. In the batch, many sums may be
-//! unnecessary: the very next single sum might have decided. The search cannot know that, and a
-//! wrong guess costs at most `n / g`.
+//! more than a fifth of the cost of summing all one by one. If all candidates look alike, the
+//! search costs `16 + n / g`. Before the batch, at most one sum is unnecessary. In the batch, many
+//! sums may be unnecessary: the very next single sum might have decided. The search cannot know
+//! that, and a wrong guess costs at most `n / g`.
 //!
 //! **Slots.** The band is kept in slots of 40 bytes that the caller supplies. Nothing can be
 //! allocated when memory has run out, and a fixed number of slots would be too few for some callers
 //! and too many for most. One slot per candidate is always enough. With fewer slots the result is
-//! equally correct: the slots keep the candidates that may have the most. If these do not decide
-//! the search, a third pass reads all candidates again. It collects those that may have more than
-//! the best so far, and sums them each time all slots are full, and at the end. Then each candidate
-//! is summed at most twice.
+//! equally correct: the slots keep the candidates that may have the most. If these candidates do
+//! not decide the search, a third pass reads all candidates again. It collects the candidates that
+//! may have more than the best so far, and sums them each time all slots are full, and at the end.
+//! Then each candidate is summed at most twice.
 //!
-//! **Change.** The search checks each candidate again before it sums it, and the victim before it
-//! returns it. If the candidate that others were compared with has exited or shrunk by then, the
+//! **Change.** The search checks each candidate again before summing it, and the victim before
+//! returning it. If the candidate that others were compared with has exited or shrunk by then, the
 //! search starts again, for at most three rounds in all. A candidate that grows is judged by the
 //! last look at it.
 //!
-//! A sum is not a snapshot: it reads one CPU after the other, and in a batch 10,000 candidates on
-//! each, which takes milliseconds. A page that is freed on a CPU already read, and allocated on one
-//! not yet read, counts twice; in the opposite case it is missed. So a sum outside the range last
-//! read is taken once more, and the second sum is used; several such sums are retaken together. A
-//! sum inside its range may still be wrong by the width of the range. So "correct" above holds for
-//! candidates that do not change while they are summed, and for others up to that width.
+//! A sum is not a snapshot: it reads one CPU after the other. With a batch of 10,000 candidates,
+//! this takes milliseconds. If a page is freed on a CPU already read, and allocated on a CPU not
+//! yet read, the page counts twice; in the opposite case it is missed. So a sum outside the range
+//! last read is taken once more, and the second sum is used; several such sums are retaken
+//! together. A sum inside its range may still be wrong by the width of the range. So "correct"
+//! above holds for candidates that do not change while they are summed, and for others up to that
+//! width.
 
 use core::cmp::Reverse;
 

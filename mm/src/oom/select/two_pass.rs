@@ -6,15 +6,16 @@
 //! may use other bounds.
 //!
 //! The first pass chooses the largest estimate. The second pass looks at all candidates again, and
-//! skips those that cannot be above the chosen one. It sums the others while sums are left. A
-//! summed candidate replaces the chosen one unless its sum shows that it is below.
+//! skips those that cannot be above the chosen one. It sums the others precisely, until no more
+//! sums are allowed. A summed candidate replaces the chosen one unless its sum shows that it is
+//! below.
 //!
 //! Two weaknesses of the patch are kept, for comparison:
 //!
-//! * When no sums are left, a candidate that *may* be above the chosen one replaces it, even if it
-//!   is probably below. The next candidate is compared with the new choice. So with every
-//!   replacement, the next candidate needs fewer points to be chosen. Among a few hundred similar
-//!   candidates the choice is practically random.
+//! * When no more sums are allowed, a candidate that *may* be above the chosen one replaces it,
+//!   even if it is probably below. The next candidate is compared with the new choice. So with
+//!   every replacement, the next candidate needs fewer points to be chosen. Among a few hundred
+//!   similar candidates the choice is practically random.
 //! * The patch decides whether a candidate may be above the chosen one by the candidate's `over`,
 //!   the bound on how much its estimate may be too large. It should use `under`, the bound on how
 //!   much the estimate may be too small. This makes no difference if both the candidate and the
