@@ -26,7 +26,7 @@ fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     batched_in(machine, holds, Layout::arena(Pages(16)))
 }
 
-/// Makes the same allocator, but of the pages of `layout`.
+/// Makes an allocator as `batched` does, but of the pages of `layout`.
 fn batched_in<M: Machine>(machine: &M, holds: &'static dyn Holds, layout: Layout) -> FewPages<M> {
     let design = Design {
         holds,

@@ -127,7 +127,7 @@ impl<M: Machine> Counted<M> {
         let (mut sum, mut late) = (BEFORE, Vec::new());
         for (deltas, returned) in ADDED.iter().zip(&self.returned) {
             if deltas.is_empty() {
-                continue; // This keeps the number of steps for the checker small.
+                continue; // Skip it, to keep the number of steps for the checker small.
             }
             let returned = count_in(returned.load(machine, Acquire)) as usize;
             sum += deltas[..returned].iter().sum::<i64>();

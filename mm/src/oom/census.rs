@@ -22,7 +22,7 @@ use crate::units::count_of;
 
 /// Identifies the group of the processes under the budget that ran out of pages.
 pub(super) const INSIDE: GroupId = GroupId(1);
-/// Identifies the group of all other processes.
+/// Identifies the group of the processes outside the budget that ran out of pages.
 const OUTSIDE: GroupId = GroupId(0);
 
 /// A view of processes, in the order in which they were made, as candidates of a selection.

@@ -21,7 +21,7 @@ pub(super) enum Form {
     /// One mapping with so many pages that freeing them takes several batches of the gather (Linux:
     /// `mmu_gather`).
     Large,
-    /// Huge pages, with a part of one of them unmapped again.
+    /// Huge pages, one of which was partly unmapped again.
     Huge,
     /// Memory of every kind.
     Full,

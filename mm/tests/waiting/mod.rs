@@ -38,7 +38,8 @@ enum End {
     Exit,
     /// The OOM killer kills the process, the reaper empties its memory, and then it exits.
     Reaped,
-    /// Another process empties its memory before it exits (Linux: `process_mrelease`).
+    /// Another process empties the process's memory before the process exits (Linux:
+    /// `process_mrelease`).
     Released,
     /// The process unmaps its mappings one by one before it exits.
     Unmapped,

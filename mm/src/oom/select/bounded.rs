@@ -258,7 +258,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         let (mut used, mut unsummed) = (0, None);
         for candidate in 0..self.len {
             if first.is_some_and(|best| best.candidate() == candidate) {
-                continue; // Its sum is known.
+                continue; // The candidate's sum is known already.
             }
             let Some(read) = read(self.candidates, self.scope, candidate)? else {
                 continue;
