@@ -12,8 +12,8 @@ fn main() {
     let commit = commit().unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=PLIMSOLL_COMMIT={commit}");
     let root = root();
-    // After a commit, or after a change of a source, another text may be right. Cargo would run
-    // this program each time if it were to wait for a file that does not exist.
+    // The commit or `-dirty` may change after a commit or a change of a source. A file that does not
+    // exist is left out, because cargo would then run this program at each build.
     let of_git = ["HEAD", "logs/HEAD"].map(|file| git(&["rev-parse", "--git-path", file]));
     let of_git = of_git.into_iter().flatten().map(PathBuf::from);
     for path in of_git.chain(SOURCES.map(|folder| root.join(folder))) {
@@ -40,7 +40,7 @@ fn commit() -> Option<String> {
     Some(format!("{commit}{dirty}"))
 }
 
-/// What git prints; `None` if it fails or is not installed.
+/// The text that git prints; `None` if git fails or is not installed.
 fn git(arguments: &[&str]) -> Option<String> {
     // `git status` would otherwise write to the repository.
     let git = Command::new("git")

@@ -102,7 +102,8 @@ enum Target {
 
 impl Sink {
     /// Opens the destination that the arguments name. If the file cannot be written, or the format
-    /// cannot show what `extent` asks for, this fails now, and not after minutes of measuring.
+    /// cannot show what `extent` asks for, this function fails now, and not after minutes of
+    /// measuring.
     pub(crate) fn open(output: Output, extent: Extent) -> anyhow::Result<Self> {
         check_extent(output.format, &extent)?;
         let target = match output.output {
@@ -207,7 +208,7 @@ impl Sink {
         }
     }
 
-    /// Returns whether everything is shown, also what is not the answer.
+    /// Returns whether all tables and verdicts are shown, and not only the answer.
     pub(crate) fn is_verbose(&self) -> bool {
         self.extent.verbose || self.format == Format::Markdown
     }
@@ -243,7 +244,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     Ok(stdout.flush()?)
 }
 
-/// Returns an error if `format` shows the same with and without an option of `extent`.
+/// Returns an error if an option of `extent` has no effect on the output in `format`.
 fn check_extent(format: Format, extent: &Extent) -> anyhow::Result<()> {
     let refuse = |why: &str| Err(BadInput(why.to_owned()).into());
     match format {

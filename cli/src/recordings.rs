@@ -16,7 +16,7 @@ use crate::output::{folder, make_public, writable};
 pub(crate) struct Shelf(Option<PathBuf>);
 
 impl Shelf {
-    /// Checks the file. If it cannot be written, this fails now, and not after minutes of
+    /// Checks the file. If it cannot be written, this function fails now, and not after minutes of
     /// measuring.
     pub(crate) fn open(args: RecordRun) -> anyhow::Result<Self> {
         if let Some(file) = &args.record {

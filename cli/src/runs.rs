@@ -20,7 +20,7 @@ impl Runs {
     }
 }
 
-/// The number of jobs: as many as the computer has CPUs, unless it is given.
+/// Returns `jobs` if it is given, and otherwise the number of CPUs of the computer.
 pub(crate) fn jobs_or_cpus(jobs: Option<NonZeroUsize>) -> NonZeroUsize {
     let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     jobs.unwrap_or_else(cpus)

@@ -105,7 +105,8 @@ impl Keeping {
         }
     }
 
-    /// A collection of the cases of the run, which are also kept if results are kept.
+    /// Returns a collection of the run's cases. If results are kept, the collected cases are kept
+    /// too.
     pub(crate) fn collect(&self) -> Arc<Collected> {
         let kept = self.run.as_ref().map(RunFolder::journal);
         Arc::new(Collected::of(kept))
@@ -121,7 +122,7 @@ impl Keeping {
         self.run.as_ref().map_or(0, |run| run.known_of(experiment))
     }
 
-    /// Returns `run`. If it is an error of the user, such as a wrong name, or if no case has
+    /// Returns `run`. If `run` is an error of the user, such as a wrong name, or if no case has
     /// finished, the store does not keep the run, because nothing is gained by resuming it.
     pub(crate) fn of_begun<T>(&mut self, run: Result<T, Error>) -> Result<T, Error> {
         let refused = run.as_ref().is_err_and(Error::is_bad_input);

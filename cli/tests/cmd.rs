@@ -6,13 +6,14 @@
 use std::path::Path;
 use std::{env, fs};
 
-/// Returns sessions in the folder of the repository, where a reader of the pages is, with a new
-/// store. All tests run in one process and set the same folder, so they may run in any order.
+/// Returns test sessions with a new store. They run in the folder of the repository, as a reader of
+/// the pages would. All tests run in one process and set the same folder, so they may run in any
+/// order.
 fn in_the_repository(store: &str) -> trycmd::TestCases {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     env::set_current_dir(root).expect("the folder of the repository exists");
     let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("store-{store}"));
-    // The store of an earlier test run; there is none the first time.
+    // Remove the store of an earlier test run. This fails if there is none.
     let _ = fs::remove_dir_all(&store);
     let sessions = trycmd::TestCases::new();
     sessions.env("PLIMSOLL_STORE", store.to_string_lossy());

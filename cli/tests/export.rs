@@ -108,7 +108,7 @@ fn another_reader_of_parquet_reads_the_rows_that_json_has() {
         return;
     };
     let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join("export");
-    // The store of an earlier test run; there is none the first time.
+    // Remove the store of an earlier test run. This fails if there is none.
     let _ = fs::remove_dir_all(&store);
     let ids = run_some(&store);
     assert_eq!(ids.len(), 4, "{ids:?}");

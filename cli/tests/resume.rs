@@ -38,7 +38,7 @@ const RUN: &[&str] = &[
     "--store",
 ];
 
-/// The same sweep, of which only the samples are kept.
+/// A sweep of a few tenths of a second with 36 cases at 6 points. Only its samples are kept.
 const SWEEP: &[&str] = &[
     "sweep",
     "tests/experiments/sweep.toml",
@@ -50,7 +50,7 @@ const SWEEP: &[&str] = &[
 /// Returns a new store for a test.
 fn store(name: &str) -> PathBuf {
     let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("resume-{name}"));
-    // The store of an earlier test run; there is none the first time.
+    // Remove the store of an earlier test run. This fails if there is none.
     let _ = fs::remove_dir_all(&store);
     store
 }

@@ -26,7 +26,8 @@ std::thread_local! {
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Tells the allocator the CPU of the calling thread. Here this is the thread's number.
+/// Tells the allocator the CPU of the calling thread. In this program, this is the number of the
+/// thread.
 struct ThisCpu;
 
 impl CpuId for ThisCpu {
@@ -56,7 +57,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, and freed once.
+        // SAFETY: `new` allocated the memory with this layout, and only this function frees it.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
@@ -88,7 +89,7 @@ impl Depot {
             Pool::new(),
         );
         let base = pool.base.as_ptr().expose_provenance();
-        // SAFETY: the pool is ours alone, aligned, and no other thread knows it yet.
+        // SAFETY: the pool is aligned, and no other code uses it yet.
         unsafe { frames.init_region(base, pool.layout.size()) };
         Self {
             frames,

@@ -89,23 +89,24 @@ typedef struct plimsoll_options {
   uint32_t reserved[4];
 } plimsoll_options;
 
-// A cheap look at a candidate.
+// The result of a cheap look at a candidate.
 typedef struct plimsoll_look {
   // The least number of pages that the candidate may have.
   int64_t min;
   // The greatest number of pages that the candidate may have.
   int64_t max;
-  // How many thousandths of all pages the candidate counts more than it has; −1000 to 1000. A
-  // candidate with −1000 is never chosen.
+  // The points that the candidate has in addition to its pages, in thousandths of all pages;
+  // −1000 to 1000. A candidate with −1000 is never chosen.
   int16_t adj;
-  // Not 0 if the candidate was chosen before and is still dying. Nobody is chosen then.
+  // Not 0 if the candidate was chosen before and is still dying. In that case no candidate is
+  // chosen.
   uint8_t is_dying;
 } plimsoll_look;
 
 // The candidates, which are numbered from 0, and the functions that the selection calls on the
 // calling thread. A function must not unwind or jump out of the selection.
 typedef struct plimsoll_candidates {
-  // Passed to the functions.
+  // The pointer that is passed to the functions.
   void *context;
   // The number of candidates.
   uint32_t count;
@@ -200,8 +201,8 @@ enum plimsoll_status plimsoll_alloc(const struct plimsoll_cpu *cpu, uint8_t orde
 // `cpu` must be null or a handle. Nothing may use the block's memory any more.
 enum plimsoll_status plimsoll_free(const struct plimsoll_cpu *cpu, uint32_t pfn, uint8_t order);
 
-// Allocates `count` single pages and writes their numbers to `pfns`. Writes the number of pages
-// that the caller has got to `*got`, also if memory runs out before all are allocated
+// Allocates `count` single pages and writes their numbers to `pfns`. Writes to `*got` how many
+// pages the caller has got, also if memory runs out before all are allocated
 // (`PLIMSOLL_NO_MEMORY`). The entries of `pfns` after these are not changed.
 //
 // # Safety

@@ -175,8 +175,8 @@ pub unsafe extern "C" fn plimsoll_free(
     })
 }
 
-/// Allocates `count` single pages and writes their numbers to `pfns`. Writes the number of pages
-/// that the caller has got to `*got`, also if memory runs out before all are allocated
+/// Allocates `count` single pages and writes their numbers to `pfns`. Writes to `*got` how many
+/// pages the caller has got, also if memory runs out before all are allocated
 /// (`PLIMSOLL_NO_MEMORY`). The entries of `pfns` after these are not changed.
 ///
 /// # Safety

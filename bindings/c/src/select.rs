@@ -15,7 +15,7 @@ use plimsoll_mm::oom::{
 use crate::raw;
 use crate::status::{Failure, guard, plimsoll_status};
 
-/// A cheap look at a candidate.
+/// The result of a cheap look at a candidate.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct plimsoll_look {
@@ -23,10 +23,11 @@ pub struct plimsoll_look {
     pub min: i64,
     /// The greatest number of pages that the candidate may have.
     pub max: i64,
-    /// How many thousandths of all pages the candidate counts more than it has; −1000 to 1000. A
-    /// candidate with −1000 is never chosen.
+    /// The points that the candidate has in addition to its pages, in thousandths of all pages;
+    /// −1000 to 1000. A candidate with −1000 is never chosen.
     pub adj: i16,
-    /// Not 0 if the candidate was chosen before and is still dying. Nobody is chosen then.
+    /// Not 0 if the candidate was chosen before and is still dying. In that case no candidate is
+    /// chosen.
     pub is_dying: u8,
 }
 
@@ -35,7 +36,7 @@ pub struct plimsoll_look {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct plimsoll_candidates {
-    /// Passed to the functions.
+    /// The pointer that is passed to the functions.
     pub context: *mut c_void,
     /// The number of candidates.
     pub count: u32,

@@ -32,7 +32,7 @@ struct Done<T> {
 
 impl<T> Done<T> {
     fn set(&self, ended: Ended<T>) {
-        // No holder of this lock panics, so a poisoned lock cannot be.
+        // No holder of this lock panics, so the lock is never poisoned.
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
         self.changed.notify_all();
     }
@@ -85,7 +85,7 @@ fn of_panic(cause: &(dyn Any + Send)) -> PyErr {
     Raised::new_err(format!("this is a fault of Plimsoll: {text}"))
 }
 
-/// How a call runs.
+/// The settings of a call: how many cases run at once, and whether a bar shows the progress.
 pub(crate) struct How {
     pub(crate) jobs: Jobs,
     collected: Arc<Collected>,
@@ -93,8 +93,8 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// As many cases at once as `jobs` says, or as there are CPUs; with a bar on standard error, if
-    /// `bar` is true and that is a terminal.
+    /// Runs `jobs` cases at once; one per CPU if `jobs` is `None`. If `bar` is true and standard
+    /// error is a terminal, shows a bar there.
     pub(crate) fn new(jobs: Option<NonZeroUsize>, bar: bool) -> Self {
         Self {
             jobs: jobs.map_or_else(Jobs::one_per_cpu, Jobs::new),
@@ -135,7 +135,7 @@ pub(crate) fn new_run(command: Vec<String>, machines: Vec<Machine>, inputs: Inpu
         program: Program {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: env!("PLIMSOLL_COMMIT").to_owned(),
-            // Only the store needs it, to resume a run.
+            // Only the store needs the build, to resume a run.
             build: String::new(),
         },
         machines,

@@ -36,8 +36,8 @@ pub(crate) fn variants() -> Vec<Vec<String>> {
     lab_designs::list().swap_remove(1).rows
 }
 
-/// A knob: name, description, unit, default, minimum, maximum; name and unit in Linux, and how many
-/// units one unit of Linux is.
+/// A knob: name, description, unit, default, minimum, maximum; then the name and the unit in Linux,
+/// and the number of units that equal one unit of Linux.
 type KnobRow = (
     &'static str,
     &'static str,

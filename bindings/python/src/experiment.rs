@@ -39,7 +39,7 @@ impl Source {
         Ok(from_file)
     }
 
-    /// The run of the whole file, or of one point: with the number of points of the sweep.
+    /// Returns the description of a run of the whole file, or of `part` of its sweep.
     fn new_run(
         &self,
         from_file: &FromFile,
@@ -65,7 +65,8 @@ impl Source {
     }
 }
 
-/// Runs an experiment, or with `point`, one point of its sweep. Returns the samples as Parquet.
+/// Runs an experiment or, if `point` is given, one point of its sweep. Returns the samples as
+/// Parquet.
 #[pyfunction]
 #[pyo3(signature = (source, point, jobs, progress))]
 pub(crate) fn run<'py>(
@@ -147,7 +148,7 @@ pub(crate) fn check(py: Python<'_>, source: Source) -> PyResult<Vec<(String, Str
     Ok(table.rows.into_iter().map(pair).collect())
 }
 
-/// The axes of an experiment's sweep, and for each point its value on each axis.
+/// Returns the axes of an experiment's sweep, and for each point its value on each axis.
 #[pyfunction]
 pub(crate) fn points(py: Python<'_>, source: Source) -> PyResult<(Vec<String>, Vec<Vec<String>>)> {
     let jobs = How::new(None, false).jobs;

@@ -1,4 +1,4 @@
-"""What several tests need."""
+"""Helpers that several tests share."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def samples(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def keys(table: pyarrow.Table) -> list[tuple[object, ...]]:
-    """What names each sample: no two samples may have the same."""
+    """Returns the key of each sample. No two samples may have the same key."""
     names = ["comparison", "about", "machine", "design", "seed", "metric"]
     return list(zip(*(table.column(name).to_pylist() for name in names)))

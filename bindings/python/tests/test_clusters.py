@@ -18,7 +18,7 @@ from common import ROOT, SHORT, SWEEP, keys, samples
 
 sys.path.insert(0, str(ROOT / "bindings/python/examples"))
 
-#: So long that several points run on every worker after the kill.
+#: The length of a run; long enough that several points run on every worker after the kill.
 LENGTH_MS = 400
 
 
@@ -61,7 +61,7 @@ class Killer(threading.Thread):
 
 
 def check(table: pyarrow.Table, whole: pyarrow.Table) -> None:
-    """Nothing is lost, nothing is there twice, and each sample is that of an undisturbed run."""
+    """Checks that no sample is lost or doubled, and that all are those of an undisturbed run."""
     assert len(set(keys(table))) == table.num_rows == whole.num_rows
     assert samples(table).equals(samples(whole))
 

@@ -194,7 +194,7 @@ def test_ctrl_c_ends_a_call(file: Path) -> None:
         assert child.stdout.readline() == "interrupted\n"
         took = time.monotonic() - began
         assert child.wait() == 0
-    # All cases take minutes.
+    # All cases together would take minutes.
     assert took < 5, f"the call went on for {took} s"
 
 

@@ -101,7 +101,8 @@ fn run_all(
             panic::resume_unwind(cause)
         });
         overall.end(nth);
-        // Each report is written as soon as those before it are, so a crash does not lose it.
+        // Each report is written as soon as all earlier reports have been written, so a crash does
+        // not lose it.
         for report in reports.inspect_err(|_| overall.finish())? {
             overall.beside(|| sink.write(&report))?;
             overall.beside(|| keeping.report(&report))?;

@@ -81,7 +81,7 @@ impl Watch {
     /// Waits for the end of the recording. With a command, the recording ends when the command
     /// ends; the time `until`, or a first signal, only makes the command end. Without a command,
     /// the recording ends at `until` or at the first signal. A second signal or a write error
-    /// always ends it. Returns the exit status if the command has ended.
+    /// always ends the recording. Returns the exit status if the command has ended.
     pub(super) fn run(
         &self,
         command: Option<Child>,

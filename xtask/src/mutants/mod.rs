@@ -77,8 +77,8 @@ fn draw(all: &[(&Group, Mutant)], seed: u64) -> Vec<usize> {
     sample::drawn(&mutants, seed)
 }
 
-/// Returns the positions of all mutants. If the options request a sample, returns only those of the
-/// mutants that are drawn first, as many as the sample has.
+/// Returns the positions of all mutants. If the options request a sample, returns only the
+/// positions of the mutants that are drawn first, up to the size of the sample.
 fn first_choice(all: &[(&Group, Mutant)], options: &Options) -> Vec<usize> {
     let Some(count) = options.sample else {
         return (0..all.len()).collect();

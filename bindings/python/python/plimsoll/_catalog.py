@@ -1,4 +1,4 @@
-"""What can be named in an experiment."""
+"""The names that an experiment can use: machines, designs, variants and knobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Variant:
-    """One implementation of a mechanism. `linux+phased` is the design `linux` with one replaced."""
+    """One implementation of a mechanism. `linux+phased` is `linux` with the variant `phased`."""
 
     name: str
     mechanism: str
@@ -48,7 +48,7 @@ class Knob:
     #: The name in Linux, or the reason why Linux does not have the knob.
     linux_name: str
     linux_unit: str
-    #: How many `unit` one `linux_unit` is.
+    #: The number of `unit` that one `linux_unit` equals.
     linux_factor: int
 
 

@@ -89,7 +89,7 @@ def _experiment(of: str | os.PathLike[str] | Experiment) -> Experiment:
 
 
 def table(parquet: bytes) -> pyarrow.Table:
-    """The table in a file of Parquet in memory."""
+    """Returns the table that a Parquet file in memory contains."""
     return pyarrow.parquet.read_table(pyarrow.BufferReader(parquet))
 
 
@@ -125,7 +125,7 @@ def points(experiment: str | os.PathLike[str] | Experiment) -> list[Point]:
 
 
 def check(experiment: str | os.PathLike[str] | Experiment) -> dict[str, str]:
-    """What an experiment would run, as `plimsoll check` says it, without running it.
+    """Describes what an experiment would run, as `plimsoll check` does, without running it.
 
     Raises `BadInput` with every mistake: file, line, column and key.
     """
@@ -143,7 +143,7 @@ def reproduce(
     """Runs a built-in experiment, one of `experiments()`, and returns the samples.
 
     With `quick`, runs are shorter, the machines fewer and smaller, and there are 2 seeds unless
-    `seeds` says otherwise. Apart from this, as `run`.
+    `seeds` says otherwise. Everything else is as for `run`.
     """
     return table(_native.reproduce(name, quick, seeds, jobs, progress))
 
@@ -174,7 +174,7 @@ def replay(
     """Replays a recording on a simulated machine, and returns the samples.
 
     `scale` copies of the recording run side by side. Design `a` is Linux's unless it is given;
-    without `b`, only `a` runs. `card` is `low`, `mid` or `high`. Apart from this, as `run`.
+    without `b`, only `a` runs. `card` is `low`, `mid` or `high`. Everything else is as for `run`.
     """
     options = _Replay(os.fspath(recording), machine, scale, a, b, seeds, card)
     return table(_native.replay(options, jobs, progress))

@@ -1,4 +1,4 @@
-"""The part of the package that is written in Rust. Use the package instead: its types are these."""
+"""The types of the part of the package that is written in Rust. Programs use the package instead."""
 
 from typing import Final, Protocol
 

@@ -51,7 +51,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
 }
 
 /// Returns one worker for each working CPU. A worker unmaps on the CPU that `elsewhere` returns for
-/// the worker's own CPU; if `elsewhere` returns `None`, it unmaps on its own CPU.
+/// the worker's own CPU; if `elsewhere` returns `None`, the worker unmaps on its own CPU.
 fn ready(
     guest: &Guest,
     values: &Values,
