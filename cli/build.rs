@@ -12,8 +12,8 @@ fn main() {
     let commit = commit().unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=PLIMSOLL_COMMIT={commit}");
     let root = root();
-    // The commit or `-dirty` may change after a commit or a change of a source. A file that does not
-    // exist is left out, because cargo would then run this program at each build.
+    // The text may change after a commit or a change of a source. A file that does not exist is left
+    // out, because cargo would run this program at each build to look for that file.
     let of_git = ["HEAD", "logs/HEAD"].map(|file| git(&["rev-parse", "--git-path", file]));
     let of_git = of_git.into_iter().flatten().map(PathBuf::from);
     for path in of_git.chain(SOURCES.map(|folder| root.join(folder))) {

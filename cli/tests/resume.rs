@@ -123,8 +123,8 @@ fn samples(store: &Path) -> Vec<String> {
 }
 
 /// Kills `run` at [`KILLS`] moments. Each time, resumes the run and checks that its report and its
-/// samples are those of a whole run. A moment is a number of bytes that the run has written, not a time, because a
-/// busy computer may run the command at any speed.
+/// samples are those of a whole run. A moment is a number of bytes that the run has written, not a
+/// time, because a busy computer may run the command at any speed.
 fn survives(name: &str, run: &[&str]) {
     let undisturbed = store(name);
     let whole = finished(&mut plimsoll(run, &undisturbed)).stdout;

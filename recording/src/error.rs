@@ -141,7 +141,7 @@ impl fmt::Display for ReadError {
 }
 
 impl ReadError {
-    /// Prints those errors that are about one line or one event of a text.
+    /// Prints the errors that are about one line or one event of a text.
     fn fmt_content(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line {

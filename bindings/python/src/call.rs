@@ -49,7 +49,8 @@ impl<T> Done<T> {
 
 /// Runs `work`, which runs its cases with `jobs`, on a thread of its own, and waits for it without
 /// the interpreter's lock. If a signal's handler raises an exception, as that of Ctrl-C does, the
-/// call returns it at once: no more cases start, and those that run end in the background.
+/// call returns the exception at once: no more cases start, and the cases that run end in the
+/// background.
 pub(crate) fn detached<T: Send + 'static>(
     py: Python<'_>,
     jobs: &Jobs,

@@ -133,8 +133,8 @@ fn run_all(
 
 /// Starts all experiments at once, each on a thread of its own. They share the slots for cases, and
 /// an earlier experiment gets a free slot first. So the experiments end about in their order, and
-/// no CPU is idle while one of them waits for its last case. If an experiment fails, the threads of
-/// the others end with the process.
+/// no CPU is idle while an experiment waits for its last case. If an experiment fails, the threads
+/// of the other experiments end with the process.
 fn start_all(
     experiments: &[&'static dyn Experiment],
     options: &Options,
@@ -172,7 +172,7 @@ fn overall(
     overall
 }
 
-/// Replaces the durations of `experiments` in a data file by those of this run.
+/// Replaces the durations of `experiments` in a data file by the durations of this run.
 fn save_durations(
     file: &Path,
     experiments: &[&dyn Experiment],

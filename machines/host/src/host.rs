@@ -53,7 +53,8 @@ pub(crate) struct Shared {
 
 impl Host {
     /// Creates a machine with the topology that Linux reports for this computer. If Linux reports
-    /// none, all CPUs are equal, and there are as many as this process may use.
+    /// none, the machine has one CPU for each CPU that this process may use, and all of them are
+    /// equal.
     ///
     /// To find out why Linux reports no topology, call [`topology::read`].
     #[must_use]

@@ -2,10 +2,10 @@
 
 use super::{File, Tree};
 
-/// Openings that a doc comment must not have. Some begin a clause without a noun where the reader
-/// expects an actor. Others refer to something that rustdoc does not show beside the item. "What",
-/// "How" and "Whether" may open the documentation of a field: "How far a request may go" reads
-/// well.
+/// Openings that a doc comment must not have. Some openings begin a clause without a noun where the
+/// reader expects an actor. Other openings refer to something that rustdoc does not show beside the
+/// item. "What", "How" and "Whether" may open the documentation of a field: "How far a request may
+/// go" reads well.
 const OPENINGS: [&str; 8] = [
     "Who ",
     "Whoever ",

@@ -162,7 +162,7 @@ fn mark(text: &str) -> io::Result<()> {
     let marker = marker.ok_or_else(|| io::Error::other("no recorder runs this load"))?;
     match fs::write(marker, format!("plimsoll: {text}\n")) {
         // The kernel returns this error if the ring buffer of the current CPU is full. The note is
-        // lost. A full buffer also loses events; the recorder counts and reports those.
+        // lost. A full buffer also loses events; the recorder counts and reports lost events.
         Err(error) if error.raw_os_error() == Some(Errno::BADF.raw_os_error()) => Ok(()),
         written => written,
     }

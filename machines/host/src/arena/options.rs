@@ -102,7 +102,7 @@ impl ArenaOptions {
     /// Gives the arena a file descriptor (Linux: `memfd_create`), so that a virtual machine or
     /// another process can map the same memory. `name` appears in `/proc/self/maps`. The size of
     /// the file is sealed: no process that has the descriptor can truncate the file, which would
-    /// make accesses of all others fail.
+    /// make accesses by all other processes fail.
     pub fn memfd(mut self, name: &str) -> Self {
         self.memfd = Some(name.into());
         self

@@ -89,7 +89,7 @@ impl Stack {
         u32::try_from(self.state.load(Relaxed) & PAGES).unwrap_or(u32::MAX)
     }
 
-    /// Returns whether no operation came between the last call of this function and this one.
+    /// Returns whether no operation has used the stack since the last call of this function.
     pub(crate) fn is_idle(&self) -> bool {
         // Relaxed is enough: the answer only decides when the stack is emptied. If two threads call
         // this function at once, one of the answers may be wrong.
@@ -164,7 +164,8 @@ impl Stack {
         } else {
             None
         };
-        // Release pairs with the Acquire in `Seat::holds`: the other thread sees the operation.
+        // Release pairs with the Acquire in `Seat::holds`: a thread that waits for this thread sees
+        // the operation.
         holding.store(0, Release);
         done
     }
@@ -229,7 +230,7 @@ impl Stack {
         }
         self.stop(quiesce);
         let mut run = [0; 64];
-        // Relaxed is enough: no other thread changes the stack while this one holds the lock and
+        // Relaxed is enough: no other thread changes the stack while this thread holds the lock and
         // the home is `NOBODY`.
         let mut state = self.state.load(Relaxed);
         while Self::depth(state) > 0 {

@@ -17,7 +17,7 @@ use crate::locks::TicketLock;
 
 /// The number of rounds; each round measures all prices. A hypervisor may move virtual CPUs to
 /// other cores in the middle of a measurement. With rounds, such a move affects all prices, and not
-/// only those that would be measured after it.
+/// only the prices that would be measured after the move.
 const ROUNDS: u32 = 8;
 
 /// The number of timings of one price in each round.

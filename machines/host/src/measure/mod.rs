@@ -100,7 +100,8 @@ pub struct Load {
 /// The waits for a lock, each from the request to the first read of the locked value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
-    /// The share of acquisitions that found the lock held, from 0 to 1, among those that were kept.
+    /// The share of acquisitions that found the lock held, from 0 to 1, among the acquisitions that
+    /// were kept.
     pub contended_share: f64,
     /// The mean wait, in nanoseconds.
     pub mean_ns: f64,

@@ -4,8 +4,8 @@
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-/// Identifies a lock among the locks that exist at one time. It is only good for comparisons: it
-/// differs between two runs of the same machine.
+/// Identifies a lock among the locks that exist at one time. An id can only be compared with other
+/// ids of one run: it differs between two runs of the same machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockId(usize);
 

@@ -120,9 +120,9 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
         assert_eq!(*order.borrow(), [7, 6, 5, 4, 3, 2, 1, 0]);
         let stats = sim.stats();
         let zone = stats.class(LockClass::Zone);
-        // Of the eight CPUs, the first finds the lock free. `perf` sees the waits of six others,
-        // but not that of the second: Linux has no trace event for the first waiter of a queued
-        // spinlock.
+        // Of the eight CPUs, the first finds the lock free. `perf` sees the waits of six other
+        // CPUs, but not the wait of the second CPU: Linux has no trace event for the first waiter
+        // of a queued spinlock.
         assert_eq!(
             (zone.acquisitions, zone.contentions, zone.perf_contentions),
             (8, 7, 6)

@@ -23,7 +23,7 @@ use support::check_owners::Owners;
 use support::scenario::Scenario;
 use support::{check_shepherd, check_whole, seeds, small};
 
-/// One run of the swarm: the state that its tasks share (the shared), and the checkers that observe
+/// One run of the swarm: the state that its tasks share, and the checkers that observe
 /// the run.
 struct Play {
     sim: Sim,

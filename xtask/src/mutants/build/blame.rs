@@ -25,8 +25,8 @@ impl Blame {
 }
 
 /// Finds the causes of `errors`. Two kinds of causes are sure: functions that must stay `const`,
-/// and mutants whose changed text contains the primary span of an error. If there are any of these,
-/// the function looks for no other causes, because the other errors may follow from these.
+/// and mutants whose changed text contains the primary span of an error. If there are sure causes,
+/// the function looks for no other causes, because the other errors may follow from the sure ones.
 pub(super) fn blame(
     errors: &[Error],
     regions: &BTreeMap<String, Vec<Region>>,

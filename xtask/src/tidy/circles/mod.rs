@@ -1,11 +1,11 @@
 //! The rule that the files of a crate must not form circles. In some crates, the folders must not
 //! form circles either (`folders.rs`).
 //!
-//! To understand a file, a reader needs the files that it names, so those must not lead back to it.
-//! The rule makes a graph for each crate. A node is a file below `src`. An edge leads from file A
-//! to file B if the code of A names an item that is defined in B: in a private `use`, in a path, or
-//! in the arguments of a macro. A name is followed through re-exports to the file that defines the
-//! item. The rule refuses files that can reach each other.
+//! To understand a file, a reader needs the files that it names, so the named files must not lead
+//! back to it. The rule makes a graph for each crate. A node is a file below `src`. An edge leads
+//! from file A to file B if the code of A names an item that is defined in B: in a private `use`,
+//! in a path, or in the arguments of a macro. A name is followed through re-exports to the file
+//! that defines the item. The rule refuses files that can reach each other.
 //!
 //! A `mod.rs` may form circles with files of its own folder. Its items are common to these files,
 //! and it may name their items. For files outside the folder, `mod.rs` is a file like any other.
