@@ -159,8 +159,8 @@ fn count_hits(here: &Bound<'_>, cache: &Cache, first: u32, counts: Counts) -> Ve
     for block in (first..).take(AHEAD.into()) {
         match buffers.pages.get(&block) {
             Some(&pfn) => {
-                // SAFETY: the first byte of a buffer. No other thread frees the buffer or writes to
-                // it while this thread holds the lock.
+                // SAFETY: the byte is the first one of a buffer. No other thread frees the buffer
+                // or writes to it while this thread holds the lock.
                 let byte = unsafe { here.pool().page(pfn).read() };
                 assert_eq!(byte, contents(block), "the buffer holds its block");
                 here.count(counts.hits, 1);

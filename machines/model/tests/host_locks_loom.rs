@@ -1,5 +1,5 @@
-//! Checks the locks of `host` under loom: their files are compiled with loom's atomics, on weak
-//! memory.
+//! Checks the locks of `host` under loom. The files of the locks are compiled with loom's atomics,
+//! which model weak memory.
 
 #[expect(
     dead_code,

@@ -1,5 +1,5 @@
-//! Checks the locks of `host` under shuttle: their files are compiled with shuttle's atomics. There
-//! are more threads than under loom, in random interleavings.
+//! Checks the locks of `host` under shuttle. The files of the locks are compiled with shuttle's
+//! atomics. There are more threads than under loom, in random interleavings.
 
 #[expect(
     dead_code,

@@ -126,8 +126,8 @@ thread_local! {
 }
 
 /// Runs `free`, which reaps or ends an address space. The heap counts the requests that `free`
-/// makes ([`OwnHeap::asked`]). There must be none: the heap would let the thread wait for memory
-/// that only this thread frees.
+/// makes ([`OwnHeap::asked`]). There must be no such request: the heap would let the thread wait
+/// for memory that only this thread frees.
 pub(crate) fn freeing<R>(free: impl FnOnce() -> R) -> R {
     FREES.set(true);
     let result = free();

@@ -69,9 +69,9 @@ impl Homes {
         may.then(|| rseq::add(rseq::mine(), &home.real, word, delta))?
     }
 
-    /// Makes the real CPU on which the caller runs the home. Does so only if there is no home yet,
-    /// or if *strangers*, threads on other real CPUs than the home, have made many additions.
-    /// Returns whether an addition may succeed now.
+    /// Makes the caller's real CPU the home. Does so only if there is no home yet, or if
+    /// *strangers*, threads on other real CPUs than the home, have made many additions. Returns
+    /// whether an addition may succeed now.
     #[cold]
     #[inline(never)]
     fn claim(&self, home: &Home) -> bool {

@@ -69,8 +69,8 @@ pub struct Hold {
     pub class: LockClass,
     /// The call site that took the lock.
     pub site: Site,
-    /// The way in which the task held the lock. For a reader-writer lock that a writer has turned
-    /// into a reader's, this is [`Access::Read`].
+    /// The way in which the task held the lock. If the task has downgraded a reader-writer lock
+    /// from writing to reading, this is [`Access::Read`].
     pub access: Access,
     /// The CPU that released the lock.
     pub cpu: CpuId,

@@ -115,8 +115,8 @@ impl Soak {
 /// Runs a soak on two CPUs of this computer.
 ///
 /// # Errors
-/// If fewer than two CPUs are there, a thread cannot be pinned, or the kernel does not report the
-/// CPU time of threads.
+/// If fewer than two CPUs are available, a thread cannot be pinned, or the kernel does not report
+/// the CPU time of threads.
 pub fn soak(options: &SoakOptions) -> Result<Soak, CannotMeasure> {
     load::run(Pair::find()?, options)
 }
