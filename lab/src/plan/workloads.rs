@@ -103,7 +103,8 @@ pub static WORKLOADS: [Workload; 5] = [
     },
     Workload {
         name: "make-like",
-        about: "make -j: short processes of about {pages} pages, each on any CPU",
+        about: "make -j: short processes of about {pages} pages, each on any CPU, that count \
+                their resident pages",
         task: Some("a process, from its fork to the end of its exit"),
         parameters: &[
             WORKERS,
@@ -137,6 +138,7 @@ pub static WORKLOADS: [Workload; 5] = [
                 pages: values.small("pages") as usize,
                 think_ns_per_page: values.small("think_ns_per_page"),
                 pause: Nanos::from_ms(values.get("pause_ms")),
+                counts_rss: true,
             };
             Some(make.start(testbed, until))
         },

@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use plimsoll_mm::counter::{Batch, Plan};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
+use plimsoll_mm::space::rss::{Rss, RssKind};
 use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::Sim;
 use rand::RngExt;
@@ -24,23 +26,34 @@ pub struct MakeLike {
     pub think_ns_per_page: u32,
     /// The mean pause between the end of a process and the start of the next.
     pub pause: Nanos,
+    /// Whether each process counts its resident pages, in the way of the design.
+    pub counts_rss: bool,
 }
 
 impl MakeLike {
     /// Starts the jobs; no process starts after `until`. Each process is a task, from its fork to
-    /// the end of its exit.
+    /// the end of its exit. It makes its counters of resident pages at the fork, adds each page
+    /// when it faults the page in, and ends the counters at its exit.
+    ///
+    /// # Panics
+    /// If this computer has no memory for counters, or a process ends with pages that are counted.
     pub fn start(self, testbed: &Testbed, until: Nanos) -> Tasks {
         let tasks = Tasks::default();
         let cpus = testbed.sim.topology().cpus();
+        let plan = self.counts_rss.then(|| {
+            let counting = testbed.design.counting;
+            let plan = Plan::new(&testbed.sim, counting, Rss::<Sim>::WIDTH, Batch::RSS);
+            Rc::new(plan.expect("the machine's CPUs can be counted"))
+        });
         for job in 0..self.jobs {
-            let (mm, tasks) = (Rc::clone(&testbed.mm), tasks.clone());
+            let (mm, tasks, plan) = (Rc::clone(&testbed.mm), tasks.clone(), plan.clone());
             testbed.sim.spawn(CpuId(job % cpus), move |sim| {
                 while sim.now() < until {
                     sim.sleep(about(sim, self.pause));
                     let cpu = sim.rng().random_range(0..cpus);
                     sim.migrate(CpuId(cpu));
                     let begun = sim.now();
-                    self.process(sim, &mut Mapping::new(&mm));
+                    self.process(sim, plan.as_deref(), &mut Mapping::new(&mm));
                     tasks.end(sim, begun);
                 }
             });
@@ -48,18 +61,82 @@ impl MakeLike {
         tasks
     }
 
-    fn process(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
+    fn process(&self, sim: &Sim, plan: Option<&Plan<Sim>>, mapping: &mut Mapping<'_>) {
         /// A process touches this many pages, then computes, and so on in turns.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
+        let rss = plan.map(|plan| Rss::new(sim, plan).expect("this computer has the memory"));
+        let add = |pages| {
+            if let Some(rss) = &rss {
+                rss.add_growing(sim, RssKind::Anon, pages);
+            }
+        };
         let pages = around(sim, self.pages);
         for _ in 0..pages.div_ceil(STEP) {
-            if !mapping.fault(sim, STEP) {
+            if !mapping.fault_each(sim, STEP, || add(1)) {
                 break;
             }
             let mean = u64::from(self.think_ns_per_page) * STEP as u64;
             sim.compute(about(sim, Nanos(mean)));
         }
-        mapping.unmap(sim);
+        mapping.unmap_each(sim, |pages| add(-signed(pages)));
+        if let Some(rss) = rss {
+            rss.destroy(sim).expect("every page has been unmapped");
+        }
+    }
+}
+
+/// A number of pages that one page table maps, as a change of a counter.
+fn signed(pages: usize) -> i64 {
+    i64::try_from(pages).expect("a page table maps 512 pages")
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::counter::Counting;
+    use plimsoll_mm::design::Design;
+    use plimsoll_sim::profile::{Card, Profile};
+
+    use super::*;
+
+    /// The hash of a short run in which processes count in the way of `counting`, or not at all,
+    /// and the number of processes that ended.
+    fn run(counting: Counting, counts_rss: bool) -> (u64, usize) {
+        let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
+        let design = Design {
+            counting,
+            ..Design::UNPATCHED
+        };
+        let testbed = Testbed::new(&profile, design, 1);
+        let make = MakeLike {
+            jobs: 4,
+            pages: 60,
+            think_ns_per_page: 100,
+            pause: Nanos(0),
+            counts_rss,
+        };
+        let tasks = make.start(&testbed, Nanos::from_ms(20));
+        testbed.sim.run();
+        (testbed.sim.stats().hash, tasks.count())
+    }
+
+    #[test]
+    fn processes_count_in_the_way_of_the_design() {
+        let all = Counting::ALL.map(|counting| run(counting, true));
+        for (nth, (hash, processes)) in all.iter().enumerate() {
+            assert!(*processes > 10, "each ended with counters of 0");
+            let others = &all[nth + 1..];
+            assert!(others.iter().all(|(other, _)| other != hash), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn processes_that_do_not_count_run_alike_in_every_design() {
+        let [first, others @ ..] = Counting::ALL.map(|counting| run(counting, false));
+        assert!(others.iter().all(|other| *other == first), "{others:?}");
+        assert!(
+            run(Counting::ALL[0], true).0 != first.0,
+            "counting takes time"
+        );
     }
 }

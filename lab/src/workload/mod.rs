@@ -54,6 +54,11 @@ impl<'a> Mapping<'a> {
 
     /// Faults in `pages` new pages. Stops early and returns `false` if memory runs out.
     pub(crate) fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
+        self.fault_each(sim, pages, || {})
+    }
+
+    /// As [`Mapping::fault`], and also calls `faulted` after each page.
+    pub(crate) fn fault_each(&mut self, sim: &Sim, pages: usize, faulted: impl Fn()) -> bool {
         self.pages.reserve(pages);
         let mut rest = pages;
         while rest > 0 {
@@ -65,6 +70,7 @@ impl<'a> Mapping<'a> {
                     return false;
                 };
                 self.pages.push(pfn);
+                faulted();
             }
             self.uncounted += run;
             self.count(sim);

@@ -82,6 +82,8 @@ pub(super) static FAMILY: [Mix; 7] = [
                     pages: 12_000,
                     think_ns_per_page: 50_000,
                     pause: Nanos::from_ms(1),
+                    // All designs of the experiment count alike.
+                    counts_rss: false,
                 }),
             },
             daemons(Cpus::ALL, 100),
