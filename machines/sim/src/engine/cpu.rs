@@ -120,9 +120,19 @@ impl Cpu {
     }
 
     /// The time, in nanoseconds, of the first event that interrupts this CPU if it is busy;
-    /// `u64::MAX` if there is none.
-    pub(crate) fn looks_up_at(&self) -> u64 {
-        self.next_event(self.jobs.iter())
+    /// `u64::MAX` if there is none. Also whether a job waits for its turn, as
+    /// [`Cpu::next_job`] finds: a busy CPU asks for both at once, and often.
+    pub(crate) fn looks_up_at(&self) -> (u64, bool) {
+        let (mut first, mut job_waits) = (u64::MAX, false);
+        for slot in &self.jobs {
+            match slot.waits.get() {
+                Waits::Until(at) => first = first.min(at),
+                Waits::Turn(_) => job_waits |= !slot.running.get(),
+                Waits::No => {}
+            }
+        }
+        let sleeper = self.sleepers.borrow().peek().map(|&Reverse((at, _, _))| at);
+        (sleeper.map_or(first, |at| at.min(first)), job_waits)
     }
 
     fn next_event<'slot>(&'slot self, timers: impl Iterator<Item = &'slot JobSlot>) -> u64 {

@@ -92,8 +92,9 @@ impl Inner {
         // This loop ends, because each iteration either lets time pass or removes an event from a
         // queue.
         loop {
-            rest -= self.pass(rest);
-            let (now, reason) = (self.clock.get(), self.next_reason(self.cpu()));
+            let (passed, reason) = self.pass(rest);
+            rest -= passed;
+            let now = self.clock.get();
             if reason <= now {
                 self.look_up();
             } else if rest == 0 {
@@ -114,30 +115,33 @@ impl Inner {
     }
 
     /// Lets `rest` nanoseconds pass, or fewer if an event is due earlier. Returns the number of
-    /// nanoseconds that passed.
-    fn pass(&self, rest: u64) -> u64 {
+    /// nanoseconds that passed, and the time of the next event ([`Inner::next_reason`]).
+    fn pass(&self, rest: u64) -> (u64, u64) {
         let index = self.cur.get();
         let cpu = &self.cpus[index];
         let now = self.clock.get();
-        let until = (now + rest).min(self.next_reason(cpu).max(now));
+        let mut reason = self.next_reason(cpu);
+        let until = (now + rest).min(reason.max(now));
         let when = key(until, index);
         if when > self.limit.get() {
             cpu.spending.set(true);
             self.leave(when);
             cpu.spending.set(false);
+            // Other CPUs ran meanwhile, and may have queued an event here.
+            reason = self.next_reason(cpu);
         } else {
             self.clock.set(until);
         }
-        self.clock.get() - now
+        (self.clock.get() - now, reason)
     }
 
     /// The time, in nanoseconds, of the next event that the running CPU has to handle; 0 if an
     /// event already waits to be handled. Must not be called in a pinned section.
     fn next_reason(&self, cpu: &Cpu) -> u64 {
-        let mut reason = cpu.looks_up_at();
+        let (mut reason, job_waits) = cpu.looks_up_at();
         let task = self.tasks.get(cpu.current.get());
         if task.kind.get() != Kind::Kernel {
-            if cpu.next_job().is_some() || !cpu.online.get() && task.may_move() {
+            if job_waits || !cpu.online.get() && task.may_move() {
                 return 0;
             }
             if !cpu.ready.borrow().is_empty() {

@@ -83,7 +83,10 @@ impl LineState {
     /// transfer passes.
     fn share(&self, sim: &Inner) {
         let index = sim.cur.get();
-        if sim.outside.get() || self.owner.get() == index {
+        // The last reader has a copy. Testing for it first saves the host an access to `sharers`,
+        // which is memory of its own.
+        let has_copy = self.owner.get() == index || self.reader.get() == Some(index);
+        if has_copy || sim.outside.get() {
             return;
         }
         let sharers = self.sharers.get_or_init(|| {
