@@ -246,7 +246,8 @@ impl Parts {
     /// The time that all CPUs together have spent on each part of selections since the machine
     /// started.
     fn so_far(sim: &Sim) -> Self {
-        let of = |work: Work| sim.stats().work_ns[work as usize];
+        let work_ns = sim.stats().work_ns;
+        let of = |work: Work| work_ns[work as usize];
         Self {
             looks_ns: of(Work::Candidate),
             scans_ns: of(Work::ScanCpu) + of(Work::NextCpu),
