@@ -280,10 +280,15 @@ impl Inner {
         self.run.ending.get()
     }
 
-    /// Unwinds all unfinished tasks, so that the handles on their stacks are dropped.
+    /// Ends all coroutines, so that the handles on their stacks are dropped. Coroutines in the pool
+    /// have no work, so they return when they are resumed, which needs no unwinding. Those of
+    /// unfinished tasks are unwound.
     pub(crate) fn end(&self) {
         self.run.ending.set(true);
         self.outside.set(true);
+        for id in self.free.take() {
+            self.tasks.get(id).resume();
+        }
         for task in (0..self.tasks.len()).map(|id| self.tasks.get(id)) {
             task.end();
         }

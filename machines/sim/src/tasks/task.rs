@@ -107,9 +107,9 @@ impl Inner {
             let sim = &resident.0;
             let task = sim.0.tasks.get(id);
             task.fiber().enter(exit);
-            // The loop ends when the machine is dropped: `finish` then unwinds instead of
-            // returning.
-            loop {
+            // When the machine ends, `finish` returns if the coroutine is in the pool, so the loop
+            // ends. A coroutine that is suspended in `run_body` is unwound instead.
+            while !sim.0.is_ending() {
                 sim.run_body(task);
                 sim.0.finish(id);
             }
