@@ -294,3 +294,28 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::units::Nanos;
+
+    use super::*;
+    use crate::engine::state::Sim;
+    use crate::profile::Card;
+
+    #[test]
+    fn a_machine_is_freed_with_its_pooled_and_its_unfinished_coroutines() {
+        let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
+        let sim = Sim::new(&profile, SimOptions::default());
+        for cpu in [0, 1] {
+            sim.spawn(CpuId(cpu), |sim| sim.sleep(Nanos(1)));
+            sim.spawn_daemon(CpuId(cpu), |sim| sim.sleep(Nanos(1_000_000)));
+        }
+        sim.run();
+        let inner = Rc::downgrade(&sim.0);
+        let pooled = sim.0.free.borrow().len();
+        assert!((2..sim.0.tasks.len() as usize).contains(&pooled));
+        drop(sim);
+        assert_eq!(inner.strong_count(), 0, "a coroutine keeps the machine");
+    }
+}
