@@ -4,9 +4,13 @@
 //! dormant. At each tick rate, the number of CPUs that fire together thus shows the effect of the
 //! schedule alone.
 
+use std::rc::Rc;
+
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{Hz, Nanos};
 use plimsoll_sim::profile::Profile;
+use rand::RngExt;
 
 use super::SCHEDULES;
 use crate::catalog::designs;
@@ -16,7 +20,7 @@ use crate::report::{Table, tabulate};
 use crate::run::options::{Effort, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::{self, Cause, Testbed};
-use crate::workload::stress_vm::{Pause, StressVm};
+use crate::workload::Mapping;
 
 const HZ: [u32; 4] = [100, 250, 300, 1000];
 const SHEPHERD: &str = "shepherd-at-once";
@@ -75,14 +79,22 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     const SECOND: u64 = Nanos::SECOND.0;
     let end = Nanos(7 * SECOND);
     let testbed = Testbed::new(profile, design, seed);
-    // No CPU is ever idle: each CPU repeatedly maps a few pages and works on them. The number of
-    // pages varies, so that each run of the vmstat work finds differentials to fold.
-    let worker = StressVm {
-        bytes: 32 * 4096,
-        use_ns_per_page: 500_000,
-        pause: Pause::Awake(Nanos(100_000)),
-    };
-    worker.start(&testbed, testbed.sim.topology().ids(), end);
+    // No CPU is ever idle: each CPU repeatedly maps a few pages and lets time pass. The number of
+    // pages varies, so that each run of the vmstat work finds differentials to fold. The time
+    // passes by the clock, because how fast a busy CPU computes changes no timer, and the host
+    // would simulate it at some expense.
+    for cpu in testbed.sim.topology().ids() {
+        let mm = Rc::clone(&testbed.mm);
+        testbed.sim.spawn(cpu, move |sim| {
+            sim.spend(Work::Think, sim.rng().random_range(0..16_000_000));
+            let mut mapping = Mapping::new(&mm);
+            while sim.now() < end {
+                mapping.fault(sim, sim.rng().random_range(16..=48));
+                sim.spend(Work::Think, 16_000_000);
+                mapping.unmap(sim);
+            }
+        });
+    }
     testbed.sim.run_until(end);
     let (_, log) = testbed.finish();
     // The first runs of the vmstat work are left out, because the shepherd starts them all at once,
