@@ -11,10 +11,10 @@ use plimsoll_sim::profile::ProfileError;
 
 use crate::catalog::names::nearest;
 
-/// The error because of which a command of the lab has no result.
+/// An error that leaves a command of the lab without a result.
 #[derive(Debug)]
 pub enum Error {
-    /// An unknown name.
+    /// The user gave an unknown name.
     Unknown {
         /// The kind of thing that was named, such as `machine` or `variant`.
         kind: &'static str,
@@ -33,7 +33,7 @@ pub enum Error {
     /// Two runs with the same design and the same seed differed. This is a bug in Plimsoll, never
     /// the user's fault.
     NotDeterministic {
-        /// The case as text, with its design and seed.
+        /// The case (the run of one design on one seed), as text.
         case: String,
         /// The hash that the first run produced.
         first: u64,
@@ -43,8 +43,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error for an unknown `name`. It offers the nearest of `names`, or all of them if
-    /// none is near.
+    /// Returns the error for an unknown `name`. It offers the nearest of `names`, or all of `names`
+    /// if none is near.
     #[must_use]
     pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
         let near = nearest(name, names);
@@ -113,5 +113,5 @@ impl fmt::Display for Error {
 }
 
 // The text of an error already includes its cause (such as a `ReadError`). If `source` returned the
-// cause as well, a caller that prints all sources would print it twice.
+// cause as well, a caller that prints all sources would print the cause twice.
 impl error::Error for Error {}

@@ -1,7 +1,7 @@
 //! Experiments: workloads, A/B runs, statistics, reports.
 //!
-//! Start at [`experiment`] for the experiments, at [`plan`] for those of users, at [`measure`] for
-//! comparing designs, and at [`report`] for the results.
+//! Start at [`experiment`] for the built-in experiments, at [`plan`] for experiments that users
+//! write, at [`measure`] for comparing designs, and at [`report`] for the results.
 
 pub mod bench;
 pub mod catalog;

@@ -37,7 +37,8 @@ pub struct Bench {
     run: Run,
 }
 
-/// The function that runs a benchmark. The variants differ in what the function takes and returns.
+/// The function that runs a benchmark. The variants of this type differ in what the function takes
+/// and returns.
 #[derive(Clone, Copy, Debug)]
 enum Run {
     /// The function takes no [`Size`]. It returns only tables.
@@ -211,7 +212,7 @@ pub const ALL: &[Bench] = &[
     },
 ];
 
-/// The sizes, in CPUs, of the simulated machines on which `bench sim` times the simulator.
+/// The sizes, in CPUs, of the simulated machines on which `bench sim` times the simulator itself.
 const CPUS: [u32; 4] = [72, 176, 384, 1024];
 
 fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
@@ -300,7 +301,7 @@ fn steps(progress: &Progress) -> Table {
 }
 
 /// Repeats the measurement with more and more steps until it lasts long enough for the host's clock
-/// to time it. That clock may count CPU time in ticks of several milliseconds.
+/// to time it. The clock may count CPU time in ticks of several milliseconds.
 fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
     const HOST_NS_MIN: u64 = 200_000_000;
     let mut steps = 4_000_000;
@@ -317,8 +318,8 @@ fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
 struct Loaded {
     machine: &'static str,
     length: Nanos,
-    /// True if, as in an experiment, interrupts and other disturbances happen, and busy CPUs slow
-    /// each other down.
+    /// True if the machine behaves as in an experiment: interrupts and other disturbances happen,
+    /// and busy CPUs slow each other down.
     loaded: bool,
 }
 
@@ -380,10 +381,10 @@ fn table(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
     }
 }
 
-/// The benchmark called `name`.
+/// Returns the benchmark called `name`.
 ///
 /// # Errors
-/// [`Error::Unknown`] with the nearest names.
+/// [`Error::Unknown`], with the nearest names, if no benchmark has this name.
 pub fn find(name: &str) -> Result<&'static Bench, Error> {
     let names: Vec<&str> = ALL.iter().map(|bench| bench.name).collect();
     let found = ALL.iter().find(|bench| bench.name == name);

@@ -1,5 +1,6 @@
 //! The longest time that an allocation takes on this computer, in a long run on two CPUs. For
-//! comparison, also the longest time of an idle loop that only reads the clock.
+//! comparison, the benchmark also measures the longest gap in an idle loop that only reads the
+//! clock.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ use crate::report::Table;
 use crate::report::value::{NOTHING, human};
 use crate::run::progress::Progress;
 
-/// The time that no allocation should exceed, unless the scheduler caused it, in nanoseconds.
+/// The time, in nanoseconds, that no allocation should exceed unless the scheduler took the CPU
+/// away.
 const TARGET_NS: u64 = 50_000;
 
 /// The percentile columns of the tables, each with its percentile as a fraction.
@@ -36,7 +38,7 @@ pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error>
     })
 }
 
-/// The kinds of operations that are timed, by their names in the table, each with its times.
+/// Each kind of operation that is timed: its name in the table, and the times of its operations.
 fn kinds(soak: &Soak) -> [(&'static str, &Times); 4] {
     [
         ("allocation", &soak.allocs),

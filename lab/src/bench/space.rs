@@ -2,10 +2,10 @@
 //! the pages, so the benchmark measures only the manager's own work.
 //!
 //! The floor is the cost of the page allocator without an address space. An address space allocates
-//! and frees each page through the page allocator, so what a step costs above the floor is the cost
-//! of page tables, counters and lists. The steps take turns. The result of each step is the time of
-//! its fastest round, because the work of a step is the same in every round and other load can only
-//! lengthen a round.
+//! and frees each page through the page allocator. So the difference between a step and its floor
+//! is the cost of page tables, counters and lists. The steps take turns. The result of each step is
+//! the time of its fastest round, because the work of a step is the same in every round and other
+//! load can only lengthen a round.
 
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ const ENTRIES: u64 = 512;
 /// watermarks.
 const FRAMES: Pages = Pages(1 << 15);
 /// The number of pages that one call frees in the step "page alone, given back"; an address space
-/// frees the same number in one call.
+/// frees 31 pages in one call, too.
 const TOGETHER: usize = 31;
 
 const STEPS: [&str; 9] = [
@@ -96,9 +96,9 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
 struct Small {
     host: Host,
     manager: Manager<Host>,
-    /// For each of two ways to empty an address space, the parts that address spaces share. The
-    /// first way goes from the lowest to the highest mapping. The second way claims one page table
-    /// after another.
+    /// The parts that address spaces share, once for each of two ways to empty an address space.
+    /// The first way goes from the lowest to the highest mapping. The second way claims one page
+    /// table after another.
     spaces: [Spaces<Host>; 2],
 }
 

@@ -11,7 +11,7 @@ use plimsoll_mm::space::reap::Reaping;
 use crate::error::Error;
 use crate::report::Table;
 
-/// A design, with the name by which the user selected it.
+/// A design, with the name by which the user selected the design.
 #[derive(Clone, Debug)]
 pub struct Named {
     /// The name as it appears in reports and options.

@@ -43,7 +43,7 @@ fn described(knob: Knob) -> String {
     )
 }
 
-/// What the knob sets, as one line for the list of knobs.
+/// Returns one line that says what the knob sets, for the list of knobs.
 #[must_use]
 pub const fn about(knob: Knob) -> &'static str {
     match knob {
@@ -62,7 +62,7 @@ pub const fn about(knob: Knob) -> &'static str {
 /// Splits `NAME=VALUE` into the name of a knob and its value.
 ///
 /// # Errors
-/// If the form is wrong. The knob need not exist.
+/// If `setting` does not have this form. Whether the knob exists is not checked.
 pub fn parse(setting: &str) -> Result<(&str, u64), Error> {
     let malformed = || {
         Error::Invalid(format!(

@@ -67,8 +67,8 @@ pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
     Ok(Profile::load(machine, card)?)
 }
 
-/// Returns a name unchanged, and turns a path that begins at `folder`, or the name of a file there,
-/// into a path that begins at the current folder.
+/// Resolves `machine`, which a file in `folder` names. A path, or the name of a file in `folder`,
+/// becomes a path from the current folder. The name of a built-in machine stays as it is.
 #[must_use]
 pub fn machine_at(folder: &Path, machine: &str) -> String {
     let is_path = machine.contains('/') || machine.contains(".toml");
@@ -80,9 +80,9 @@ pub fn machine_at(folder: &Path, machine: &str) -> String {
     }
 }
 
-/// Returns whether the user means a profile file by `machine`. The answer is yes for a text with a
-/// `/` or `.toml`, even if no such file exists. For any other text the answer is yes only if the
-/// file exists; so a misspelt name of a built-in machine is not reported as a missing file.
+/// Returns whether the user means a profile file by `machine`. If `machine` contains a `/` or
+/// `.toml`, the answer is yes, even if no such file exists. Otherwise the answer is yes only if the
+/// file exists, so that a misspelt name of a built-in machine is not reported as a missing file.
 fn is_file(machine: &str) -> bool {
     machine.contains('/') || machine.contains(".toml") || Path::new(machine).is_file()
 }
@@ -139,8 +139,8 @@ fn speeds(text: &ProfileText) -> Table {
     }
 }
 
-/// The table of the effects of load: the speeds to which busy CPUs slow each other down, and the
-/// memory bandwidth that they share.
+/// Returns the table of the effects of load: the speeds to which busy CPUs slow each other down,
+/// and the memory bandwidth that CPUs share.
 fn effects_of_load(text: &ProfileText) -> Table {
     type Row<'a> = (&'a str, &'a Sourced, fn(u32) -> String);
     let row = |(what, entry, show): Row<'_>| {

@@ -1,9 +1,9 @@
 //! Exact replay: performs the operations of a recording again, in recorded order, and compares each
 //! decision of Plimsoll with the kernel's.
 //!
-//! A [`Judge`] judges one subject of a recording, such as page lists, timers, counters or kills. It
-//! returns no [`Judgement`] if the recording has nothing about its subject. [`judges`] lists all
-//! judges.
+//! A [`Judge`] judges one subject of a recording, such as page lists, timers, counters or kills. A
+//! judge returns no [`Judgement`] if the recording has nothing about its subject. [`judges`] lists
+//! all judges.
 
 pub mod counters;
 pub mod kills;
@@ -21,8 +21,8 @@ use crate::error::Error;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// The result of an exact replay for one subject, such as page lists: how many of the kernel's
-/// decisions Plimsoll repeats.
+/// The result of an exact replay for one subject, such as page lists: the number of the kernel's
+/// decisions that Plimsoll repeats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
     /// The name of the subject as a table row shows it, such as `page lists` or `timer wheel`.
@@ -34,7 +34,7 @@ pub struct Judgement {
     /// The number of compared decisions in which Plimsoll and the kernel agree.
     pub identical: u64,
     /// The number of recorded decisions that were not compared, because they depend on something
-    /// that the recording does not show; a note says what that is.
+    /// that the recording does not show. A note says what the recording does not show.
     pub set_aside: u64,
     /// The first difference between the kernel and Plimsoll, with its surroundings, as lines of at
     /// most 80 characters.
@@ -50,7 +50,8 @@ pub trait Judge {
     /// The subject's name, as the option `--only` accepts it.
     fn name(&self) -> &'static str;
 
-    /// Compares everything in the recording about this subject; `None` if there is nothing.
+    /// Compares everything in the recording about this subject; `None` if the recording has nothing
+    /// about it.
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 
@@ -61,13 +62,13 @@ pub struct ExactOptions {
     pub file: String,
     /// The name of the only subject to judge; `None` judges all of them.
     pub only: Option<String>,
-    /// The name of the design to judge with; `None` uses the design of the recorded kernel's
+    /// The name of the design to judge with; `None` stands for the design of the recorded kernel's
     /// version.
     pub design: Option<String>,
 }
 
-/// The judges of all subjects, in the order of the report. They judge `design`, or the design of
-/// the recorded kernel's version if `design` is `None`.
+/// The judges of all subjects, in the order of the report. The judges replay with `design` or, if
+/// `design` is `None`, with the design of the recorded kernel's version.
 #[must_use]
 pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     let design = design.map(|named| named.design);
@@ -92,7 +93,7 @@ pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
 /// # Errors
 /// If the recording cannot be read, a name is unknown, or the recording has nothing to judge.
 pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error> {
-    // Names are checked before the recording is read, so that a misspelt name fails at once.
+    // Check the names before reading the recording, so that a misspelt name is reported at once.
     let design = options.design.as_deref().map(designs::find).transpose()?;
     let judges = chosen(judges(design), options.only.as_deref())?;
     progress.start(format!("reading {}", options.file));

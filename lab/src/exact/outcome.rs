@@ -21,8 +21,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome of an exact replay of the recording in `file`: its `judgements`, and a warning
-    /// for each CPU whose events were partly lost.
+    /// Makes the outcome of an exact replay of the recording in `file` from its `judgements`. Adds
+    /// a warning for each CPU that lost some of its events.
     pub(super) fn new(file: &str, recording: &Recording, judgements: Vec<Judgement>) -> Self {
         let header = &recording.header;
         let release = if header.release.is_empty() {
@@ -126,7 +126,7 @@ impl Outcome {
     }
 }
 
-/// The share of comparisons with an identical result, in percent, rounded down. It is therefore 100
+/// The share of comparisons with an identical result, in percent, rounded down. So the share is 100
 /// % only if all comparisons are identical.
 pub(super) fn share(identical: u64, compared: u64) -> String {
     if compared == 0 {

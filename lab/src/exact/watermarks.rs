@@ -1,7 +1,7 @@
-//! Watermark checks: repeats the kernel's decisions whether a zone may serve a request, with the
-//! numbers that the kernel compared.
+//! Watermark checks: repeats the kernel's decisions about whether a zone may serve a request, with
+//! the numbers that the kernel compared.
 //!
-//! A load that fills memory logs every call of `__zone_watermark_ok` that a probe recorded. The
+//! A load fills memory and logs every call of `__zone_watermark_ok` that a probe recorded. The
 //! kernel's fast path calls this function only if it is not clear that the zone has enough free
 //! pages. So in the logged checks, the number of free pages is near or below the watermark.
 //!
@@ -31,8 +31,8 @@ const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
 
-/// The judge of watermark checks: compares whether the kernel and Plimsoll let a zone serve each
-/// request.
+/// The judge of watermark checks: it compares the decisions of the kernel and of Plimsoll whether a
+/// zone serves a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks;
 
@@ -108,8 +108,8 @@ impl Check {
                 judgement.identical += 1;
             }
             // The kernel also refuses a request for which no free block is large enough. The
-            // recording does not show the free blocks, so a check for several pages is set aside if
-            // Plimsoll allows the request and the kernel does not.
+            // recording does not show the free blocks, so the judge sets a check for several pages
+            // aside if Plimsoll allows the request and the kernel does not.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {

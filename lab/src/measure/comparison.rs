@@ -21,13 +21,14 @@ use crate::run::progress::Progress;
 pub struct Comparison {
     designs: Vec<String>,
     seeds: Vec<u64>,
-    /// The samples in the order of the matrix: all designs of the first seed, then of the next.
+    /// The samples in the order of the matrix: all designs with the first seed, then all designs
+    /// with the next seed, and so on.
     samples: Vec<Sample>,
 }
 
 impl Comparison {
     /// Measures each design on each seed. A design's `Display` text is its name. If `progress` has
-    /// a journal, the cases that the journal has do not run again.
+    /// a journal, cases whose samples are in the journal do not run again.
     ///
     /// # Errors
     /// [`Error::NotDeterministic`] if the options request the check for determinism and the two
@@ -48,8 +49,8 @@ impl Comparison {
 
     /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
     /// sample. For each design, this method also returns that second value from the run with the
-    /// first seed. A journal does not have that value, so unless `T` is `()`, the cases of the
-    /// first seed always run.
+    /// first seed. A journal has no second values. So the cases of the first seed always run,
+    /// unless `T` is `()`.
     ///
     /// # Errors
     /// As [`Comparison::run`].
@@ -88,8 +89,8 @@ impl Comparison {
         fold_hashes(self.samples.iter().map(|sample| sample.hash))
     }
 
-    /// Returns whether everything that happened in the runs of two designs was the same on every
-    /// seed.
+    /// Returns whether, on every seed, exactly the same happened in the runs of both designs:
+    /// whether the two runs have equal hashes and metrics.
     ///
     /// # Panics
     /// If `a` or `b` is not the index of a design.
@@ -131,7 +132,7 @@ impl Comparison {
         rows
     }
 
-    /// Compares each other design (B) with the design at index `baseline` (A), metric by metric.
+    /// Compares every other design (B) with the design at index `baseline` (A), metric by metric.
     #[must_use]
     pub fn verdicts(&self, baseline: usize) -> Vec<VerdictRow> {
         let others = (0..self.designs.len()).filter(|nth| *nth != baseline);
@@ -140,7 +141,8 @@ impl Comparison {
             .collect()
     }
 
-    /// Compares B with A, metric by metric. Ignores seeds on which A or B lacks the metric.
+    /// Compares design `b` (B) with design `a` (A), metric by metric. Ignores seeds on which A or B
+    /// lacks the metric.
     #[must_use]
     pub fn verdicts_between(&self, a: usize, b: usize) -> Vec<VerdictRow> {
         let mut verdicts = Vec::new();
@@ -193,7 +195,7 @@ fn check_equal<D: Debug>(
 }
 
 /// Like [`run_cases`], but if the options request the check for determinism, runs each case twice
-/// and checks that the two results are equal. This function is for results that are not
+/// and checks that the two results are equal. Use this function for results that are not
 /// [`Sample`]s.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
 //! Counts holds of zone locks by the number of pages that they moved. The counts form a histogram
-//! with the buckets that the mailing-list thread on batching uses.
+//! with the buckets of the mailing-list thread on batching.
 
 use plimsoll_mm::site::Site;
 
@@ -17,7 +17,7 @@ pub const COLUMNS: [&str; 7] = [
     "over 1000",
 ];
 
-/// The number of buckets, each 250 pages wide; the last one also counts larger holds.
+/// The number of buckets, each 250 pages wide; the last bucket also counts larger holds.
 pub const BUCKETS: usize = 10;
 
 const SITES: usize = Site::ALL.len();

@@ -1,6 +1,7 @@
-//! Tables of waits for locks, from a simulated run or a recording. They have the form in which
-//! `perf lock contention` prints such waits. For a simulated run, the tables also have figures that
-//! perf cannot show. The module also computes the metrics of locks by which designs are compared.
+//! Tables of waits for locks, from a simulated run or a recording. The tables have the form in
+//! which `perf lock contention` prints such waits. For a simulated run, the tables also have
+//! figures that perf cannot show. The module also computes the metrics of locks by which designs
+//! are compared.
 
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_sim::{LockStats, Stats};
@@ -136,7 +137,7 @@ fn beyond_perf(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
     }
 }
 
-/// The metrics of zone locks and page-list locks that most comparisons report.
+/// Returns the metrics of zone locks and page-list locks that most comparisons report.
 #[must_use]
 pub fn metrics(stats: &Stats, holds: &HoldLog) -> Vec<(Metric, f64)> {
     let zone = stats.class(LockClass::Zone);

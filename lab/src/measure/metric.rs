@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// One measured quantity. Two metrics are the same if their names are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
-    /// The name that other programs read, in `snake_case`; the name of a time ends in its unit.
+    /// The name that other programs read, in `snake_case`; if the metric is a time, the name ends
+    /// in the time's unit.
     pub name: Cow<'static, str>,
     /// The unit of the metric's values.
     pub unit: Unit,

@@ -10,10 +10,10 @@ use crate::run::journal::Cases;
 use crate::run::options::{Determinism, Options};
 use crate::run::progress::Progress;
 
-/// Returns the sample of each case and, of each of the first `first` cases, the second value that
-/// `run` returns. Each case that runs is added to the journal of `progress`. A case that the
-/// journal already has runs only if its second value is needed. If the options ask to run each case
-/// twice, all cases run.
+/// Returns the sample of each case. For each of the first `first` cases, also returns the second
+/// value that `run` returned. Each case that runs is added to the journal of `progress`. A case
+/// that the journal already has runs only if its second value is needed. If the options ask to run
+/// each case twice, all cases run.
 pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
     cases: &[Case<D>],
     first: usize,
@@ -47,8 +47,8 @@ pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
                     second: sample.hash,
                 });
             }
-            // Times that a real clock measured differ from run to run. The journal keeps those of
-            // the first run, so the report shows them, too.
+            // Times that a real clock measured differ from run to run. The journal keeps the times
+            // of the first run, so the report shows these times, too.
             (Some(known), Some((_, value))) => (known.clone(), Some(value)),
             (None, Some((sample, value))) => (sample, Some(value)),
             (Some(known), None) => (known.clone(), unit()),
@@ -71,7 +71,7 @@ fn known<D: Display>(
     cases.iter().map(find).collect()
 }
 
-/// Returns `()` as a value of `T` if `T` is the type `()`; otherwise returns `None`.
+/// Returns `()` as a value of `T` if `T` is `()`; otherwise returns `None`.
 fn unit<T: 'static>() -> Option<T> {
     let unit: Box<dyn Any> = Box::new(());
     unit.downcast().ok().map(|unit| *unit)
@@ -92,7 +92,7 @@ mod tests {
 
     type Key = (ComparisonKey, String, u64);
 
-    /// A journal in memory, which breaks the run off after it has kept `most` cases.
+    /// A journal in memory, which stops the comparison after it has kept `most` cases.
     #[derive(Debug, Default)]
     struct InMemory {
         cases: Mutex<BTreeMap<Key, Sample>>,
@@ -172,7 +172,8 @@ mod tests {
             let (again_hashes, again_values, ran) = compare(&again, |waits| waits);
             assert_eq!((&again_hashes, &again_values), (&hashes, &values));
             assert_eq!(again.cases(), whole.cases());
-            // The cases of the first seed run again, because the journal has no second values.
+            // The cases of the first seed run again, because the journal does not keep the second
+            // values that `run` returns.
             let of_first = |of: &(&Key, &Sample)| of.0.2 == 1;
             let first = broken.cases().iter().filter(of_first).count();
             assert_eq!(ran, 16 - most + first);

@@ -1,4 +1,4 @@
-//! Measuring: metrics, their statistics, and the comparison of designs.
+//! Metrics, their statistics, and the comparison of designs.
 
 pub mod comparison;
 pub mod detectors;

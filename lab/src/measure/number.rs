@@ -1,4 +1,5 @@
-//! Numbers in JSON, which has no infinity: a finite number is a number, any other is a text.
+//! Writes and reads numbers in JSON, which has no infinity. A finite number becomes a JSON number;
+//! any other number becomes a JSON string.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -20,7 +21,7 @@ pub(crate) fn serialize<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::E
     number.serialize(to)
 }
 
-/// Reads what [`serialize`] has written.
+/// Reads a number that [`serialize`] has written.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     match Number::deserialize(from)? {
         Number::Finite(value) => Ok(value),

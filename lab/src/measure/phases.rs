@@ -49,7 +49,7 @@ struct Node {
 pub struct PhaseRow {
     /// The phase that the row describes.
     pub phase: Phase,
-    /// The number of phases that enclose it.
+    /// The number of phases that enclose this phase.
     pub depth: usize,
     /// The number of times that the phase was entered.
     pub calls: u64,
@@ -64,8 +64,8 @@ impl PhaseRecorder {
     /// phase.
     ///
     /// # Panics
-    /// If the phase that ends is not the last one that began on this lane, which is a bug of the
-    /// emitter.
+    /// If the phase that ends is not the last one that began on this lane, which is a bug in the
+    /// code that emits the events.
     pub fn note(&mut self, lane: usize, now: Nanos, event: &Event) {
         let open = self.open.entry(lane).or_default();
         match *event {
@@ -111,7 +111,7 @@ impl PhaseTree {
     }
 
     /// The time in `phase` inside `root`, including the phases inside `phase`. If `root` and
-    /// `phase` are equal, this is all the time in `phase`.
+    /// `phase` are equal, the result is all the time in `phase`.
     #[must_use]
     pub fn time(&self, root: Phase, phase: Phase) -> Nanos {
         let outermost = |nth: &usize| self.nodes[*nth].phase == phase && !self.is_in(*nth, phase);
@@ -267,7 +267,7 @@ mod tests {
         );
     }
 
-    /// The time in a phase is looked up separately for each root, such as the exit or the reaper.
+    /// The test looks up the time in a phase separately for each root: the exit, and the reaper.
     #[test]
     fn time_is_looked_up_by_who_spent_it() {
         let tree = race();

@@ -1,10 +1,10 @@
 //! Medians, their intervals, and comparisons of two sets of runs.
 //!
-//! An interval reaches from the kth smallest to the kth largest value. For a median, the probability
-//! that this interval contains the true value follows from the binomial distribution alone, whatever
-//! the distribution of the values: each value is below the true median with probability 1/2. The
-//! largest k is used with which this probability is at least 95 %. So with 6 to 8 runs, the interval
-//! reaches from the smallest to the largest value.
+//! An interval reaches from the kth smallest to the kth largest value. Each value is below the true
+//! median with probability 1/2, whatever the distribution of the values. So the probability that
+//! the interval contains the true median follows from the binomial distribution alone. The module
+//! uses the largest k with which this probability is at least 95 %. So with 6 to 8 runs, the
+//! interval reaches from the smallest to the largest value.
 //!
 //! A comparison pairs the runs of A and B that have the same seed, so that a hard seed is hard for
 //! both. The verdict of a comparison follows from its interval alone.
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 /// largest value contains the true median with a probability of only 1 - 2/2⁵ = 93.75 %.
 pub const SEEDS_MIN: usize = 6;
 
-/// A median with its 95 % interval.
+/// A median with its interval, which contains the true median with a probability of at least 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The median of the runs.
@@ -52,15 +52,16 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The number of values, out of `count`, that are below the interval of their median. As many values
-/// are above it. This is the largest number with which the interval contains the true median with a
-/// probability of at least 95 %, or 0 if there are too few values for that.
+/// Returns the number of values, out of `count`, that are below the interval of their median. The
+/// number of values above the interval is the same. It is the largest number with which the
+/// interval contains the true median with a probability of at least 95 %, or 0 if `count` is too
+/// small for that.
 fn values_outside(count: usize) -> usize {
     /// The largest probability that the true median is below the interval.
     const BELOW_MAX: f64 = 0.025;
     let n = count as f64;
-    // The probability that exactly `outside` of `count` values are below the true median. It is kept
-    // as a logarithm, because it is very small if there are many values.
+    // The probability that exactly `outside` of `count` values are below the true median. The
+    // probability is kept as a logarithm, because it is very small if there are many values.
     let mut log_exactly = n * 0.5_f64.ln();
     let mut at_most = log_exactly.exp();
     let mut outside = 0;
@@ -75,7 +76,7 @@ fn values_outside(count: usize) -> usize {
     outside
 }
 
-/// The middle value, or the mean of the two middle values; `None` if there are no values.
+/// Returns the middle value, or the mean of the two middle values. `None` if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
@@ -101,13 +102,13 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The median of the ratios of B to A, with its interval. An end of the interval is infinite if
-    /// it is the ratio of a run in which A was zero and B was not.
+    /// A was zero and B was not in the run whose ratio is this end.
     pub ratio: Estimate,
     /// The verdict that follows from the interval.
     pub verdict: Verdict,
 }
 
-/// Compares runs of A and B, which have the same seed at the same index. `None` if there are no
+/// Compares runs of A and B. The runs at the same index have the same seed. `None` if there are no
 /// runs.
 ///
 /// # Panics
@@ -153,16 +154,16 @@ pub enum Verdict {
     Lower,
     /// The whole interval is above 1.
     Higher,
-    /// The interval contains 1, and B differs from A on a seed.
+    /// The interval contains 1, and B differs from A on at least one seed.
     NoDifference,
     /// B equals A on every seed, so more seeds are unlikely to show a difference.
     Equal,
-    /// There are fewer than [`SEEDS_MIN`] pairs.
+    /// There are fewer than [`SEEDS_MIN`] pairs of runs.
     TooFewSeeds,
 }
 
 impl Verdict {
-    /// The words for the report. Other programs read them, so they must not change.
+    /// The words for the report. Other programs read these words, so the words must not change.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -191,7 +192,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `values`; `None` if there are none.
+    /// The spread of `values`; `None` if `values` is empty.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
@@ -215,7 +216,7 @@ impl Spread {
     }
 }
 
-/// The difference of B from A in percent of A ("delta %"); `None` if A is zero and B is not.
+/// The difference `b` − `a` in percent of `a` ("delta %"); `None` if `a` is zero and `b` is not.
 #[must_use]
 pub fn delta_percent(a: f64, b: f64) -> Option<f64> {
     let ratio = ratio(a, b);

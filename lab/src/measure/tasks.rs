@@ -1,7 +1,7 @@
 //! The tasks of a workload that ended during a run: how many, and how long each took.
 //!
-//! A task is a unit of work as a user sees it: a process of a build, a round of `stress-ng`, the end
-//! of an app that was killed. Each workload says what its tasks are.
+//! A task is a unit of work as a user sees it: a process of a build, a round of `stress-ng`, or the
+//! end of a killed app. Each workload says what its tasks are.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Notes that a task ends now, which began at `begun`. This takes no virtual time.
+    /// Notes that a task which began at `begun` ends now. The call takes no virtual time.
     pub(crate) fn end(&self, sim: &Sim, begun: Nanos) {
         let took = sim.now().0.saturating_sub(begun.0);
         self.took_ns.borrow_mut().push(took);

@@ -26,11 +26,12 @@ use crate::run::progress::Progress;
 /// them starts again with the first.
 const DELTAS: usize = 2048;
 
-/// A load of the benchmark: how many threads add to a counter, and how large their deltas are.
+/// A load of the benchmark: how many threads add to a counter, and how large their deltas (the
+/// amounts that they add) are.
 struct Load {
     threads: usize,
-    /// The largest delta. If it is 1, every delta is 1. Otherwise each delta is a random number
-    /// from 0 to `delta_max`.
+    /// The largest delta (amount to add). If it is 1, every delta is 1. Otherwise each delta is a
+    /// random number from 0 to `delta_max`.
     delta_max: i64,
 }
 
@@ -64,8 +65,8 @@ impl Load {
     }
 }
 
-/// Measures the manager's counters and the counters that `others` makes. Each call of `others` must
-/// make fresh counters.
+/// Measures the counters of Plimsoll's memory manager and the counters that `others` makes. Each
+/// call of `others` must make fresh counters.
 ///
 /// # Errors
 /// If the manager's counters cannot be made.
@@ -88,8 +89,8 @@ pub fn tables(
     let mut columns = Vec::new();
     let mut last = all()?;
     for load in &LOADS {
-        // A tree counter that has become large (the one-sided counter grows into a tree) stays a
-        // tree. So each load gets fresh counters.
+        // Each load gets fresh counters. Once a one-sided counter has grown into a tree, it stays a
+        // tree, which would change the times of the next load.
         last = all()?;
         columns.push(if load.threads <= cpus.len() {
             timing::adds(&last, &cpus[..load.threads], &load.deltas(), progress)

@@ -25,8 +25,8 @@ pub trait Subject: Send + Sync {
     fn name(&self) -> String;
 
     /// Prepares the calling thread for its additions. `thread` is the thread's number in the
-    /// measurement, 0 or 1. With the manager's counters, the thread plays a CPU of a machine until
-    /// the returned value is dropped.
+    /// measurement, 0 or 1. With Plimsoll's counters, the thread plays a CPU of a machine until the
+    /// returned value is dropped.
     fn enter(&self, _thread: usize) -> Option<Entered> {
         None
     }
@@ -65,8 +65,8 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Makes fresh counters: the floor (a word of each thread's own), then the manager's counters on a
-/// machine of 64 CPUs, then the manager's counters on a server of 384 CPUs.
+/// Makes fresh counters: first the floor (each thread adds to a word of its own), then Plimsoll's
+/// counters on a machine of 64 CPUs, then Plimsoll's counters on a server of 384 CPUs.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
@@ -88,7 +88,8 @@ pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     Ok(all)
 }
 
-/// The first CPU that does not share a last-level cache with CPU 0; `None` if all CPUs share it.
+/// The first CPU that does not share a last-level cache with CPU 0; `None` if all CPUs share one
+/// cache.
 fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
     let llc = |cpu| topology.place(cpu).llc;
     topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
@@ -121,7 +122,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Creates one counter of each kind. Two threads add to each counter, and play CPUs 0 and 1.
+    /// Creates one counter of each kind. Two threads, which play CPUs 0 and 1, add to each counter.
     ///
     /// If `far` is a CPU, also creates three trees whose threads play other CPUs or none. The first
     /// is the published tree, whose threads play CPUs 0 and 64, because CPUs 64 apart share an item
@@ -175,10 +176,10 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The number of counters in a group: as many as a process has. The benchmark adds to only one of
-/// them.
+/// The number of counters in a group. It is the number of counters that a process has. The
+/// benchmark adds to only one of them.
 const WIDTH: usize = 4;
-/// The index in its group of the counter to which the benchmark adds.
+/// The index of the measured counter in its group.
 const COUNTER: usize = 1;
 
 /// A group of Plimsoll's counters, of which the benchmark measures one.

@@ -14,10 +14,11 @@ use super::Subject;
 use crate::run::progress::Progress;
 
 const ROUNDS: usize = 240;
-/// In one round, each thread adds its whole list of deltas this many times.
+/// The number of times that each thread adds its whole list of deltas in one round.
 const LOTS: u32 = 8;
-/// A round counts only if the last thread begins soon after the first. This is the longest allowed
-/// delay, as a fraction of the mean time that the threads take for the round.
+/// A round counts only if the last thread begins soon after the first. This constant is the longest
+/// allowed delay between the two, as a fraction of the mean time that the threads take for the
+/// round.
 const LATE_MAX: f64 = 0.05;
 
 /// Returns the nanoseconds per addition for each subject. One thread runs on each of `cpus`, and
@@ -34,8 +35,8 @@ pub(super) fn adds(
         let threads = cpus.iter().enumerate().map(|(nth, &real)| {
             let gate = &gate;
             scope.spawn(move || {
-                // Ignore a failure: a thread that cannot be pinned to its CPU only makes the times
-                // noisier.
+                // If the thread cannot be pinned to its CPU, the times only become noisier, so
+                // ignore the failure.
                 let _ = affinity::pin(&CpuMask::only(real));
                 let mut spans = Vec::with_capacity(ROUNDS * subjects.len());
                 for _ in 0..ROUNDS {
@@ -140,8 +141,8 @@ impl Gate {
         let arrived = self.0.fetch_add(1, Release) + 1;
         let all = arrived.next_multiple_of(threads);
         let mut spins = 0_u32;
-        // The loop ends when the last thread has arrived. It yields because another thread may need
-        // the CPU on which this thread runs.
+        // The loop ends when the last thread has arrived. This thread yields because another thread
+        // may need the CPU on which this thread runs.
         while self.0.load(Acquire) < all {
             spins += 1;
             if spins.is_multiple_of(1 << 12) {

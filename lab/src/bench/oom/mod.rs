@@ -31,7 +31,7 @@ use crate::run::progress::Progress;
 
 /// The name of the machine whose CPUs the threads play.
 const MACHINE: &str = "epyc-9654-2s";
-/// The number of CPUs of the server. The threads of this computer take their places and add to the
+/// The number of CPUs of the server. The threads of this computer play these CPUs and add to the
 /// counters.
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
@@ -61,7 +61,7 @@ const CASES: [Case; 6] = [
 /// these kinds.
 const COUNTINGS: [Counting; 3] = [Counting::Flat, Counting::Tree, Counting::OneSided];
 
-/// What was measured of one selection: its time, and how good its victim is.
+/// The measurements of one selection: its time, and how far its victim is from the largest process.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     ns: f64,
@@ -145,8 +145,8 @@ fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
 }
 
 fn select(selecting: Selecting, set: &ProcessSet<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
-    // The machine's total memory only has to exceed the memory of all processes together. Without
-    // adjustments, the points of a process are the number of its pages.
+    // Any total that exceeds the memory of all processes together will do. Without adjustments, the
+    // points of a process are the number of its pages.
     let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
     let (away, begin) = (waited_for_cpu_ns(), Instant::now());
     let selection = selecting.select(set, &scope, slots);

@@ -32,8 +32,8 @@ pub(super) enum Population {
     Random,
     /// Each process has 0 to 800 MiB and has run on every CPU.
     RandomEverywhere,
-    /// Every process has nearly the same size and has run on every CPU, so approximate sums cannot
-    /// distinguish any two processes.
+    /// All processes have nearly the same size and have run on every CPU, so approximate sums do
+    /// not show which of two processes is larger.
     AllInTheBand,
     /// As [`Self::AllInTheBand`], but the counters of processes that are neighbours in the list are
     /// not neighbours in memory, as after many processes have been created and have exited.
@@ -131,9 +131,9 @@ impl<'a> ProcessSet<'a> {
         Ok(set)
     }
 
-    /// Plays every CPU that belongs to the thread numbered `thread`. On each of these CPUs, adds to
-    /// each process's counters the pages that this process has touched there. Each process has run
-    /// on `spread` CPUs.
+    /// Plays every CPU that belongs to the thread with the number `thread`, one after the other. On
+    /// each of these CPUs, adds to each process's counters the pages that this process has touched
+    /// there. Each process has run on `spread` CPUs.
     fn touch(&self, thread: u32, spread: u32, sizes: &[i64]) {
         let cpus = self.host.topology().cpus();
         for cpu in (0..cpus).filter(|cpu| cpu % THREADS == thread) {
@@ -167,7 +167,7 @@ fn share(pages: i64, nth: u32, of: u32) -> i64 {
     pages * (nth + 1) / of - pages * nth / of
 }
 
-/// Splits `pages` into kinds: most are anonymous.
+/// Splits `pages` into the kinds of resident pages. Most of the pages become anonymous pages.
 fn kinds(pages: i64) -> [(RssKind, i64); 4] {
     let (file, shmem, swap) = (pages / 8, pages / 16, pages / 16);
     [

@@ -52,14 +52,15 @@ fn run_for(
     progress.start("bench page");
     progress.expect(2 * rounds);
     let mut subjects = ours()?;
-    // Ratios compare with allocators of other projects. If there are none, they compare with the
-    // floor, which is the last of our subjects.
+    // Each ratio compares an allocator with the fastest one of other projects. If `others` is
+    // empty, the ratio compares with the floor, which is the last of our subjects.
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();
     let mask = CpuMask::of_this_thread();
     let first = mask.cpus().first().copied();
-    // Ignore a failure: if the thread cannot be pinned to its CPU, the times are only noisier.
+    // If the thread cannot be pinned to its CPU, the times only become noisier, so ignore the
+    // failure.
     let _ = first.map(|first| affinity::pin(&CpuMask::only(first)));
     let alone = timing::alone(&subjects, rounds, progress);
     let _ = affinity::pin(&mask);
@@ -90,7 +91,8 @@ fn run_for(
     Ok(Found { tables, rows })
 }
 
-/// The ways in which threads use the fronts of page lists, and the names of their rows.
+/// The ways in which threads use the fronts of page lists, each with the name of its row in the
+/// tables.
 const MODES: [(&str, Fronts); 3] = [
     ("plimsoll, rseq", Fronts::Restartable),
     ("plimsoll, owned", Fronts::Owned),
@@ -126,7 +128,7 @@ struct Cell {
     ratio: Option<Estimate>,
     /// The number of samples.
     rounds: usize,
-    /// The number of samples that were disturbed or could not be taken; they do not count.
+    /// The number of samples that do not count, because they were disturbed or could not be taken.
     disturbed: usize,
 }
 

@@ -6,7 +6,7 @@ use crate::measure::stats::Estimate;
 use crate::report::Table;
 use crate::report::value::NOTHING;
 
-/// The titles of the tables, each with the number of loads that it shows.
+/// The titles of the tables, each with the number of loads that the table shows.
 const TABLES: [(&str, usize); 4] = [
     ("Frames that are allocated and soon freed, ns per pair", 3),
     ("65,536 frames, ns per frame", 4),

@@ -49,8 +49,8 @@ pub trait Frames: Send + Sync {
     /// pool, if it can.
     fn settle(&self) {}
 
-    /// The loop of [`Subject::pairs`]. An allocator overrides this and the next two functions if a
-    /// program would keep a handle of the thread outside of such a loop.
+    /// The loop of [`Subject::pairs`]. An allocator overrides this method, `take_of` and `give_of`
+    /// if a program that uses the allocator would get its thread's handle once, before the loop.
     fn pairs_of<const ORDER: u8>(&self, times: usize) {
         pairs(
             times,
@@ -204,7 +204,7 @@ impl Plimsoll {
     }
 }
 
-/// The handle that a thread keeps, like a `Bound` of a pool.
+/// The handle that a thread keeps while it allocates and frees, like a `Bound` of a pool.
 struct Here<'a> {
     host: &'a Host,
     local: Local<'a, Host>,

@@ -50,9 +50,9 @@ pub(super) const ALONE: [&str; 10] = [
 /// The names of the loads with two threads, in the order of the columns of the report.
 pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
 
-/// One sample: nanoseconds per operation; `None` if it is disturbed or the subject has no blocks of
-/// the load's size. In a load that frees what it allocates, an operation is an allocation with its
-/// freeing.
+/// One sample, in nanoseconds per operation. `None` if the sample is disturbed, or if the subject
+/// has no blocks of the load's size. In a load that frees what it allocates, an operation is an
+/// allocation with its freeing.
 pub(super) type Sample = Option<f64>;
 
 /// The samples of one subject: for each load, one sample per round.
@@ -127,8 +127,8 @@ impl Room {
         span.per(times * count).filter(|_| failed == 0)
     }
 
-    /// Allocates [`BULK`] frames, frees them in order, allocates as many again, frees them in
-    /// random order, and allocates once more.
+    /// Allocates [`BULK`] frames, frees them in order, allocates [`BULK`] frames again, frees them
+    /// in random order, and allocates [`BULK`] frames a third time.
     fn bulk(&mut self, subject: &dyn Subject) -> [Sample; 4] {
         subject.settle();
         let blocks = &mut self.blocks[..];
@@ -177,7 +177,8 @@ pub(super) fn together(
         let threads = [0, 1].map(|nth| {
             let (gate, ring) = (&gate, &ring);
             scope.spawn(move || {
-                // A thread that cannot be pinned only makes the times noisier.
+                // If the thread cannot be pinned to its CPU, the times only become noisier, so
+                // ignore the failure.
                 let _ = affinity::pin(&CpuMask::only(cpus[nth]));
                 thread_of_two(subjects, nth, rounds, gate, ring, progress)
             })
@@ -289,7 +290,7 @@ impl Ring {
     }
 }
 
-/// A reusable barrier of two threads; it counts their arrivals.
+/// A reusable barrier of two threads, which counts their arrivals.
 struct Gate(AtomicUsize);
 
 impl Gate {

@@ -1,6 +1,6 @@
 //! Races on threads of this computer: exit and helpers together empty an address space, the victim.
 //!
-//! The pages of a victim are those of an arena. When a thread empties a victim, the memory behind
+//! All pages of a victim come from one arena. When a thread empties a victim, the memory behind
 //! each freed page is either returned to the kernel or kept by the arena. Before a race that
 //! returns memory, the kernel populates the arena. A race that keeps memory shows the cost of the
 //! manager's own work alone.
@@ -102,7 +102,8 @@ impl RaceMachine {
         let arena = Arc::new(arena);
         let layout = Layout::arena(arena.pages());
         let manager = Manager::new(&host, Config::new(layout)).map_err(|why| cannot(&why))?;
-        // SAFETY: nothing here refers to the arena's memory: only the kernel writes to it.
+        // SAFETY: no reference to the arena's memory exists, and only the kernel writes to this
+        // memory.
         #[expect(unsafe_code, reason = "no thread has a pointer to a frame")]
         let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
         Ok(Self {
@@ -205,7 +206,8 @@ impl RaceMachine {
             let spawn = |(nth, &real): (usize, &u32)| {
                 let f = &f;
                 scope.spawn(move || {
-                    // A thread that cannot be pinned only makes the times noisier.
+                    // If the thread cannot be pinned to its CPU, the times only become noisier, so
+                    // ignore the failure.
                     let _ = affinity::pin(&CpuMask::only(real));
                     let cpu = CpuId(u32::try_from(nth).expect("as many as CPUs"));
                     let _entered = self.host.enter(cpu);
@@ -265,8 +267,8 @@ fn took(spans: &[Span]) -> Took {
     let (begin, end) = begin.zip(end).expect("a thread ended it");
     let wall_ns = (end - begin).as_nanos() as f64;
     let work = spans.iter().map(|span| span.end - span.begin);
-    // A thread that had no CPU when the race began starts late. It waited before its span began, so
-    // `away_ns` does not include this wait.
+    // If a thread had no CPU when the race began, its span begins late, and `away_ns` does not
+    // include the wait before the span.
     let late = spans
         .iter()
         .map(|span| (span.begin - begin).as_nanos() as f64);
@@ -294,8 +296,8 @@ fn pass(gate: &AtomicUsize, threads: usize) {
     // data between threads.
     gate.fetch_add(1, Release);
     let mut spins = 0_u32;
-    // The loop ends because the other threads also arrive. It yields because another thread may
-    // need the CPU on which this thread runs.
+    // The loop ends because the other threads also arrive. This thread yields because another
+    // thread may need the CPU on which this thread runs.
     while gate.load(Acquire) < threads {
         spins += 1;
         if spins.is_multiple_of(1 << 12) {

@@ -211,10 +211,10 @@ fn in_turns(
 }
 
 /// Computes how long the threads of each race waited for page-table locks. Even an acquisition
-/// without a wait may be slow, so this compares each race with exit alone in the same round. Exit
-/// alone has no helpers, so it never waits for a page-table lock. An acquisition counts as a wait
-/// if it took longer than 99 % of the acquisitions of exit alone. The length of the wait is the
-/// time of the acquisition minus the median time of the acquisitions of exit alone.
+/// without a wait may be slow, so this function compares each race with exit alone in the same
+/// round. Exit alone has no helpers, so it never waits for a page-table lock. An acquisition counts
+/// as a wait if it took longer than 99 % of the acquisitions of exit alone. The length of the wait
+/// is the time of the acquisition minus the median time of the acquisitions of exit alone.
 fn judge_waits(watched: &mut [Raced]) {
     for cases in watched.chunk_by_mut(|one, next| one.shape == next.shape) {
         for round in 0..cases[0].rounds.len() {
@@ -248,7 +248,7 @@ mod tests {
         ] {
             for shape in Shape::ALL {
                 for case in &CASES {
-                    // The race itself checks that every page is free afterwards.
+                    // `race` itself checks that every page is free afterwards.
                     let kept = machine.race(case, shape, Memories::Kept).expect("memory");
                     assert_eq!(kept.freed.unwrap_or(Pages(0)), Pages(0), "{case:?}");
                     if cfg!(target_os = "linux") {
@@ -306,7 +306,7 @@ mod tests {
     fn more_helpers_than_cpus_are_bad_input() {
         match cpus(5000) {
             Err(error) => assert!(error.to_string().contains("fewer --helpers"), "{error}"),
-            // With only one CPU there is no race, for any number of helpers.
+            // A computer with one CPU has no race, for any number of helpers.
             Ok(why_not) => assert!(why_not.is_err_and(|why| why.contains("no race to measure"))),
         }
     }

@@ -17,8 +17,8 @@ const WORK: Metric = ("work_ns", |took| took.work_ns, ALONE);
 const WAIT: Metric = ("table_wait_ns", |took| took.table_wait_ns, ASCENDING);
 
 const ALONE: usize = 0;
-/// The index in [`CASES`] of the case whose helpers walk in the same direction as exit, and so keep
-/// meeting exit.
+/// The index in [`CASES`] of the case `ascending`. Its helpers walk in the same direction as the
+/// last user, so they often wait for page-table locks that the last user holds.
 const ASCENDING: usize = 2;
 
 impl On {
@@ -46,8 +46,8 @@ impl On {
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],
-            // Reading the clock at each acquisition of a lock slows these races down, so of their
-            // times only the waits mean something.
+            // Reading the clock at each acquisition of a lock slows these races down, so only the
+            // waits of these races are reported, not their lengths.
             Self::Watched => &[WAIT],
             Self::Simulated => &[WALL, WORK, WAIT],
         }
@@ -83,8 +83,8 @@ pub(super) fn found(raced: &[Raced], size: &Size, why_not_here: Option<&str>) ->
     }
 }
 
-/// A note for the report on how the races were measured: with how many threads and rounds, and what
-/// the columns mean.
+/// Returns a note for the report. It says how many threads and rounds the races had, and what the
+/// columns mean.
 fn how(raced: &[Raced], size: &Size) -> String {
     let threads = size.helpers + 1;
     let here = || raced.iter().filter(|raced| raced.on != On::Simulated);
@@ -146,8 +146,8 @@ impl Shown<'_> {
             for &on in on {
                 let raced = self.find(on, case);
                 let estimate = raced.and_then(|raced| stats::estimate(&raced.of(what)));
-                // If the next column shows a ratio with its interval, this cell has room only for
-                // the median, without an interval.
+                // If the next column shows a ratio with its interval, this cell shows only the
+                // median, because there is no room for a second interval.
                 let cell = estimate.map(|estimate| {
                     if states_ratio {
                         human(estimate.median, Unit::Nanos)
@@ -176,8 +176,8 @@ impl Shown<'_> {
     }
 }
 
-/// Formats `ratio`. If `is_ratio`, writes it as a ratio with its interval; otherwise as a
-/// percentage without its interval.
+/// Formats `ratio`: if `is_ratio`, as a ratio with its interval; otherwise as a percentage without
+/// an interval.
 fn shown(ratio: &Estimate, is_ratio: bool) -> String {
     let Estimate { median, low, high } = ratio;
     if is_ratio {

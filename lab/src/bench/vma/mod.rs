@@ -100,7 +100,7 @@ struct Work {
 }
 
 /// The largest number of free pages in a narrow gap between two mappings. Wide gaps, of up to
-/// [`WIDE`] free pages, are rare. They are only between mappings in the upper half of the
+/// [`WIDE`] free pages, are rare, and exist only between mappings in the upper half of the
 /// addresses.
 const NARROW: u64 = 64;
 const WIDE: u64 = 200;
@@ -142,8 +142,8 @@ impl Work {
         }
     }
 
-    /// Builds a tree and runs all queries on it. Returns the costs, and the sum of all answers.
-    /// Sets `bytes` to the memory that the tree uses.
+    /// Builds a tree and runs all queries on the tree. Returns the costs, and the sum of all
+    /// answers. Sets `bytes` to the memory that the tree uses.
     fn run<T: Tree>(&self, bytes: &mut Option<usize>) -> (Costs, u64) {
         let mut tree = T::empty();
         let count = self.vmas.len();

@@ -19,8 +19,8 @@ pub(super) trait Tree {
     fn remove(&mut self, vma: Vma);
     /// The id of the mapping that contains `page`, or 0 if no mapping contains it.
     fn find(&self, page: u64) -> u32;
-    /// Looks up `page` `times` times, in the fastest way that the tree has for this, and returns
-    /// the sum of the ids that it finds.
+    /// Looks up `page` `times` times, in the tree's fastest way to repeat a lookup, and returns the
+    /// sum of the ids that the lookups find.
     fn find_again(&self, page: u64, times: u32) -> u32;
     /// The sum of the ids of all mappings, by a walk from low to high addresses.
     fn up(&self) -> u32;
@@ -32,7 +32,7 @@ pub(super) trait Tree {
     fn bytes(&self) -> Option<usize>;
 }
 
-/// The manager's tree.
+/// The tree of mappings of Plimsoll's memory manager.
 pub(super) struct Ours {
     host: Host,
     tree: VmaTree<Host>,
@@ -160,7 +160,8 @@ impl Tree for Sorted {
     }
 }
 
-/// `rangemap`, keyed by the start of a range. This crate handles gaps and overlaps itself.
+/// The tree of the crate `rangemap`, keyed by the start of a range. The crate handles gaps and
+/// overlaps itself.
 pub(super) struct Ranges(RangeMap<u64, u32>);
 
 impl Tree for Ranges {
@@ -206,8 +207,8 @@ impl Tree for Ranges {
     }
 }
 
-/// `blart`, an adaptive radix tree, keyed by the start address of a mapping, as bytes with the
-/// highest first.
+/// The adaptive radix tree of the crate `blart`. Its key is the start address of a mapping, as
+/// eight bytes with the most significant byte first.
 pub(super) struct Radix(TreeMap<[u8; 8], (u64, u32)>);
 
 impl Tree for Radix {
@@ -275,6 +276,6 @@ fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64
         fits
     });
     // If no gap between two mappings is large enough, the result is the first page after the last
-    // mapping, or `from` if that is higher.
+    // mapping, or `from` if `from` is higher.
     before.map_or(free_from, |_| free_from)
 }

@@ -1,10 +1,12 @@
-//! Compares the recorded additions to a counter with those that the program's log implies.
+//! Compares the recorded additions to a counter with the additions that the program's log implies.
 //!
 //! A probe on `percpu_counter_add_batch` records each addition. If the recording lacks this probe,
-//! the additions are the differences between successive precise sums in `rss_stat` events. The
-//! recording begins before the log does, so [`Additions`] searches the recorded additions for the
-//! log's additions as one consecutive run. If the kernel split an addition of the log in two, that
-//! addition still counts as equal. A note gives the number of such splits.
+//! the additions are the differences between successive precise sums in `rss_stat` events.
+//!
+//! The recording begins before the log does. So [`Additions`] searches the recording for the place
+//! where the log's additions follow each other without a gap. An addition of the log still counts
+//! as equal if the kernel made it in two parts. A note gives the number of additions that the
+//! kernel split.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +24,8 @@ const ANON: u32 = 1;
 /// occur because the program's memory is freed when the program exits.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
-/// The judge of additions: compares the recorded additions to a counter of resident pages with
-/// those in the program's log.
+/// The judge of additions: it compares the recorded additions to a counter of resident pages with
+/// the additions in the program's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Additions;
 
@@ -73,9 +75,9 @@ impl Judge for Additions {
     }
 }
 
-/// The recorded additions that are compared with the log. If a probe recorded additions, these are
-/// the additions to the counter that has most of them. Otherwise these are the changes in the
-/// number of anonymous pages of the address space that has most of them.
+/// Returns the recorded additions that are compared with the log. If a probe recorded additions,
+/// they are the additions to the counter that has the most additions. Otherwise they are the
+/// changes in the number of anonymous pages of the address space that has the most changes.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
     let told = || told(&recording.events, recording.header.page_bytes);
@@ -146,7 +148,7 @@ struct Found {
     /// The index just past the last recorded addition that equals an addition of the log.
     end: usize,
     /// The number of additions of the log that were found in the recording. They are the log's
-    /// first additions, and none between them is missing in the recording.
+    /// first additions: the match ends before the first addition that the recording lacks.
     equal: usize,
     /// The number of additions of the log that were found in the recording although the kernel had
     /// split each of them in two.
@@ -200,7 +202,7 @@ fn follow(recorded: &[Addition], wanted: &[Addition], begin: usize) -> Found {
 mod tests {
     use super::*;
 
-    /// The additions of the log are found although other recorded additions precede them.
+    /// The judge finds the additions of the log although other recorded additions precede them.
     #[test]
     fn a_log_is_found_behind_what_came_before_it() {
         let recorded = [(0, 1), (0, 1), (0, 1), (3, -2), (0, -1)];

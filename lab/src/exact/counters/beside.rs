@@ -1,4 +1,5 @@
-//! The errors of counters other than Linux's flat counter, after the additions in a program's log.
+//! The errors that counters other than Linux's flat counter have after the additions in a program's
+//! log.
 //!
 //! Plimsoll's tree counters have other errors than Linux's flat counter by design, so the exact
 //! replay does not compare their readings with Linux's. This table lists the worst error of each

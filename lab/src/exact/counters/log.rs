@@ -30,7 +30,8 @@ pub(super) struct Run {
     /// The number of lines that cannot be judged: the first unreadable line and all later lines of
     /// the run. After an unreadable line, the state of the counters is unknown.
     pub(super) set_aside: u64,
-    /// The line number of the first unreadable line of this run, counted from 1 in the log.
+    /// The line number, in the log, of the first unreadable line of this run. The log's first line
+    /// has number 1.
     bad_line: Option<usize>,
 }
 
@@ -65,7 +66,7 @@ pub(super) enum LoggedOp {
 pub(super) struct Pages {
     pub(super) cpu: u32,
     pub(super) pages: u64,
-    /// The index of the first page in its page table, below [`TABLE_PAGES`].
+    /// The index of the first page in its page table. It is below [`TABLE_PAGES`].
     pub(super) offset: u64,
     /// The resident pages of the process, as the kernel's approximate sum shows them after the
     /// step. Pages of files are included.
@@ -78,13 +79,13 @@ impl Run {
         format!("{} {}, {} CPUs", self.kind, self.size, self.cpus)
     }
 
-    /// Sets aside an unreadable line, and all later lines of this run.
+    /// Sets aside line `number`, which is unreadable or follows an unreadable line of this run.
     fn stop_at(&mut self, number: usize) {
         self.bad_line.get_or_insert(number);
         self.set_aside += 1;
     }
 
-    /// A note that says why lines of this run are set aside; `None` if no line is.
+    /// A note that says why lines of this run are set aside; `None` if all lines were readable.
     pub(super) fn trouble(&self) -> Option<String> {
         let line = self.bad_line?;
         Some(format!(
@@ -150,8 +151,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
         }
         ["I", on, anon, _file, shown] => {
             let anon = pages(anon)?;
-            // If `anon` reaches the batch, the CPU may already have folded part of it, and the log
-            // does not say how much.
+            // If `anon` reaches the batch, the CPU may already have folded a part of `anon`, and
+            // the log does not say how large this part is.
             let fits = anon < u64::from(cpus).saturating_mul(2).max(32);
             run.warm = Some(Warm {
                 cpu: Some(cpu(on)?),

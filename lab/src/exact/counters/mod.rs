@@ -28,7 +28,7 @@ use crate::report::Table;
 /// The names under which a recording may hold the log of the recorded program.
 const LOGS: [&str; 2] = ["counter log", "hop"];
 
-/// Compares the readings of resident pages in a program's log with those of Plimsoll's flat
+/// Compares the readings of resident pages in a program's log with the readings of Plimsoll's flat
 /// counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings;
@@ -51,9 +51,9 @@ impl Judge for Readings {
     }
 }
 
-/// Replays each run of a recording's log on a counter that `make` builds for a host with as many
-/// CPUs as the run had. A test can pass a counter whose rule differs from Plimsoll's. Returns
-/// `None` if the recording has no log.
+/// Replays each run of a recording's log on a counter that `make` builds for a host. The host has
+/// the same number of CPUs as the run. A test can pass a counter whose rule differs from
+/// Plimsoll's. Returns `None` if the recording has no log.
 pub fn judge_with<C: Counters<Host>>(
     recording: &Recording,
     make: impl Fn(&Host) -> C,

@@ -1,12 +1,12 @@
 //! Performs the steps of a log on a counter of `mm`.
 //!
 //! When the program touches a page, the replay adds 1. When the program unmaps pages, the replay
-//! subtracts once for each page table, or twice if the gather of pages to be freed fills up within
-//! the table. Linux also interrupts the unmapping of a page table if it has to reschedule, and then
-//! subtracts the pages unmapped so far. The log does not say where Linux interrupted an unmapping.
-//! So if the replay's reading after an unmapping differs from the recorded one, the replay tries
-//! one more cut, which splits the unmapping into two subtractions: after the first page, after the
-//! second, and so on. It keeps the first cut that gives the recorded reading, and reports the
+//! subtracts once for each page table, or twice if the gather (the pages that wait to be freed)
+//! fills up within the table. Linux also interrupts the unmapping of a page table if it has to
+//! reschedule, and then subtracts the pages unmapped so far. The log does not say where Linux
+//! interrupted an unmapping. So if the replay's reading after an unmapping differs from the
+//! recorded reading, the replay tries one additional cut: after the first page, after the second
+//! page, and so on. The replay keeps the first cut that gives the recorded reading, and reports the
 //! number of such cuts.
 
 use std::collections::BTreeMap;
@@ -22,24 +22,25 @@ use super::log::{LoggedOp, Pages, Run, TABLE_PAGES};
 const GATHER_PAGES: u64 = 7 + 19 * 509;
 
 /// What the replay of one run on one counter found: how many of the counter's readings agree with
-/// the recorded ones, and how large the errors are.
+/// the recorded readings, and how large the errors are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) readings: u64,
     pub(super) equal: u64,
     pub(super) unmappings: u64,
-    /// For each step whose unmapping got an additional cut, by the step's index in the run: the
-    /// number of pages that were unmapped before the additional cut.
+    /// The additional cuts of unmappings. The key is the index of the unmapping's step in the run;
+    /// the value is the number of pages before the cut.
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
-    /// The largest error of the recorded readings, in pages: their difference from the exact
+    /// The largest error of a recorded reading, in pages: the largest difference from the exact
     /// number.
     pub(super) worst_recorded: u64,
     /// The largest error of the counter's approximate sum, in pages. Unlike a reading, the sum may
     /// be negative.
     pub(super) worst: u64,
-    /// The largest error that the counter promises for its approximate sum, after the last step.
+    /// The bound that the counter, after the last step, promises for the error of its approximate
+    /// sum.
     pub(super) bound: Accuracy,
     pub(super) first_difference: Vec<String>,
 }
@@ -49,10 +50,10 @@ pub(super) struct Replayed {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
     /// An unmapping is cut once more only if the reading would otherwise differ from the recorded
-    /// one.
+    /// reading.
     AsRead,
-    /// An unmapping is cut once more if the map has the index of its step; the value is the number
-    /// of pages before the cut.
+    /// An unmapping is cut once more if its step's index is a key of this map. The value is the
+    /// number of pages before the cut.
     Given(&'a BTreeMap<usize, u64>),
 }
 
@@ -63,8 +64,7 @@ pub(super) struct Replay<'a, C> {
     counter: &'a C,
     /// For each CPU, the number of pages in its differential.
     kept: Vec<i64>,
-    /// The number of pages of files. A reading includes these pages, and the replayed counter does
-    /// not.
+    /// The number of pages of files. A reading includes these pages; the replayed counter does not.
     beside: i64,
     /// The exact number of anonymous pages, which the replay adds up without the counter.
     own: i64,
@@ -93,7 +93,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
     }
 
     /// Performs all steps of the run on the counter, and compares every reading of the counter with
-    /// the recorded one.
+    /// the recorded reading.
     pub(super) fn perform(mut self, run: &Run) -> Replayed {
         for (nth, step) in run.steps.iter().enumerate() {
             match step {
@@ -129,8 +129,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.beside + self.approximate().max(0)
     }
 
-    /// Adds `delta`. If the counter is still one cache line, it may grow into a tree, as it may in
-    /// a page fault.
+    /// Adds `delta`. If the counter is still one cache line, this call may let it grow into a tree,
+    /// as a page fault may.
     fn add(&mut self, cpu: u32, delta: i64) {
         let _entered = self.host.enter(CpuId(cpu));
         let before = self.approximate();
@@ -155,10 +155,10 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         }
     }
 
-    /// Unmaps pages in the pieces that are certain, without an additional cut. If the reading then
-    /// differs from the recorded one, undoes this, and unmaps the pages with the first additional
-    /// cut that gives the recorded reading. If no additional cut gives it, unmaps the pages without
-    /// one.
+    /// Unmaps pages, at first without an additional cut. If the reading then differs from the
+    /// recorded reading, undoes this, and unmaps the pages with the first additional cut that gives
+    /// the recorded reading. If no cut gives the recorded reading, unmaps the pages without an
+    /// additional cut.
     fn unmap_as_read(&mut self, nth: usize, pages: &Pages) {
         let before = (self.approximate(), self.kept.clone(), self.own);
         self.unmap(pages, None);

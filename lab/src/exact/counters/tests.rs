@@ -21,11 +21,11 @@ fn judge(lines: &str) -> Judgement {
     judgement.expect("a run")
 }
 
-/// Plimsoll folds a differential at the addition with which it reaches the batch. Linux does the
-/// same, so every reading is identical.
+/// Plimsoll folds a differential at the addition with which the differential reaches the batch.
+/// Linux folds at the same addition, so every reading is identical.
 #[test]
 fn a_fold_is_where_linux_has_it() {
-    // CPU 1 keeps 31 pages in its differential; the 32nd addition folds all 32.
+    // CPU 1 keeps 31 pages in its differential; the 32nd page folds all 32 pages.
     let judgement = judge("1 +31 0 5\n1 +1 31 37\n2 -31 0 37\nP 11 5 37 16 11 16\n");
     assert_eq!((judgement.compared, judgement.identical), (4, 4));
     assert_eq!(judgement.first_difference, [""; 0]);
@@ -42,15 +42,16 @@ fn a_reading_that_differs_is_shown_with_both_sides() {
     );
 }
 
-/// Linux may count the pages of one unmapping in two additions. The replay then finds the sizes of
-/// the two that give the recorded reading; a note counts these cases.
+/// Linux may count the pages of one unmapping in two additions. The replay then finds two sizes
+/// that give the recorded reading. A note gives the number of such unmappings.
 #[test]
 fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
     assert_eq!((whole.compared, whole.identical), (3, 3));
     assert!(whole.notes[0].starts_with("Of 1 unmappings, 0 match"));
-    // CPU 2 already holds a differential of −20, so a single addition of −40 would fold all −60. If
-    // it is cut into −12 and −28, the first part folds −32 and CPU 2 keeps −28.
+    // The differential of CPU 2 is already −20, so a single addition of −40 would fold all −60. If
+    // this addition is cut into −12 and −28, the first part folds −32, and the differential of CPU
+    // 2 becomes −28.
     let parts = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 37\n2 -4 60 5\n");
     assert_eq!((parts.compared, parts.identical), (4, 4));
     assert!(
@@ -75,8 +76,8 @@ fn pieces_end_at_page_tables_where_the_gather_is_full_and_at_a_cut() {
     assert_eq!(full.iter().sum::<u64>(), 10_000);
 }
 
-/// The replay does not compare a log line that cannot be read, nor any later line of its run,
-/// because the state of the counters is unknown after it.
+/// The replay compares neither an unreadable line of the log nor any later line of the same run,
+/// because the unreadable line leaves the state of the counters unknown.
 #[test]
 fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     for bad in [
@@ -108,8 +109,8 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
 /// them all. If all CPUs have folded (`I all`), there is no limit.
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
-    // All of the 500 pages are folded, because no differential can hold so many. CPU 1's pages
-    // appear in the reading only when it has added 32, the batch.
+    // All of the 500 pages are folded, because no differential can hold 500 pages. The pages of CPU
+    // 1 appear in the reading only after CPU 1 has added 32 pages, which is the batch.
     let log = "# next 16 31 1\nI all 500 5 505\n1 +31 0 505\n1 +1 31 537\n0 -7 0 537\n";
     let judgement = Readings.judge(&recording(log)).expect("a run");
     assert_eq!((judgement.compared, judgement.identical), (3, 3));
@@ -143,8 +144,8 @@ fn a_step_reads_as_it_was_written() {
     assert_eq!(runs[0].name(), "next 31, 16 CPUs");
 }
 
-/// Our counter is exact until it has grown into a tree. If the replay never grew it, the table of
-/// errors would show no error and no bound.
+/// Our counter is exact until it has grown into a tree. If the replay never grew our counter into a
+/// tree, the table of errors would show no error and no bound.
 #[test]
 fn our_counter_grows_and_then_has_an_error_and_a_bound() {
     let additions: String = (1..16).map(|cpu| format!("{cpu} +31 0 5\n")).collect();

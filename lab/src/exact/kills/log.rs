@@ -1,5 +1,5 @@
-//! Reads the kernel's log of each shortage: the table of candidate processes, where memory was
-//! short, and the processes that were killed.
+//! Reads the kernel's log of each shortage: the table of candidate processes, the part of the
+//! machine that was short of memory, and the killed processes.
 //!
 //! The kernel prints the table just after its selection. Before 6.18, the kernel reads the counters
 //! of each process approximately, both for the points of the selection and for the table.
@@ -14,7 +14,7 @@ pub(crate) const TEXT: &str = "kernel log";
 pub(super) struct Shortage {
     /// The id of the process whose allocation ran into the shortage.
     pub(super) asked_by: Option<u32>,
-    /// True if an operator requested the kill through SysRq although no memory was short.
+    /// True if an operator requested the kill through SysRq, so that no memory needed to be short.
     pub(super) by_operator: bool,
     /// True if the kernel killed the allocating process without a selection
     /// (`vm.oom_kill_allocating_task`).
@@ -35,10 +35,11 @@ pub(super) struct Shortage {
     pub(super) tasks: Vec<Task>,
     /// The part of the machine in which memory was short.
     pub(super) place: Place,
-    /// True if the line that states the kernel's choice was read. A report between that line and
-    /// the next shortage is about something else, such as a failed allocation.
+    /// True if the line that states the kernel's choice was read. After that line, the log may have
+    /// reports about something else, such as a failed allocation, until the next shortage begins.
     chosen: bool,
-    /// The ids of the chosen process and of all processes killed with it, in order.
+    /// The ids of the chosen process and of all processes that the kernel killed together with it,
+    /// in the order of the log.
     pub(super) killed: Vec<u32>,
 }
 
@@ -48,9 +49,9 @@ pub(super) enum Place {
     /// The whole machine.
     #[default]
     Machine,
-    /// The listed nodes, which are those that the allocating process's cpuset allows.
+    /// The listed nodes, which the cpuset of the allocating process allows.
     Nodes(Vec<u32>),
-    /// The listed nodes, which are those that the allocating process's memory policy allows.
+    /// The listed nodes, which the memory policy of the allocating process allows.
     Policy(Vec<u32>),
     /// The memory cgroup at this path.
     Group(String),
@@ -94,8 +95,8 @@ fn message(line: &str) -> &str {
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "));
     match stamped {
-        // A timestamp and a row of the table both begin with a bracket, but the number in a row is
-        // a process id, which has no decimal point.
+        // A timestamp and a row of the table both begin with a bracket. But the number in a row's
+        // brackets is a process id, which has no decimal point.
         Some((time, message)) if time.contains('.') && time.trim().parse::<f64>().is_ok() => {
             message
         }
@@ -104,11 +105,12 @@ fn message(line: &str) -> &str {
 }
 
 impl Shortage {
-    /// Stores the facts that `line` states. Most lines state nothing that is needed here.
+    /// Stores the facts that `line` states. Most lines state nothing that the replay needs.
     fn read(&mut self, line: &str) {
         if let Some(pid) = number(line, ": Killed process ") {
             self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");
-            // When a group dies together, the kernel logs the group's first victim twice.
+            // If the kernel kills all members of a memory cgroup together, its log names the first
+            // victim twice.
             if !self.killed.contains(&pid) {
                 self.killed.push(pid);
             }
@@ -154,7 +156,7 @@ impl Shortage {
 }
 
 impl Task {
-    /// Reads a row such as
+    /// Reads a row of the kernel's table of processes, such as
     /// `[  169]     0   169   448   274    0    0   274    40960    0   -1000 name`.
     fn read(line: &str) -> Option<Self> {
         let (pid, row) = line.strip_prefix('[')?.split_once(']')?;
@@ -192,8 +194,8 @@ fn place(choice: &str) -> Place {
     }
 }
 
-/// The numbers in a list of ranges such as `0-2,5,global_oom`, up to the first entry that is not a
-/// range.
+/// Returns the numbers in a list of ranges such as `0-2,5,global_oom`, up to the first entry that
+/// is not a range.
 pub(super) fn list(text: &str) -> Vec<u32> {
     let range = |part: &str| -> Option<(u32, u32)> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,9 +1,9 @@
 //! Out-of-memory kills: compares the order of the victims, and the scores of all processes.
 //!
-//! The kernel logs a table of the processes that it chose from; `log.rs` reads this table. The load
-//! that started these processes also read their figures from `/proc` before memory ran out;
-//! `population.rs` parses them. With this table and these figures, `perform.rs` repeats the
-//! selection and the kill.
+//! The kernel logs a table of the processes that it chose from; `log.rs` reads this table. Before
+//! memory ran out, the load that started these processes also read the processes' figures from
+//! `/proc`; `population.rs` parses these figures. With the table and the figures, `perform.rs`
+//! repeats the selection and the kill.
 
 pub(super) mod log;
 mod perform;
@@ -20,10 +20,11 @@ use self::population::Population;
 pub use self::scores::Scores;
 use super::{Judge, Judgement};
 
-/// Compares the processes that the kernel killed, and their order, with Plimsoll's victims.
+/// The judge of kills. It compares the processes that the kernel killed, and their order, with
+/// Plimsoll's victims.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
-    /// The rule that selects a victim; `None` uses the rule of the recorded kernel's version.
+    /// The rule that selects a victim; `None` stands for the rule of the recorded kernel's version.
     pub selecting: Option<Selecting>,
 }
 
@@ -63,9 +64,9 @@ impl Judge for Kills {
     }
 }
 
-/// Returns the victims in the order of their `mark_victim` events, and the number of other marks:
-/// threads that the log does not name and that marked themselves. A thread marks itself if it is
-/// already dying when it requests memory.
+/// Returns the victims in the order of their `mark_victim` events, and the number of other
+/// `mark_victim` events. In such an event, a thread that the log does not name marks itself,
+/// because it is already dying when it requests memory.
 fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     let (mut marked, mut by_themselves) = (Vec::new(), 0);
     for event in &recording.events {
@@ -80,8 +81,8 @@ fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     (marked, by_themselves)
 }
 
-/// The selection rule of the kernel with this release: approximate sums before 6.18; precise sums
-/// from 6.18 on, or if the release is unknown.
+/// The selection rule of the kernel with this release: it compares approximate sums before 6.18,
+/// and precise sums from 6.18 on or if the release is unknown.
 fn selecting_of(release: &str) -> Selecting {
     let mut numbers = release
         .split(['.', '-', '+'])
@@ -127,7 +128,7 @@ impl Comparison {
     }
 
     /// Records a difference if the kernel's log and the `mark_victim` events name different
-    /// victims. If the recording has no log, the kills are set aside: they cannot be compared.
+    /// victims. If the recording has no log, sets the kills aside, because they cannot be compared.
     fn check_events(&mut self, logged: &[u32], marked: &[u32]) {
         if logged.is_empty() {
             self.set_aside += marked.len() as u64;

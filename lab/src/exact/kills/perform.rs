@@ -22,11 +22,12 @@ use plimsoll_mm::units::{NodeId, Pages, ProcessId};
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};
 
-/// The size of the machine on which the kills are performed; none of its pages is allocated.
+/// The size, in pages, of the machine on which the kills are performed. No page of the machine is
+/// allocated.
 const ARENA: Pages = Pages(4096);
-/// The group that stands for all processes outside the memory cgroup that ran out.
+/// The group that stands for all processes outside the memory cgroup that ran out of memory.
 const OUTSIDE: GroupId = GroupId(0);
-/// The group that stands for the memory cgroup that ran out.
+/// The group that stands for the memory cgroup that ran out of memory.
 const INSIDE: GroupId = GroupId(1);
 
 /// A recorded shortage, whose processes are the candidates of Plimsoll's selection.
@@ -34,8 +35,8 @@ pub(super) struct Recorded<'r> {
     shortage: &'r Shortage,
     population: &'r Population,
     /// The ids of the processes that earlier shortages killed. If such a process is still in the
-    /// table, the reaper has reaped it or given up on it, because the kernel chooses no other
-    /// process before that.
+    /// kernel's table, the reaper has reaped it or given up on it; otherwise the kernel would not
+    /// have chosen another process.
     spent: &'r [u32],
 }
 
@@ -106,8 +107,8 @@ impl<'r> Recorded<'r> {
         })
     }
 
-    /// The row of the allocating process in the kernel's table, if that process is to be killed
-    /// without a selection.
+    /// The row of the allocating process in the kernel's table, if the kernel kills that process
+    /// without a selection (`vm.oom_kill_allocating_task`).
     fn asking(&self, scope: &Scope) -> Option<u32> {
         let asked_by = self
             .shortage
@@ -209,15 +210,16 @@ impl<'r> Recorded<'r> {
             adj: ScoreAdj::new(task.adj).ok()?,
             is_victim: self.spent.contains(&task.pid),
             nodes: member.map_or(NodeSet::ALL, |member| self.nodes_of(member)),
-            // If a memory cgroup ran out, the kernel's table lists only its members.
+            // If a memory cgroup ran out of memory, the kernel's table lists only the members of
+            // this cgroup.
             group: if inside { INSIDE } else { OUTSIDE },
             ..Facts::PROCESS
         })
     }
 
     /// The nodes from which the kernel assumes that `member` has memory when it selects a victim.
-    /// If the nodes of a memory policy ran out, these are the nodes of the member's policy,
-    /// otherwise those of its cpuset.
+    /// If the nodes of a memory policy ran out of memory, these are the nodes of the member's
+    /// policy. Otherwise they are the nodes of the member's cpuset.
     fn nodes_of(&self, member: &Member) -> NodeSet {
         match (&self.shortage.place, &member.policy) {
             (Place::Policy(_), None) => NodeSet::ALL,
@@ -245,7 +247,8 @@ impl Candidates for Recorded<'_> {
     }
 
     /// Returns the number of pages that killing the candidate would free, from the table. The
-    /// kernel chose by these numbers, so they serve both as approximate and as precise sums.
+    /// kernel chose by the numbers in the table, so these serve both as approximate and as precise
+    /// sums.
     fn precise(&self, candidate: u32) -> Option<i64> {
         self.task(candidate).map(pages)
     }

@@ -1,5 +1,5 @@
 //! The processes of a recorded machine before its memory ran out. The load that started these
-//! processes read their figures from `/proc`.
+//! processes read the processes' figures from `/proc`.
 //!
 //! ```text
 //! total ram_kib=308344 swap_kib=0
@@ -8,8 +8,9 @@
 //! ```
 //!
 //! `rss` is field 24 of `/proc/PID/stat`, the approximate reading. `swap_kib` and `pte_kib` are
-//! `VmSwap` and `VmPTE` of `/proc/PID/status`, and `nodes` is `Mems_allowed_list` of that file. The
-//! parser ignores unknown words, so that later versions can add words. Three words are optional:
+//! `VmSwap` and `VmPTE` of `/proc/PID/status`, and `nodes` is `Mems_allowed_list` of the same file.
+//! The parser ignores unknown words, so that later versions can add words. Three words are
+//! optional:
 //!
 //! - `policy=0-1` names the nodes to which a memory policy binds the process (`MPOL_BIND`).
 //! - `shares=PID` names another process whose memory this process uses.
@@ -23,7 +24,8 @@ use super::log::list;
 /// The name of the text in the recording's header that lists these processes.
 pub(crate) const TEXT: &str = "oom population";
 
-/// The processes of the recorded machine before its memory ran out, and the size of its memory.
+/// The processes of the recorded machine before its memory ran out, and the size of the machine's
+/// memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Population {
     /// The machine's memory and swap together, in pages.
@@ -35,7 +37,7 @@ pub(super) struct Population {
     pub(super) members: Vec<Member>,
 }
 
-/// One process, with what `/proc` showed of it before memory ran out.
+/// One process, with its figures in `/proc` before memory ran out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: u32,
@@ -52,15 +54,16 @@ pub(super) struct Member {
     pub(super) policy: Option<Vec<u32>>,
     /// The path of the process's memory cgroup.
     pub(super) group: String,
-    /// The id of another process whose memory this process uses; `None` if there is none.
+    /// The id of another process whose memory this process uses. `None` if this process has its own
+    /// memory.
     pub(super) shares: Option<u32>,
     /// True if the process uses its parent's memory until it calls `exec`.
     pub(super) vfork: bool,
 }
 
 impl Population {
-    /// Reads the population from a recording, with the number of lines that could not be read;
-    /// `None` if the recording has no list of processes.
+    /// Reads the population from a recording. Also returns the number of unreadable lines. `None`
+    /// if the recording has no list of processes.
     pub(super) fn of(recording: &Recording) -> Option<(Self, usize)> {
         recording.header.text(TEXT).map(Self::parse)
     }

@@ -7,7 +7,7 @@ use plimsoll_recording::Recording;
 use super::population::{self, Member, Population};
 use crate::exact::{Judge, Judgement};
 
-/// Compares `/proc/PID/oom_score` with the scores that Plimsoll computes.
+/// The judge of scores. It compares `/proc/PID/oom_score` with the scores that Plimsoll computes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scores;
 

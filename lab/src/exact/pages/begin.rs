@@ -1,4 +1,4 @@
-//! The state in which the replay begins: the zones and lists as `/proc/zoneinfo` showed them,
+//! The state in which the replay begins: the zones and lists that `/proc/zoneinfo` showed,
 //! completed by what later events reveal about the lists.
 
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ use super::op::{Action, Kind, Op};
 use super::stand_in::{Knobs, StandIn, Start};
 use super::zoneinfo::{self, ListInfo, ZoneInfo};
 
-/// The texts that hold `/proc/zoneinfo`, best first. Each is paired with the mark that the recorder
-/// wrote into the recording right after it read the text.
+/// The texts of a recording that hold `/proc/zoneinfo`, the best text first. With each text comes
+/// the mark that the recorder wrote into the recording right after it had read the text.
 const MOMENTS: [(&str, &str); 2] = [
     ("zoneinfo settled", "settled"),
     ("zoneinfo before", "read zoneinfo before"),
@@ -35,8 +35,9 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// The best moment of a recording: the first of [`MOMENTS`] whose text has zones and whose mark
-    /// is in the recording, otherwise the first whose text has zones. `None` if no text has zones.
+    /// Returns the best moment of a recording: the first of [`MOMENTS`] whose text has zones and
+    /// whose mark is in the recording. If there is none, returns the first whose text has zones.
+    /// `None` if no text has zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
@@ -69,7 +70,7 @@ pub(crate) struct State {
     pub(crate) first: usize,
 }
 
-/// The state of one zone when the replay begins. Sizes are in pages.
+/// The state of one zone when the replay begins. All sizes are in pages.
 pub(crate) struct ZoneState {
     pub(crate) kind: ZoneKind,
     pub(crate) managed: u64,
@@ -80,7 +81,7 @@ pub(crate) struct ZoneState {
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// The state of one CPU's lists in a zone. `home` is the list that is assumed to hold the pages
+/// The state of one CPU's lists in a zone. `home` is the list on which the replay assumes the pages
 /// that were on the lists before the recording and that no event shows.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
@@ -132,7 +133,8 @@ impl State {
     }
 }
 
-/// Plimsoll's allocator and our picture of the kernel's lists, ready for the first operation.
+/// Plimsoll's allocator and the derived lists (our picture of the kernel's lists), ready for the
+/// first operation.
 pub(super) struct Beginning {
     pub(super) stand_in: StandIn,
     pub(super) follow: Follow,
@@ -188,14 +190,15 @@ impl Beginning {
 }
 
 /// Adds blocks to `home`, the list for pages that no event shows, until all lists together have
-/// `count` pages, the number in `/proc/zoneinfo`. `lens` are the lengths of the lists before.
+/// `count` pages. `/proc/zoneinfo` showed this number. `lens` are the numbers of blocks on the
+/// lists before the call.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
     lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
     lens
 }
 
-/// The lists that the kernel refills in operation `first` or later. A refilled list was empty just
-/// before the refill.
+/// The lists that the kernel refills in operation `first` or later. The kernel refills a list only
+/// when the list is empty.
 fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     let refills = inferred.ops[first..].iter().flat_map(|op| {
         let refills = op
@@ -213,9 +216,10 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// Returns the list that is assumed to hold the CPU's listed pages that no event shows: the first
-/// list that is never seen empty. The list of movable single pages is tried first, because most
-/// pages are movable. If every list is seen empty, returns the list of reclaimable single pages.
+/// Returns the list on which the replay assumes the CPU's listed pages that no event shows: the
+/// first list that no event shows to be empty. The function tries the list of movable single pages
+/// first, because most pages are movable. If events show every list to be empty at some time,
+/// returns the list of reclaimable single pages.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
     let single = [1, 0, 2].into_iter();
     let mut lists = single.chain(3..12).map(ListId);
@@ -276,11 +280,12 @@ fn marks(zone: &ZoneInfo) -> Watermarks {
 }
 
 /// Returns the sizes of a zone's lists as `/proc/zoneinfo` prints them. If that file omits the
-/// bounds of `high`, they are computed from the zone's managed pages and low watermark. The low
-/// watermark is the printed one: Linux may have computed it when the zone had fewer pages, so a
-/// recomputed one could differ.
+/// bounds of `high`, this function computes them from the zone's managed pages and the low
+/// watermark that the file prints. It does not recompute the low watermark: Linux may have computed
+/// the printed one when the zone had fewer pages.
 fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
-    // The CPUs of a node share its memory; if the node has no CPUs, all CPUs share it.
+    // The CPUs of a node share the node's memory. If the node has no CPUs, all CPUs share its
+    // memory.
     let near = zone.lists.iter().zip(&knobs.nodes);
     let near = near.filter(|(lists, node)| lists.is_some() && **node == zone.node);
     let cpus = match u32::try_from(near.count()) {
@@ -314,10 +319,10 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
     }
 }
 
-/// Returns the upper bound of `high` as the lists show it: the highest `high` of all CPUs. Returns
-/// `None` unless several CPUs have this value and it lies between the computed bounds. This value
-/// can be lower than the computed upper bound, because Linux may have computed its bound when the
-/// zone had fewer pages.
+/// Returns the upper bound of `high` that the lists show: the highest `high` of all CPUs. Returns
+/// `None` unless several CPUs have this value and it lies between the computed bounds. It can be
+/// lower than the computed upper bound, because Linux may have computed its bound when the zone had
+/// fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
     let highs = || zone.lists.iter().flatten().map(|lists| lists.high);
     let most = highs().max()?;
@@ -339,7 +344,8 @@ mod tests {
         assert_eq!(nodes(""), [0; 4]);
     }
 
-    /// `high_min` is the zone's low watermark, divided by the number of online CPUs that share it.
+    /// `high_min` is the zone's low watermark, divided by the number of online CPUs that share the
+    /// zone.
     #[test]
     fn the_cpus_of_a_node_share_its_low_watermark() {
         let lists = ListInfo {

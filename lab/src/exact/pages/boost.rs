@@ -12,14 +12,14 @@ use super::zoneinfo::ZoneInfo;
 const BLOCK_PAGES: u64 = 1 << BLOCK_ORDER;
 const BLOCK_ORDER: u8 = 9;
 /// The limit of a boost in ten-thousandths of the high watermark; used if the recording does not
-/// state it.
+/// state the limit.
 pub(super) const FACTOR: u64 = 15_000;
 
 /// The current watermark boosts of all zones, as derived from the events.
 #[derive(Clone, Debug)]
 pub(super) struct Boosts {
     zones: Vec<Boost>,
-    /// The index of the first event after `/proc/zoneinfo` was read.
+    /// The index of the first event after the recorder read `/proc/zoneinfo`.
     read_at: usize,
 }
 
@@ -35,8 +35,8 @@ struct Boost {
 }
 
 impl Boosts {
-    /// Starts with no zone boosted. `zones` were read from `/proc/zoneinfo` just before event
-    /// `read_at`, so the boosts in `zones` apply from that event on. `factor` is
+    /// Starts with no zone boosted. The recorder read `zones` from `/proc/zoneinfo` just before
+    /// event `read_at`, so the boosts in `zones` apply from that event on. `factor` is
     /// `watermark_boost_factor`, in ten-thousandths of the high watermark; 0 disables boosts.
     pub(super) fn new(zones: &[ZoneInfo], factor: u64, read_at: usize) -> Self {
         let most = |zone: &ZoneInfo| {
@@ -61,9 +61,9 @@ impl Boosts {
         }
     }
 
-    /// If event `index` is the first after `/proc/zoneinfo` was read, adopts the boosts that
-    /// `/proc/zoneinfo` shows. Returns the zones whose boosts changed, with their new boosts in
-    /// pages.
+    /// If event `index` is the first event after the recorder read `/proc/zoneinfo`, adopts the
+    /// boosts that `/proc/zoneinfo` shows. Returns the zones whose boosts changed, with their new
+    /// boosts in pages.
     pub(super) fn read(&mut self, index: usize) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         for (zone, boost) in (0..).zip(&mut self.zones) {
@@ -88,8 +88,8 @@ impl Boosts {
         Some(boost.now)
     }
 
-    /// Stores the boost of each zone of `node` when a round of this node's kswapd begins: the end
-    /// of the round removes this boost and no more.
+    /// Stores the boost of each zone of `node` when a round of this node's kswapd begins. The end
+    /// of the round removes only the stored boost.
     pub(super) fn round_begins(&mut self, node: u32) {
         for boost in self.zones.iter_mut().filter(|boost| boost.node == node) {
             boost.of_round = boost.now;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     /// The limit of a boost is a fraction of the high watermark, but at least a page block. A zone
-    /// gets no boost if its high watermark or `watermark_boost_factor` is 0.
+    /// gets no boost if its high watermark is 0 or `watermark_boost_factor` is 0.
     #[test]
     fn the_limit_is_at_least_a_page_block_unless_there_is_none() {
         let zone = |high| ZoneInfo {

@@ -1,5 +1,5 @@
 //! Performs the operations of a recording on Plimsoll's allocator, and pairs each move of pages
-//! that Plimsoll makes with the kernel's.
+//! that Plimsoll makes with the kernel's move.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::pair::{Amount, Pair};
 use super::stand_in::StandIn;
 
 /// Performs `ops` and pairs each move of pages that Plimsoll makes with the kernel's move. After
-/// each difference, Plimsoll's lists are set to the lengths of the kernel's lists, so that one
-/// difference does not cause others.
+/// each difference, gives Plimsoll's lists the lengths of the kernel's lists, so that one
+/// difference does not cause other differences.
 pub(super) fn perform(stand_in: &mut StandIn, ops: &[Op], mut follow: Follow) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (index, op) in ops.iter().enumerate() {
@@ -97,7 +97,7 @@ fn kind(site: Site) -> Option<Kind> {
         Site::Refill => Some(Kind::Refill),
         Site::Spill => Some(Kind::Spill),
         // The periodic work lets lists decay and drains lists of remote nodes. The kernel's events
-        // do not distinguish the two, so both count as decays.
+        // do not distinguish decays from drains of remote lists, so both count as decays.
         Site::Decay | Site::DrainRemoteNode => Some(Kind::Decay),
         Site::Drain => Some(Kind::Drain),
         _ => None,
@@ -154,9 +154,9 @@ mod tests {
         }
     }
 
-    /// If a bulk allocation in the kernel takes pages from a page list, and no event showed when
-    /// they came onto the list, Plimsoll's lists must become shorter at once. Otherwise they would
-    /// spill too early from then on.
+    /// A bulk allocation in the kernel may take pages from a page list although no event showed how
+    /// they came onto the list. Plimsoll's lists must then become shorter at once. Otherwise they
+    /// would spill too early from then on.
     #[test]
     fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
         let (mut stand_in, follow) = twenty_listed();
@@ -168,9 +168,9 @@ mod tests {
         );
     }
 
-    /// After a difference, the zone gets the pages that the kernel returned to it and Plimsoll did
-    /// not, and loses the pages that only the kernel took. Otherwise the zone's free pages would
-    /// reach a watermark earlier or later than in the kernel.
+    /// After a difference, Plimsoll's zone gets the pages that only the kernel returned to the
+    /// zone, and loses the pages that only the kernel took. Otherwise the number of free pages
+    /// would reach a watermark earlier or later than in the kernel.
     #[test]
     fn a_difference_is_made_up_for_in_the_zone() {
         let moved = |kind| {
@@ -194,7 +194,8 @@ mod tests {
     }
 
     /// In Linux, `vmstat_update` lets lists decay, and also returns a batch of pages to a remote
-    /// node. A recording cannot distinguish the two, so the replay counts the return as a decay.
+    /// node. A recording does not distinguish the return from a decay, so the replay counts the
+    /// return as a decay.
     #[test]
     fn a_batch_returned_to_a_remote_node_is_a_decay() {
         let mut moved = Move::new(Kind::Decay, 0);

@@ -1,6 +1,6 @@
 //! The neighbours of each event: the next and the previous event of its page frame, and the next
-//! event of its CPU. The replay knows the whole recording, so it can derive from later events most
-//! of what no event states directly.
+//! event of its CPU. The replay knows the whole recording, so it can derive most facts that no
+//! event states directly from later events.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -51,22 +51,23 @@ impl Future {
         }
     }
 
-    /// The first event of the recording that touches frame `pfn`.
+    /// The index of the recording's first event that touches frame `pfn`.
     pub(super) fn first(&self, pfn: u64) -> Option<usize> {
         self.first.get(&pfn).map(|&index| index as usize)
     }
 
-    /// The next event that touches the first frame of the block of event `index`.
+    /// The index of the next event that touches the first frame of the block of event `index`.
     pub(super) fn of_frame(&self, index: usize) -> Option<usize> {
         known(self.frame[index])
     }
 
-    /// The last event before event `index` that touches any frame of the block of event `index`.
+    /// The index of the last event before event `index` that touches any frame of the block of
+    /// event `index`.
     pub(super) fn before(&self, index: usize) -> Option<usize> {
         known(self.past[index])
     }
 
-    /// The next event on the CPU of event `index`.
+    /// The index of the next event on the CPU of event `index`.
     pub(super) fn of_cpu(&self, index: usize) -> Option<usize> {
         known(self.cpu[index])
     }
@@ -76,12 +77,12 @@ fn known(index: u32) -> Option<usize> {
     (index != NONE).then_some(index as usize)
 }
 
-/// The frames of a block, limited to the first [`FRAMES_MAX`].
+/// The frames of a block, but at most the first [`FRAMES_MAX`] frames.
 fn frames(pfn: u64, order: u8) -> Range<u64> {
     pfn..pfn.saturating_add((1u64 << order.min(63)).min(FRAMES_MAX))
 }
 
-/// For each event, the last event before it that touches any frame of its block.
+/// For each event, the last earlier event that touches any frame of the event's block.
 fn past(events: &[Event]) -> Vec<u32> {
     let mut touched: HashMap<u64, u32> = HashMap::new();
     let mut past = vec![NONE; events.len()];
@@ -95,8 +96,8 @@ fn past(events: &[Event]) -> Vec<u32> {
     past
 }
 
-/// The first frame and the order of the block that an event concerns; `None` if it concerns no
-/// block.
+/// The first frame and the order of the block that an event concerns; `None` if the event concerns
+/// no block.
 fn block(what: &What) -> Option<(u64, u8)> {
     match *what {
         What::Alloc { pfn, order, .. }
@@ -153,7 +154,8 @@ mod tests {
         assert_eq!(future.first(10), Some(0));
     }
 
-    /// Linux's largest block has 1,024 pages, and an event of that block touches each of them.
+    /// Linux's largest block has 1,024 pages, and an event of that block touches each of these
+    /// pages.
     #[test]
     fn the_largest_block_comes_before_its_last_frame() {
         let future = Future::of(&events(&[alloc(0, 10), free(1023, 0), free(1024, 0)]));

@@ -1,4 +1,4 @@
-//! The page lists of the recorded kernel, tracked frame by frame from its events.
+//! The page lists of the recorded kernel, tracked frame by frame from the kernel's events.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -64,7 +64,7 @@ pub(crate) struct Place {
 }
 
 /// All lists of the recorded kernel, with the frames on them. A block that was on a list before the
-/// recording is missing here until an event shows it.
+/// recording is missing in `Lists` until an event shows it.
 #[derive(Default)]
 pub(crate) struct Lists {
     frames: HashMap<Place, BTreeMap<i64, u64>>,
@@ -102,8 +102,8 @@ impl Lists {
         Some(place)
     }
 
-    /// The blocks of a list that will be allocated before `pfn`, next one first; all blocks of the
-    /// list if `pfn` is `None` or not on it.
+    /// The blocks of a list that will be allocated before `pfn`, the next block first. All blocks
+    /// of the list if `pfn` is `None` or not on the list.
     pub(crate) fn above(&self, place: Place, pfn: Option<u64>) -> Vec<u64> {
         let Some(list) = self.frames.get(&place) else {
             return Vec::new();
@@ -127,7 +127,7 @@ impl Lists {
         colder.unwrap_or_default()
     }
 
-    /// Returns whether `pfn` is the next block of its list to be returned to the zone.
+    /// Returns whether `pfn` is the block of its list that will be returned to the zone next.
     pub(crate) fn is_coldest(&self, pfn: u64) -> bool {
         self.places.get(&pfn).is_some_and(|(place, at)| {
             let coldest = self.frames[place].first_key_value();

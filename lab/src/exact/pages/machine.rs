@@ -24,7 +24,7 @@ pub(super) struct Stepwise {
     holds: RefCell<Vec<Hold>>,
 }
 
-/// The pages that one CPU moved while it held a zone lock once.
+/// One hold of a zone lock, with the number of pages that the CPU moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) zone: u32,
@@ -48,8 +48,8 @@ impl Stepwise {
         self.cpu.set(CpuId(cpu));
     }
 
-    /// Runs `f` as an interrupt that has interrupted a holder of the CPU's pcp lock. `f` thus
-    /// cannot use the CPU's page lists.
+    /// Runs `f` as an interrupt that has interrupted a holder of the CPU's pcp lock. So `f` cannot
+    /// use the CPU's page lists.
     pub(super) fn interrupting<R>(&self, f: impl FnOnce() -> R) -> R {
         self.interrupting.set(true);
         let result = f();

@@ -18,8 +18,8 @@ pub(crate) struct Area {
     pub(crate) managed: u64,
 }
 
-/// Lays out the zones one after another. Each has as many pages as the kernel manages in it; a hole
-/// fills the rest of its last block of the largest order.
+/// Lays out the zones one after another. Each zone has the number of pages that the kernel manages
+/// in it. A hole fills the rest of the zone's last block of the largest order.
 pub(crate) fn layout(areas: &[Area]) -> Layout {
     let block = Order::MAX.pages().0;
     let mut start = 0;
@@ -63,8 +63,9 @@ impl Stock {
         free: u64,
     ) -> Self {
         let in_use = (0..free / BLOCK + 1).find_map(|less| {
-            // A free block must have pages in use beside it, or it would merge with its neighbour.
-            // So a zone that would be nearly all free gets fewer free blocks of the largest order.
+            // A free block needs a neighbour that is in use, because it would merge with a free
+            // neighbour. So a zone that should be nearly all free gets fewer free blocks of the
+            // largest order.
             let free = free_blocks(free - less * BLOCK);
             pages.seed_free(machine, zone, &free).ok()
         });
@@ -80,8 +81,8 @@ impl Stock {
         self.by_order[order.index()].push(pfn);
     }
 
-    /// Takes a block of `order` from the stock, split off a larger one if necessary, or `None` if
-    /// no block in use is large enough.
+    /// Takes a block of `order` from the stock, split off a larger block if necessary. Returns
+    /// `None` if no block of the stock is large enough.
     pub(crate) fn take<M: Machine>(
         &mut self,
         pages: &PageAllocator<M>,
@@ -112,7 +113,7 @@ fn free_blocks(free: u64) -> FreeBlocks {
     blocks
 }
 
-/// The order with the number `order`; the largest order if the number is too large.
+/// Returns the [`Order`] with the number `order`, or the largest order if the number is too large.
 pub(crate) fn order_of(order: u8) -> Order {
     Order::new(order).unwrap_or(Order::MAX)
 }
@@ -137,8 +138,9 @@ mod tests {
     use super::super::machine::Stepwise;
     use super::*;
 
-    /// Makes a zone of `managed` pages of which `free` should be free, and a stock of all others.
-    /// Returns how many pages are then really free, and how many are in the stock.
+    /// Makes a zone of `managed` pages of which `free` should be free, and a stock of all other
+    /// pages. Returns the number of pages that are then really free, and the number of pages in the
+    /// stock.
     fn beside(managed: u64, free: u64) -> (u32, u32) {
         let machine = Stepwise::new(Topology::flat(1));
         let area = Area {

@@ -9,7 +9,8 @@ use super::pair::Pair;
 use crate::measure::metric::Unit;
 use crate::report::value::human;
 
-/// The events of reclaim, named as in a recording's header, which lists the recorded events.
+/// The names of the events of reclaim in the header of a recording, which lists the recorded
+/// events.
 const KSWAPD: &str = "vmscan:mm_vmscan_kswapd_wake";
 const DIRECT: &str = "vmscan:mm_vmscan_direct_reclaim_begin";
 
@@ -27,7 +28,7 @@ pub(super) fn notes(header: &Header) -> Vec<String> {
     notes
 }
 
-/// Warns if the kernel reclaimed memory, but the recorder did not ask for the events that show when.
+/// Warns if the kernel reclaimed memory although the recorder did not record the events of reclaim.
 fn unrecorded_reclaim(header: &Header) -> Option<String> {
     let unseen = |event: &str, counter: &str, what: &str| {
         let seen = header.recorded.iter().any(|known| known == event);
@@ -47,7 +48,8 @@ fn unrecorded_reclaim(header: &Header) -> Option<String> {
 }
 
 /// The sum of the increases, during the recording, of all counters of `/proc/vmstat` whose names
-/// begin with `prefix`; `None` if the recording does not have their values at both ends.
+/// begin with `prefix`; `None` if the recording does not have the values at its beginning and at
+/// its end.
 fn rise(header: &Header, prefix: &str) -> Option<u64> {
     let total = |text: &str| {
         let counters = text.lines().filter(|line| line.starts_with(prefix));
@@ -59,8 +61,8 @@ fn rise(header: &Header, prefix: &str) -> Option<u64> {
     Some(after.saturating_sub(before))
 }
 
-/// Sets aside the moves of CPUs that lost events, because the contents of their lists are unknown.
-/// Returns a note about this, or `None` if no CPU lost events.
+/// Sets aside the moves of CPUs that lost events, because the contents of these CPUs' lists are
+/// unknown. Returns a note about this, or `None` if no CPU lost events.
 pub(super) fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Option<String> {
     let lost = recording
         .header
@@ -112,8 +114,8 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
     }
 
-    /// The kernel reclaimed both by kswapd and directly, in allocations. If the recorder asked for
-    /// the events of only one of the two kinds, the note warns only of the other kind.
+    /// In this recording, both kswapd and allocations reclaimed. If the recorder recorded the
+    /// events of only one kind of reclaim, the note warns only of the other kind.
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));

@@ -1,4 +1,4 @@
-//! Page lists: compares each refill, spill, decay and drain with the kernel's.
+//! Page lists: compares each refill, spill, decay and drain of Plimsoll with the kernel's.
 //!
 //! ```text
 //! events ──infer──> operations, and what the kernel moved for each
@@ -50,7 +50,7 @@ use super::{Judge, Judgement};
 /// The judge of page lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageLists {
-    /// The design to judge; `None` uses the design of the recorded kernel's version.
+    /// The design to judge; `None` stands for the design of the recorded kernel's version.
     pub design: Option<Design>,
 }
 

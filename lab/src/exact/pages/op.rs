@@ -35,7 +35,7 @@ pub(crate) enum Action {
         pfns: Vec<u64>,
     },
     /// A bulk allocation took `pages` single pages that were on the CPU's lists before the
-    /// recording and that no event shows, or as many of them as there were.
+    /// recording and that no event shows. If fewer such pages were left, it took all of them.
     BulkNeverSeen { zone: u8, pages: u32 },
     /// A free put a block on a list.
     Free { zone: u8, list: ListId, pfn: u64 },
@@ -56,11 +56,13 @@ pub(crate) enum Action {
     },
     /// The kswapd of `node` went to sleep until an allocation wakes it.
     Sleep { node: u32 },
-    /// From now on the watermarks of a zone are `pages` pages above their values without a boost.
+    /// From this operation on, the watermarks of a zone are `pages` pages above their values
+    /// without a boost.
     Boost { zone: u8, pages: u64 },
     /// An allocation found all zones of `node` up to `highest`, numbered as in [`Action::Reclaim`],
-    /// below their high watermarks or without a block that is large enough. If `node` is `None`, it
-    /// found this in all nodes whose memory it may use; no event shows which nodes these are.
+    /// below their high watermarks or without a block that is large enough. If `node` is `None`,
+    /// this is true of all nodes whose memory the allocation may use; no event shows which nodes
+    /// these are.
     Shortage { node: Option<u32>, highest: u8 },
 }
 

@@ -11,8 +11,8 @@ pub(super) struct Amount {
     pub(super) blocks: u32,
 }
 
-/// The moves of one kind that the kernel and Plimsoll made in one zone for the same operation. The
-/// amount is zero for a side that made none.
+/// The moves of one kind that the kernel and Plimsoll made in one zone for the same operation. If
+/// the kernel or Plimsoll made no move, its amount is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     /// The index of the operation, such as an allocation, in the list that the replay performs.

@@ -18,7 +18,7 @@ fn number(value: u64) -> String {
 }
 
 /// Returns tables of the moves, by kind and by CPU. `left` has the number of pages on each CPU's
-/// lists at the end: the kernel's, if known, and Plimsoll's.
+/// lists at the end: on the kernel's lists, if known, and on Plimsoll's lists.
 pub(super) fn tables(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Vec<Table> {
     vec![by_kind(pairs), by_cpu(pairs, left)]
 }
@@ -84,7 +84,7 @@ fn by_cpu(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Table {
 }
 
 /// The number of pages on each CPU's lists at the end, from `/proc/zoneinfo`; empty if the
-/// recording lacks that text.
+/// recording lacks the text of `/proc/zoneinfo` at the end.
 pub(super) fn left_at_end(recording: &Recording) -> BTreeMap<u32, u64> {
     let zones = recording.header.text("zoneinfo after").map(zoneinfo::parse);
     let mut left = BTreeMap::new();
@@ -99,7 +99,7 @@ pub(super) fn left_at_end(recording: &Recording) -> BTreeMap<u32, u64> {
 }
 
 /// Describes the first difference among the compared moves, with the events of its CPU around it.
-/// Empty if there is none.
+/// Returns no lines if there is no difference.
 pub(super) fn first_difference(
     recording: &Recording,
     zones: &[ZoneInfo],
@@ -127,7 +127,8 @@ pub(super) fn first_difference(
     lines
 }
 
-/// The report shows this many events of the CPU before the first difference, and as many after it.
+/// The number of events of the CPU that the report shows before the first difference; it shows the
+/// same number after it.
 const SHOWN: usize = 3;
 
 fn around(recording: &Recording, at: usize) -> Vec<String> {
@@ -223,7 +224,8 @@ fn describe(action: &Action) -> String {
     }
 }
 
-/// Returns notes on how operations were derived, so that a reader can judge the figures.
+/// Returns notes on how the replay derived the operations. With these notes, a reader can judge the
+/// figures.
 pub(super) fn notes(tally: &Tally, pairs: &[Pair], refused: u64) -> Vec<String> {
     let mut notes = vec![format!(
         "Of {} blocks handed out that an event had put on a list, {} lay on top of the list that \

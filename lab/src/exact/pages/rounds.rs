@@ -1,8 +1,8 @@
 //! Finds the ends of kswapd's rounds of reclaim where no event shows them.
 //!
-//! An event always shows where a round begins. Its end is shown only by a probe, which the recorder
-//! cannot set on every kernel. kswapd's sleep event does not show the end, because kswapd waits a
-//! tenth of a second for more work before it goes to sleep.
+//! An event always shows where a round begins. Only a probe shows where a round ends, and the
+//! recorder cannot set this probe on every kernel. kswapd's sleep event does not show the end,
+//! because kswapd waits a tenth of a second for more work before it goes to sleep.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,8 +17,8 @@ pub(super) struct Rounds {
 impl Rounds {
     pub(super) fn of(events: &[Event]) -> Self {
         let mut last = HashSet::new();
-        // For each kswapd thread in a round, by thread id: its last event about a page, or the
-        // beginning of the round.
+        // The rounds that have not ended, by the thread id of their kswapd. The value is the index
+        // of the round's last event about a page or, without such an event, of its first event.
         let mut open: HashMap<u32, usize> = HashMap::new();
         for (index, event) in events.iter().enumerate() {
             match event.what {

@@ -9,19 +9,21 @@ const KNOWN: [(u32, u32, &str); 3] = [
     (6, 19, "linux-6.19"),
 ];
 
-/// The design that was chosen for a kernel, with a warning if its version is not known.
+/// The design that was chosen for a kernel, with a warning if the kernel's version is not known.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) design: Design,
-    /// A warning that the design of another version was chosen; `None` if the version is known.
+    /// A warning that the design belongs to another version than the recorded kernel's; `None` if
+    /// that version is known.
     pub(super) warning: Option<String>,
 }
 
 /// Chooses the design for a release as `uname -r` prints it. A known version gets the design of
 /// that version. Any other release gets a warning and this design:
 ///
-/// - a version newer than the oldest known one: the design of the nearest known version before it
-/// - a version older than all known ones: the oldest design
+/// - another version that is newer than the oldest known version: the design of the last known
+///   version before it
+/// - a version that is older than all known versions: the oldest design
 /// - a release without a version: the newest design
 pub(super) fn of_release(release: &str) -> Chosen {
     let version = version(release);

@@ -1,6 +1,6 @@
 //! The contents of `/proc/zoneinfo`: zones, and the page lists of each CPU.
 
-/// A zone that has memory. Sizes are in pages.
+/// A zone that has memory. All sizes are in pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ZoneInfo {
     pub(super) node: u32,
@@ -19,7 +19,7 @@ pub(super) struct ZoneInfo {
     pub(super) lists: Vec<Option<ListInfo>>,
 }
 
-/// One CPU's page lists in a zone. Sizes are in pages.
+/// One CPU's page lists in a zone. All sizes are in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ListInfo {
     pub(super) count: u64,
@@ -83,8 +83,8 @@ pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
     zones
 }
 
-/// The highest CPU number; higher numbers in the text are treated as this one. Linux can be built
-/// for at most 8192 CPUs.
+/// The highest CPU number. The parser treats higher numbers in the text as this number. Linux can
+/// be built for at most 8192 CPUs.
 const CPUS_MAX: usize = 8191;
 
 fn head(line: &str) -> Option<(u32, String)> {

@@ -25,8 +25,8 @@ pub(super) struct Mapping {
     pub(super) kind: MappingKind,
 }
 
-/// The mappings of each victim, with the victim's process id, as the recording's header lists them,
-/// and the number of lines that could not be read.
+/// Returns the mappings of each victim in the recording's header, with the victim's process id.
+/// Also returns the number of unreadable lines.
 pub(super) fn of(recording: &Recording) -> (Vec<(u32, Vec<Mapping>)>, usize) {
     recording.header.text(TEXT).map(parse).unwrap_or_default()
 }
@@ -76,7 +76,7 @@ impl Mapping {
     }
 }
 
-/// Merges each range with the one before it if the two are adjacent, because two neighbouring
+/// Merges each range with the previous range if the two are adjacent, because two neighbouring
 /// mappings that differ only in their permissions are one mapping in Plimsoll.
 pub(super) fn joined(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn joined(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<
     all
 }
 
-/// The page numbers of a range of byte addresses, with both ends rounded down.
+/// The page numbers of a range of byte addresses. Both ends are rounded down.
 pub(super) const fn pages(start: u64, end: u64) -> Range<u64> {
     start >> PAGE_SHIFT..end >> PAGE_SHIFT
 }

@@ -1,5 +1,6 @@
-//! Reaping of victims that do not exit. The judge compares the reaper's events, the ranges that the
-//! reaper empties and their order, and what `process_mrelease` empties and returns.
+//! Reaping of victims that do not exit. The judge compares three things: the reaper's events, the
+//! ranges that the reaper empties with their order, and what `process_mrelease` empties and
+//! returns.
 
 pub(super) mod mappings;
 mod perform;
@@ -17,12 +18,12 @@ use super::{Judge, Judgement};
 /// form `release CASE flags=N ERRNO`.
 pub(crate) const RELEASES: &str = "oom releases";
 
-/// The judge of reaping: compares which ranges the kernel's OOM reaper empties, and in which order,
-/// with those of Plimsoll's reaper.
+/// The judge of reaping: it compares the ranges that the kernel's OOM reaper empties, and their
+/// order, with the ranges that Plimsoll's reaper empties.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
-    /// The order in which the reaper empties the ranges of a victim; `None` uses that of the
-    /// recorded kernel's version.
+    /// The order in which the reaper empties the ranges of a victim; `None` stands for the order of
+    /// the recorded kernel's version.
     pub reaping: Option<How>,
 }
 
@@ -33,7 +34,7 @@ enum ReapEvent {
     Wake,
     Skip,
     Start,
-    /// The pages of this range are emptied: removed from the victim's page tables.
+    /// The pages of this range are removed from the victim's page tables.
     Range(Range<u64>),
     Finish,
 }
@@ -85,8 +86,8 @@ impl Judge for Reaping {
     }
 }
 
-/// The order in which the kernel of this release reaps: ascending before 6.18; descending, mapping
-/// by mapping, from 6.18 on or if the release is unknown.
+/// Returns the order in which the kernel of this release reaps: before 6.18 ascending; from 6.18
+/// on, or if the release is unknown, descending from mapping to mapping.
 fn how_of(release: &str) -> How {
     let mut numbers = release
         .split(['.', '-', '+'])
@@ -107,8 +108,8 @@ fn reaped(recording: &Recording) -> Vec<u32> {
     woken.collect()
 }
 
-/// The recorded steps of `victim`. The ranges are those that the reaper's thread empties between
-/// the start and the finish of an attempt.
+/// The recorded steps of `victim`. A range is a step if the reaper's thread empties it between the
+/// start and the finish of an attempt.
 fn steps_of(recording: &Recording, victim: u32) -> Vec<ReapEvent> {
     let (mut steps, mut reaper) = (Vec::new(), None);
     for event in &recording.events {
@@ -157,7 +158,7 @@ struct Comparison {
 
 impl Comparison {
     /// Lets Plimsoll's reaper empty a recorded victim, and compares its steps with the kernel's
-    /// steps. Ranges are compared only if the victim's mappings are known.
+    /// steps. Compares the ranges only if the victim's mappings are known.
     fn reaper(&mut self, victim: u32, real: &[ReapEvent], mappings: Option<&[Mapping]>, how: How) {
         let before_start = real.iter().take_while(|step| **step != ReapEvent::Start);
         let busy = before_start
@@ -240,8 +241,9 @@ fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
     Some(ranges.collect())
 }
 
-/// A note with the recorded times in milliseconds: from the kill to the reaper's wake-up, and from
-/// each attempt to the next. `None` if no recorded wake-up follows a kill of its victim.
+/// Returns a note with recorded times, in milliseconds: from the kill to the reaper's wake-up, and
+/// from each attempt to the next attempt. `None` if no recorded wake-up follows a kill of its
+/// victim.
 fn times(recording: &Recording) -> Option<String> {
     let (mut delays, mut pauses) = (Vec::new(), Vec::new());
     for victim in reaped(recording) {

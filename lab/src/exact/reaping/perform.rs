@@ -25,22 +25,22 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn, ProcessId, Vpn};
 use super::ReapEvent;
 use super::mappings::Mapping;
 
-/// The size of the machine's memory. Only page tables use pages of it.
+/// The size of the machine's memory, in pages. Only page tables use these pages.
 const ARENA: Pages = Pages(4096);
 /// A page above every mapping of a program. While the reaper tries to take the lock of the
 /// mappings, another thread holds that lock to replace the mapping of this page.
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
 /// The settings of Linux's reaper, but without its delay and its pauses. Delay and pauses do not
-/// affect what the reaper does. The report has a note with the recorded times instead.
+/// affect which steps the reaper makes. A note in the report has the recorded times.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),
     ..Patience::LINUX
 };
 
-/// Lets Plimsoll's reaper empty the address space of a victim, and returns the reaper's steps. The
-/// victim is one whose mappings another thread is changing during the first `busy` attempts.
+/// Lets Plimsoll's reaper empty the address space of a victim, and returns the reaper's steps.
+/// During the first `busy` attempts, another thread changes the victim's mappings.
 pub(super) fn reap(
     mappings: &[Mapping],
     victim: u32,
@@ -163,8 +163,8 @@ fn errno(outcome: Result<Released, ReleaseError>) -> &'static str {
     }
 }
 
-/// Runs `f` while another thread changes the mappings of `process`, and so holds their lock as a
-/// writer.
+/// Runs `f` while another thread changes the mappings of `process`, and so holds the lock of the
+/// mappings for writing.
 fn while_changing(
     memory: Memory<'_, Host>,
     process: &Process<Host>,
@@ -186,8 +186,8 @@ fn while_changing(
     });
 }
 
-/// The request for the mapping by which another thread changes the mappings. It is shared and has
-/// one page, so the reaper does not empty it.
+/// The request for the mapping that another thread maps in order to change the mappings. This
+/// mapping is shared and has one page, so the reaper does not empty it.
 fn changed(host: &Host, place: Place) -> MapRequest<Host> {
     MapRequest {
         place,
@@ -271,8 +271,8 @@ fn spaces(host: &Host, reaping: Reaping) -> Spaces<Host> {
     Spaces::new(host, &design, 0).expect("a machine without swap needs no more than a heap")
 }
 
-/// What the two threads of a replay share: the steps that were observed, and two barriers. At each
-/// barrier the reaping thread and the thread that changes mappings wait for each other.
+/// The data that the two threads of a replay share: the observed steps, and two barriers. At each
+/// barrier, the reaping thread and the thread that changes mappings wait for each other.
 struct Witness {
     steps: Mutex<Vec<ReapEvent>>,
     /// True once the victim's mappings are complete. Ranges emptied before then are not recorded.
@@ -302,15 +302,15 @@ impl Witness {
 }
 
 /// Records each range just before a helper empties it, as an MMU notifier of Linux could. A call
-/// with `may_wait` comes from the thread that changes mappings. It is not recorded, but waits at
-/// the two barriers.
+/// with `may_wait` comes from the thread that changes mappings: such a call records nothing, but
+/// waits at the two barriers.
 struct Watch(Arc<Witness>);
 
 impl Notified<Host> for Watch {
     fn start(&self, _host: &Host, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
         let witness = &self.0;
         // Relaxed: `armed` is read only by the thread that sets it and by the thread that changes
-        // mappings, which is started after `armed` was set.
+        // mappings, which starts after `armed` was set.
         if !witness.armed.load(Relaxed) {
             return Ok(());
         }

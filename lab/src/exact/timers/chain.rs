@@ -10,8 +10,8 @@ use plimsoll_mm::units::Nanos;
 use plimsoll_recording::event::{Event, Symbol, What};
 use plimsoll_recording::{Header, Recording};
 
-/// The timer of a `struct delayed_work` starts within this many bytes of the start of the struct.
-/// The timer follows the work item, which takes 32 bytes in a kernel without lock debugging.
+/// The largest distance, in bytes, from the start of a `struct delayed_work` to its timer. The
+/// timer follows the work item, which takes 32 bytes in a kernel without lock debugging.
 const TIMER_WITHIN_BYTES: u64 = 256;
 
 /// The two kinds of kernel work whose timers the replay judges: a CPU's vmstat work, and the
@@ -65,8 +65,8 @@ impl Kind {
 }
 
 impl Armed {
-    /// The number of jiffies by which the timer fired later than the wheel had chosen; `None` if
-    /// one of the two jiffies is unknown.
+    /// The number of jiffies by which the timer fired later than the jiffy that the wheel had
+    /// chosen; `None` if one of the two jiffies is unknown.
     pub(super) fn late_jiffies(&self) -> Option<u64> {
         self.fired?.checked_sub(self.bucket?)
     }
@@ -93,8 +93,8 @@ impl Chain {
         chain
     }
 
-    /// Of the timers of the vmstat work, the percentage that fired at least one jiffy later than
-    /// the wheel had chosen.
+    /// The percentage of the vmstat work's timers that fired at least one jiffy later than the
+    /// jiffy that the wheel had chosen.
     pub(super) fn late_percent(&self) -> u32 {
         let updates = self.armed.iter().filter(|timer| timer.kind == Kind::Update);
         let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();
@@ -106,7 +106,8 @@ impl Chain {
     }
 }
 
-/// The kind of work that each function runs, by the function's symbol in the header.
+/// The functions that run judged work. The key is the function's symbol in the header, and the
+/// value is the kind of the work.
 fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
     let kind = |name: &String| Kind::ALL.into_iter().find(|kind| kind.function() == name);
     let symbols = (0..).map(Symbol).zip(&header.symbols);
@@ -121,12 +122,13 @@ struct Reader {
     /// For each CPU, the kind of the work that runs there, the work's address, and the id of the
     /// thread that runs the work.
     running: HashMap<u32, (Kind, u64, u32)>,
-    /// For each timer that has not fired, by the timer's address: the timer's index in
-    /// `chain.armed`.
+    /// The timers that have not fired. The key is the timer's address, and the value is the timer's
+    /// index in `chain.armed`.
     pending: HashMap<u64, usize>,
-    /// For each timer, by the timer's address: the address of the work that the timer belongs to.
+    /// All timers. The key is the timer's address, and the value is the address of the work to
+    /// which the timer belongs.
     timers: HashMap<u64, u64>,
-    /// The addresses of work items whose timers have fired but that have not started yet.
+    /// The addresses of work items that have not started yet although their timers have fired.
     fired: HashSet<u64>,
 }
 

@@ -19,17 +19,17 @@ use crate::report::Table;
 use crate::run::testbed::{Cause, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The profile from which the simulated CPUs get their prices. Any profile would do, because prices
-/// do not affect the times at which timers fire.
+/// The profile from which the simulated CPUs get their prices. Any other profile would do, because
+/// prices do not affect the times at which timers fire.
 const PRICES: &str = "laptop-2";
 
-/// The time from the beginning of a recording in which starts of vmstat work are ignored, because
-/// the shepherd causes the first ones. If the recording is shorter than twice this time, the starts
-/// in its first half are ignored.
+/// The time from the beginning of a recording in which the comparison ignores starts of vmstat
+/// work, because the shepherd causes the first starts. If the recording is shorter than twice this
+/// time, the comparison ignores the starts in the first half.
 const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 
-/// The maximum length of a simulation. All of a longer recording is evaluated, but a simulated
-/// machine shows nothing new after this time.
+/// The maximum length of a simulation. A simulated machine shows nothing new after this time. A
+/// longer recording is still evaluated as a whole.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
 /// The maximum number of CPUs to simulate; a larger machine would take too long.
@@ -38,9 +38,9 @@ const CPUS_MAX: u32 = 512;
 /// The lengths of the windows in which CPUs that start their work together are counted, in ms.
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
-/// A table of the largest crowds (numbers of CPUs whose vmstat work starts within one tick, or
-/// within a window), as recorded and as simulated; `None` if no timer started vmstat work after the
-/// time [`SETTLED`].
+/// A table of the largest crowds in the recording and in the simulation. A crowd is the CPUs whose
+/// vmstat work starts within one tick, or within a window. Returns `None` if no timer started
+/// vmstat work after the time [`SETTLED`].
 pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
     let settled = Nanos(SETTLED.0.min(span.0 / 2));
@@ -111,8 +111,8 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
         ..SimOptions::default()
     };
     let testbed = Testbed::with_options(&profile, Design::LINUX, options);
-    // The CPUs are never idle. At nearly every refresh, the number of mapped pages differs from
-    // that at the last refresh, so the work finds differentials to fold and rearms its timer.
+    // The CPUs are never idle. At nearly every refresh, the number of mapped pages differs from the
+    // number at the last refresh, so the work finds differentials to fold and rearms its timer.
     let worker = StressVm {
         bytes: 32 * 4096,
         use_ns_per_page: 1_500_000,

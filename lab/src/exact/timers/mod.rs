@@ -1,7 +1,7 @@
 //! Timers: compares the kernel's timers of the per-CPU vmstat work and of the shepherd with
-//! Plimsoll's. The jiffies for which the kernel arms these timers are compared with those of the
-//! schedule `round-jiffies`, and the jiffies at which the kernel's timer wheel fires them with
-//! those of the wheel of `mm`.
+//! Plimsoll's timers. The judge compares two jiffies of each timer. The jiffy for which the kernel
+//! arms the timer must be that of the schedule `round-jiffies`. The jiffy at which the kernel's
+//! timer wheel fires the timer must be that of the wheel of `mm`.
 //!
 //! `chain` finds the firings in a recording. `crowding` compares how many CPUs start their work
 //! together in the recording and on a simulated machine with as many CPUs.
@@ -20,8 +20,8 @@ use self::chain::{Armed, Chain, Kind};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// The judge of timers: compares the kernel's timers with those of the given schedule and timer
-/// wheel; [`Timers::OURS`] has Plimsoll's schedule and wheel.
+/// The judge of timers: it compares the kernel's timers with the timers of a schedule and a timer
+/// wheel. [`Timers::OURS`] has Plimsoll's schedule and wheel.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers<'a> {
     /// The schedule that gives the jiffy for which the vmstat work arms its timer; [`RoundJiffies`]
@@ -57,7 +57,7 @@ impl Judge for Timers<'_> {
 }
 
 impl Timers<'_> {
-    /// Compares the kernel's timer firings with the predicted ones, but makes no tables of late
+    /// Compares the kernel's timer firings with the predicted firings, but makes no tables of late
     /// firings and of CPUs that fire together. `None` if the recording has no firings or does not
     /// state the kernel's HZ.
     #[must_use]
@@ -67,16 +67,16 @@ impl Timers<'_> {
     }
 }
 
-/// The clock and the firings of a recording; `None` if it has no firings or does not state the
-/// kernel's HZ.
+/// The clock and the firings of a recording; `None` if the recording has no firings or does not
+/// state the kernel's HZ.
 fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
     let clock = Clock::of(&recording.header)?;
     let chain = Chain::of(recording);
     (!chain.armed.is_empty()).then_some((clock, chain))
 }
 
-/// What a recording's header says of the kernel's timers: HZ, the time between two runs of the
-/// vmstat work, and the number of CPUs.
+/// The facts about the kernel's timers in a recording's header: HZ, the time between two runs of
+/// the vmstat work, and the number of CPUs.
 struct Clock {
     hz: Hz,
     interval: Nanos,
@@ -97,8 +97,8 @@ impl Clock {
         })
     }
 
-    /// The moment at which a timer was armed, in the form that a schedule accepts; `None` for a
-    /// jiffy too large for any kernel to reach.
+    /// The moment at which a timer was armed, in the form that a schedule accepts; `None` if the
+    /// jiffy is so large that no kernel can reach it.
     fn moment(&self, armed: &Armed) -> Option<Moment> {
         const YEARS_MAX: u64 = 200;
         let ticks_max = YEARS_MAX * 365 * 24 * 3600 * u64::from(self.hz.get());
@@ -201,8 +201,8 @@ fn difference(armed: &Armed, verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-/// A table of how late timers fired: how many at the jiffy that the kernel's wheel chose, how many
-/// one jiffy later, and how many later still.
+/// Returns a table with the number of timers that fired at the jiffy that the kernel's wheel had
+/// chosen, one jiffy later, and two or more jiffies later.
 fn lateness(chain: &Chain) -> Table {
     let row = |kind: Kind| {
         let armed = || chain.armed.iter().filter(|armed| armed.kind == kind);

@@ -56,7 +56,7 @@ fn judge(events: Vec<(u64, u32, u32, What)>) -> Option<Judgement> {
     Timers::OURS.firings(&recording(events))
 }
 
-/// The jiffies are those of the worked example in `docs/vmstat.md`.
+/// The test uses the jiffies of the worked example in `docs/vmstat.md`.
 #[test]
 fn the_worked_example_of_cpu_5_is_identical() {
     let right = armed(TIMER, 12_345, 13_985, Some(14_016));
@@ -77,8 +77,8 @@ fn a_firing_that_differs_is_shown_with_both_sides() {
     ");
 }
 
-/// If the kernel does not print the jiffy that its wheel chose, only the jiffy for which the timer
-/// was armed is compared.
+/// If the kernel does not print the jiffy that its wheel chose, the judge compares only the jiffy
+/// for which the timer was armed.
 #[test]
 fn only_what_is_asked_for_counts_if_the_wheel_is_not_printed() {
     let unprinted = armed(TIMER, 12_345, 13_985, None);
@@ -92,7 +92,7 @@ fn only_what_is_asked_for_counts_if_the_wheel_is_not_printed() {
 }
 
 /// A timer counts only if the thread that runs the work arms it on the work's CPU, before the work
-/// ends, and if the timer belongs to the work.
+/// ends. The timer must also belong to the work.
 #[test]
 fn timers_of_others_are_left_out() {
     let timer = |address| armed(address, 12_345, 13_985, Some(14_016));

@@ -1,15 +1,17 @@
 //! The detector of hung tasks: tasks that sleep uninterruptibly for 120 seconds or more.
 //!
 //! A kernel thread looks at all tasks every 120 seconds. A look reports each sleeping task that has
-//! not run since the look before. So a task is reported after 120 to 240 seconds of sleep.
+//! not run since the previous look. So the detector reports a task after 120 to 240 seconds of
+//! sleep.
 
 use plimsoll_mm::units::Nanos;
 
-/// The time between two looks, and the shortest sleep that a look reports (Linux:
-/// `hung_task_timeout_secs`).
+/// The time between two looks of the detector at all tasks, and the shortest sleep that a look
+/// reports (Linux: `hung_task_timeout_secs`).
 pub const TIMEOUT: Nanos = Nanos(120 * Nanos::SECOND.0);
 
-/// The number of reports after which Linux reports no more (Linux: `hung_task_warnings`).
+/// The number of reports of hung tasks after which Linux reports no more hung tasks (Linux:
+/// `hung_task_warnings`).
 pub const REPORTS_MAX: usize = 10;
 
 /// The detector's state for one task.
@@ -22,8 +24,8 @@ pub struct HungTask {
 }
 
 impl HungTask {
-    /// Looks at a task that sleeps uninterruptibly and has run `runs` times. Returns whether it is
-    /// reported.
+    /// Looks at a task that sleeps uninterruptibly and has run `runs` times. Returns whether the
+    /// detector reports the task.
     pub fn look(&mut self, now: Nanos, runs: u64) -> bool {
         if runs != self.runs {
             *self = Self { runs, since: now };
@@ -33,8 +35,8 @@ impl HungTask {
     }
 }
 
-/// The time of the first look that reports a task which sleeps from `from` to `until`, if looks are
-/// at the multiples of [`TIMEOUT`].
+/// Returns the time of the first look that reports a task which sleeps from `from` to `until`. The
+/// detector looks at all multiples of [`TIMEOUT`].
 #[must_use]
 pub fn report(from: Nanos, until: Nanos) -> Option<Nanos> {
     let mut task = HungTask::default();

@@ -1,8 +1,8 @@
 //! Linux's detectors of stalls, as observers of a simulated machine: soft lockups, RCU stalls and
 //! hung tasks.
 //!
-//! Each detector is a small state machine with Linux's thresholds and Linux's arithmetic. `watch`
-//! feeds them with what a simulated machine did.
+//! Each detector is a small state machine with Linux's thresholds and Linux's arithmetic. The
+//! module `watch` feeds the detectors with what a simulated machine did.
 
 pub mod hung_task;
 pub mod rcu;

@@ -1,16 +1,16 @@
 //! The detector of RCU stalls: grace periods that do not end within 21 seconds.
 //!
 //! A grace period ends when each CPU has passed a quiescent state. In a kernel without full
-//! preemption, a reschedule point is a quiescent state. At each tick, a CPU looks whether the grace
-//! period is too old, and whether the CPU itself delays it.
+//! preemption, a reschedule point is a quiescent state. At each tick, a CPU checks whether the
+//! grace period is too old, and whether the CPU itself delays the grace period.
 
 use plimsoll_mm::units::{Hz, Jiffies, Nanos};
 
 /// The age, in seconds, at which a grace period is reported (Linux: `rcu_cpu_stall_timeout`).
 pub const TIMEOUT_S: u64 = 21;
 
-/// If the CPU that delays a grace period has not reported the stall itself, another CPU reports it,
-/// this many jiffies later.
+/// The delay, in jiffies, after which another CPU reports a stall that the CPU which delays the
+/// grace period has not reported.
 const OTHERS_LATER: u64 = 2;
 
 /// The detector for one grace period of a machine.
@@ -52,7 +52,7 @@ impl RcuStall {
     }
 
     /// Notes that a CPU ticks at `now`, while some CPU delays the grace period. `by` says whether
-    /// the ticking CPU is the one that delays it. Returns the report that the ticking CPU makes, if
+    /// the ticking CPU is the CPU that delays it. Returns the report that the ticking CPU makes, if
     /// any.
     pub fn tick(&mut self, now: Jiffies, by: By) -> Option<Report> {
         let later = match by {
@@ -77,8 +77,8 @@ impl RcuStall {
 pub fn reports(from: Nanos, until: Nanos, hz: Hz, ticks: bool) -> Vec<Report> {
     let (first, last) = (hz.jiffies(from), hz.jiffies(until));
     let mut detector = RcuStall::begin(first, hz);
-    // All CPUs tick at the same moments. If the CPU that delays the grace period takes ticks, it
-    // reports the stall before the others would.
+    // All CPUs tick at the same moments. If the CPU that delays the grace period takes ticks, that
+    // CPU reports the stall first.
     let by = if ticks { By::Itself } else { By::Another };
     let ticks = (first.0..last.0).map(Jiffies);
     ticks.filter_map(|now| detector.tick(now, by)).collect()
@@ -114,7 +114,7 @@ mod tests {
         let mut detector = RcuStall::begin(Jiffies(5), hz());
         assert_eq!(detector.tick(Jiffies(21_006), By::Another), None);
         assert!(detector.tick(Jiffies(21_006), By::Itself).is_some());
-        // One CPU has reported the stall, so the others do not.
+        // One CPU has reported the stall, so no other CPU reports it.
         assert_eq!(detector.tick(Jiffies(21_007), By::Another), None);
     }
 }

@@ -13,8 +13,9 @@ pub const PERIOD: Nanos = Nanos(4 * Nanos::SECOND.0);
 /// The binary logarithm of the time unit, in nanoseconds: a unit is 1.074 seconds.
 const UNIT_BITS: u32 = 30;
 
-/// A firing reports a CPU whose noted time is more than this many units old. The number is twice
-/// the threshold in seconds; Linux compares it with a number of units, not of seconds.
+/// The largest age, in time units, of the time that the CPU's stopper thread noted last. If the
+/// noted time is older, the firing reports a soft lockup. The number is twice Linux's threshold of
+/// 10 seconds, but Linux compares it with time units, not with seconds.
 const LIMIT: u64 = 20;
 
 /// The detector of one CPU.
@@ -23,8 +24,8 @@ pub struct SoftLockup {
     /// The time unit in which the stopper thread last ran.
     touched: u64,
     /// The time unit in which the stopper thread last ran, or in which the detector last made a
-    /// report, whichever is later. The next report comes when this unit is too long ago. `None`
-    /// from a call of [`SoftLockup::touch`] until the timer fires.
+    /// report, whichever is later. The next report comes when this time unit is too long ago.
+    /// `None` from a call of [`SoftLockup::touch`] until the timer fires.
     since: Option<u64>,
 }
 
@@ -74,8 +75,8 @@ impl SoftLockup {
     }
 }
 
-/// The reports of a CPU that does not reschedule from `from` to `until`, and whose timer fires at
-/// `phase` and every [`PERIOD`] after it.
+/// Returns the reports of a CPU that does not reschedule from `from` to `until`. The CPU's timer
+/// fires at `phase` and every [`PERIOD`] after that.
 #[must_use]
 pub fn reports(from: Nanos, until: Nanos, phase: Nanos) -> Vec<Report> {
     let behind = from.0.saturating_sub(phase.0).div_ceil(PERIOD.0);
@@ -131,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_stretch_is_reported_after_20_to_24_seconds() {
-        // The timer fires at 2, 6, 10, … seconds; the firing at 10 feeds the detector.
+        // The timer fires at 2, 6, 10, … seconds. The firing at 10 seconds is the last one that
+        // feeds the detector.
         let first = |until: u64| {
             reports(s(11), s(until), s(2))
                 .first()

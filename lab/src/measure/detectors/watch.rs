@@ -11,7 +11,7 @@ use plimsoll_sim::{Access, Sim, Stretch, Wait};
 
 use super::{hung_task, rcu, soft_lockup};
 
-/// Stretches that are shorter than this are ignored.
+/// The length of the shortest stretch that the watch looks at.
 const SHORTEST: Nanos = Nanos(10_000);
 
 /// Observes a simulated machine for stalls, until [`Watch::finish`] ends the watch.
@@ -88,7 +88,7 @@ impl Watch {
             let lockups = soft_lockup::reports(stretch.from, stretch.until, Nanos(phase));
             log.stalls.soft_lockups += lockups.len();
             if length(stretch).0 >= rcu::TIMEOUT_S * Nanos::SECOND.0 {
-                // The holds and waits in which interrupts are masked are far shorter than the
+                // A CPU masks interrupts only during holds and waits that are far shorter than the
                 // timeout, so the CPU takes ticks.
                 let stalls = rcu::reports(stretch.from, stretch.until, hz, true);
                 log.stalls.rcu_stalls += stalls.len();
@@ -97,7 +97,7 @@ impl Watch {
         Self { log }
     }
 
-    /// Ends the watch after the run. Stretches that have not ended count as if they ended now.
+    /// Ends the watch after the run, and with it all stretches that have not ended.
     #[must_use]
     pub fn finish(self, sim: &Sim) -> CpuStalls {
         sim.end_stretches();
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn each_report_of_a_long_stretch_counts() {
         // The stretches of both CPUs last 60 seconds. A soft lockup is reported after 20 to 24
-        // seconds, and again 24 seconds later. An RCU stall is reported after 21 seconds, and then
-        // only after 84.
+        // seconds, and again 24 seconds later. An RCU stall is reported after 21 seconds, and again
+        // only after 84 seconds.
         let stalls = held_for(60);
         assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (4, 2));
     }
@@ -228,7 +228,8 @@ mod tests {
         watch.finish(&sim)
     }
 
-    /// The detector looks at 120 and 240 seconds, and only the second look can report the task.
+    /// The detector of hung tasks looks at 120 and 240 seconds, and only the second look can report
+    /// the task.
     #[test]
     fn a_task_that_waits_for_a_sleeping_lock_is_reported_as_hung() {
         assert_eq!(asleep_for(239).hung_tasks, 0);
@@ -243,7 +244,8 @@ mod tests {
         for cpu in 0..2 {
             let lock = Rc::clone(&lock);
             sim.spawn(CpuId(cpu), move |sim| {
-                // Both stretches are too short to be watched, and one of them has a wait.
+                // On both CPUs the stretch is too short to be watched. In one of these stretches
+                // the CPU waits for the lock.
                 lock.with(sim, Site::Control, |()| sim.spend(Work::Think, 2000));
                 sim.resched_point();
                 sim.spend(Work::Think, 1_000_000 * (1 + cpu));

@@ -1,8 +1,8 @@
-//! Derives, from a difference between Plimsoll's move and the kernel's, those parts of the kernel's
-//! state that a recording does not show at each moment: lengths of lists, `high` and
-//! `alloc_factor`. The replay learns nothing from an identical move. If it has used one of the
-//! kernel's spills to correct the assumed lengths of the lists, an identical spill of Plimsoll
-//! proves nothing and is not compared.
+//! Derives parts of the kernel's state from a difference between Plimsoll's move and the kernel's
+//! move. A recording does not show these parts at each moment: the lengths of lists, `high` and
+//! `alloc_factor`. The replay learns nothing from an identical move. If the replay has used a spill
+//! of the kernel to correct the assumed lengths of the lists, an identical spill of Plimsoll proves
+//! nothing and is not compared.
 
 use plimsoll_mm::page::ListState;
 
@@ -12,9 +12,9 @@ use super::super::pair::Pair;
 use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
-    /// Learns from the difference between the kernel's move and Plimsoll's in `pair`. The size of
-    /// the kernel's refill shows the kernel's `alloc_factor`, or how much room there was below
-    /// `high`; a spill by the kernel shows that its lists were as long as `high`. `ops` are all
+    /// Learns from the difference between the kernel's move and Plimsoll's move in `pair`. The size
+    /// of a refill by the kernel shows the kernel's `alloc_factor`, or how many pages the lists
+    /// lacked to `high`. A spill by the kernel shows that its lists had `high` pages. `ops` are all
     /// operations of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
@@ -39,16 +39,16 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
-                // The lists have been corrected so that they fit the kernel's next spill. If
-                // Plimsoll's next spill is the same, that proves nothing.
+                // The correction makes the lists fit the kernel's next spill. So an identical next
+                // spill of Plimsoll proves nothing.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
                     lists.corrected = true;
                 }
                 Learnt::default()
             }
             Kind::Decay if pair.kernel.pages > 0 => {
-                // A decay leaves `high` pages on the lists, so after the kernel's decay its lists
-                // have this length.
+                // A decay leaves `high` pages on the lists, so the kernel's lists have `high` pages
+                // after the kernel's decay.
                 let after = self.count(pair.zone, pair.cpu);
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(after));
                 Learnt::default()
@@ -59,7 +59,7 @@ impl Follow {
 
     /// Handles a refill that the kernel made and Plimsoll did not. The refill proves that the
     /// kernel's list was empty. If the replay still assumes blocks on that list, the kernel must
-    /// have taken them without an event.
+    /// have taken these blocks without an event.
     fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
         let Action::Alloc { zone, list, .. } = op.action else {
             return;
@@ -82,10 +82,10 @@ impl Follow {
         }
         let factor = (0..=SCALE_MAX).find(|factor| batch << factor == pair.kernel.pages);
         let Some(factor) = factor else {
-            // The refill is not a batch times a power of two, so `high` limited it. The refill took
-            // `high - batch` pages less those that were on the lists, and one of its pages was
-            // allocated at once. So `high` is the number of pages now on the lists, plus 1, plus a
-            // batch. If that sum exceeds `high_max`, the lists had fewer pages than assumed.
+            // The refill is not a batch times a power of two, so `high` limited it. The refill
+            // filled the lists up to `high - batch` pages, and one of these pages was allocated at
+            // once. So `high` is the number of pages now on the lists, plus 1, plus a batch. If
+            // that sum exceeds `high_max`, the lists had fewer pages than assumed.
             let high = self.count(pair.zone, pair.cpu) + 1 + batch;
             let missing = high.saturating_sub(high_max);
             self.lengthen(pair, -i64::from(missing));
@@ -94,8 +94,8 @@ impl Follow {
                 ..Learnt::default()
             };
         };
-        // Linux raises `high` at each refill by the refill's size, so a difference in size is also
-        // a difference in `high`.
+        // Linux raises `high` at each refill by the refill's size, so the refills of the kernel and
+        // of Plimsoll differ by the same number of pages as the two values of `high`.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
         Learnt {
             high: Some(high),
@@ -103,9 +103,9 @@ impl Follow {
         }
     }
 
-    /// Returns whether the kernel meant to empty the lists with a spill of `pages` pages that
-    /// leaves `left` pages. Two successive frees of blocks of 2 to 8 pages cause such a spill. Any
-    /// other spill leaves at least a batch.
+    /// Returns whether a spill of `pages` pages, which leaves `left` pages by our count, was meant
+    /// to empty the kernel's lists. Two successive frees of blocks of 2 to 8 pages cause such a
+    /// spill. Any other spill leaves at least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
         let batch = self
             .lists
@@ -115,8 +115,9 @@ impl Follow {
     }
 
     /// Returns whether the pages of a decay may be the batch that the periodic work returns from
-    /// lists of another node that were not used for some time. Such a batch says nothing about the
-    /// lengths of the lists. It has a few pages more than a batch if its last block is large.
+    /// lists for a zone of another node, if these lists were not used for some time. Such a batch
+    /// says nothing about the lengths of the lists. The periodic work returns a few pages more than
+    /// a batch if the last block is large.
     fn may_be_expiry(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         let pages = pair.kernel.pages.max(pair.ours.pages);
@@ -132,9 +133,9 @@ impl Follow {
 
     /// Returns the correction after a move of `pair` in which Plimsoll returned pages to the zone
     /// and the kernel did not. The correction is the number of pages to add to the derived lists
-    /// (our picture of the kernel's lists; negative to remove), so that they stay below `high`
-    /// until the kernel's next move. If that next move is a spill, it also shows how long the lists
-    /// were.
+    /// (our picture of the kernel's lists; negative to remove), so that the lists stay below `high`
+    /// until the kernel's next move. If the next move is a spill, it also shows how many pages were
+    /// on the lists.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
@@ -177,8 +178,8 @@ impl Follow {
     }
 
     /// At operation `pair.op`, the derived lists (our picture of the kernel's lists) are too long
-    /// by `missing` pages. This function finds bulk allocations that may have taken these pages by
-    /// then, although only later events reveal these allocations. It treats the next bulk
+    /// by `missing` pages. Bulk allocations may have taken the missing pages before `pair.op`,
+    /// although only later events reveal these allocations. So this function treats the next bulk
     /// allocations as earlier than `pair.op`, until they account for `missing` pages. A bulk
     /// allocation qualifies only if no refill of its list lies between `pair.op` and that
     /// allocation.
@@ -246,10 +247,9 @@ impl Follow {
         let home = ListId(lists.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // If `home`, the list of pages that no event shows, has too few pages to remove, the
-        // missing ones are removed from the longest lists of single pages. If `pages` is not a
-        // multiple of a block of `home`, the remainder is also added to or removed from the longest
-        // list of single pages.
+        // `home`, the list of pages that no event shows, may have too few pages to remove, or
+        // `pages` may not be a multiple of the block size of `home`. The loop adds the rest to the
+        // longest list of single pages, or removes the rest from it.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

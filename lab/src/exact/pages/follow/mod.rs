@@ -1,5 +1,5 @@
-//! Tracks the lengths of the kernel's lists while the replay performs operations, and what each
-//! move of the kernel reveals about the kernel's state before the recording.
+//! Tracks the lengths of the kernel's lists while the replay performs operations. Also tracks what
+//! each move of the kernel reveals about the kernel's state before the recording.
 
 mod learn;
 
@@ -13,9 +13,9 @@ use super::pair::Pair;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,
-    /// The indices of bulk allocations that the replay has already counted at an earlier place than
-    /// the recorded one (hastened), because they explain missing pages. The replay does not perform
-    /// them again at their recorded place.
+    /// The indices of bulk allocations that the replay has *hastened*: counted earlier than their
+    /// place in the recording, because they explain missing pages. The replay does not perform them
+    /// again at their recorded place.
     hastened: HashSet<usize>,
 }
 
@@ -26,16 +26,17 @@ struct Followed {
     batch: u32,
     /// The upper bound of `high`, the number of pages at which the lists spill.
     high_max: u32,
-    /// The index of the list that is assumed to hold the pages that were there before the recording
-    /// and that no event shows. It is a list that is never seen empty, if there is one.
+    /// The index of the list on which the replay assumes the pages that were listed before the
+    /// recording and that no event shows. If possible, it is a list that no event shows to be
+    /// empty.
     home: u8,
     /// The least and the greatest possible `alloc_factor` (Linux: a refill doubles the batch up to
-    /// this number of times). No recording states its first value.
+    /// this number of times). No recording states the value of `alloc_factor` at the start.
     alloc_factor: (u32, u32),
     /// The least and the greatest possible `free_count` (Linux: the recently freed pages, which
-    /// decide how much a spill moves). No recording states its first value.
+    /// decide how much a spill moves). No recording states the value of `free_count` at the start.
     free_count: (u32, u32),
-    /// The number of pages on the list `home` that were there before the recording and that no
+    /// The number of pages on the list `home` that were listed before the recording and that no
     /// event shows. A bulk allocation may still take these pages.
     never_seen: u32,
     /// True if the zone belongs to another node than the CPU. The CPU's periodic work then also
@@ -43,13 +44,13 @@ struct Followed {
     remote: bool,
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
-    /// True if the kernel's next spill was used to correct the lengths of the lists. Plimsoll's
-    /// next spill then agrees with it by construction.
+    /// True if the replay used the kernel's next spill to correct the lengths of the lists.
+    /// Plimsoll's next spill then necessarily agrees with the kernel's.
     corrected: bool,
 }
 
-/// What a difference between Plimsoll's move and the kernel's reveals about the kernel's lists;
-/// `None` for a value that it does not reveal.
+/// The values of the kernel's lists that a difference between Plimsoll's move and the kernel's move
+/// reveals. `None` for a value that the difference does not reveal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learnt {
     pub(super) high: Option<u32>,
@@ -61,7 +62,7 @@ pub(super) struct Learnt {
 const SCALE_MAX: u32 = 5;
 
 impl Follow {
-    /// Starts to follow the lists of a CPU in a zone, which hold `lens` blocks.
+    /// Starts to follow the lists of a CPU in a zone. `lens` has the number of blocks on each list.
     pub(super) fn begin(
         &mut self,
         (zone, cpu): (u8, u32),
@@ -117,8 +118,8 @@ impl Follow {
         pages(&self.lens(zone, cpu))
     }
 
-    /// Updates the derived lengths of the kernel's lists for one operation, and for the moves that
-    /// the kernel made in it.
+    /// Updates the derived lengths of the kernel's lists by one operation, including the moves that
+    /// the kernel made in the operation.
     pub(super) fn note(&mut self, op: &Op) {
         for transfer in op
             .moves
@@ -182,7 +183,7 @@ impl Follow {
     }
 
     /// Returns whether the size of a move depends on what the CPU did before the recording. Call
-    /// this function before [`Follow::note`] for the operation.
+    /// this method before [`Follow::note`] for the operation.
     pub(super) fn depends_on_before(&self, pair: &Pair) -> bool {
         self.lists
             .get(&(pair.zone, pair.cpu))
@@ -194,7 +195,7 @@ impl Follow {
     }
 
     /// Returns whether the kernel and Plimsoll made identical spills that prove nothing, because
-    /// the kernel's spill was used to correct the lengths of the lists. Call this before
+    /// the kernel's spill was used to correct the lengths of the lists. Call this method before
     /// [`Follow::note_move`].
     pub(super) fn was_used(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));

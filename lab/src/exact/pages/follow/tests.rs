@@ -1,5 +1,5 @@
-//! Tests what the replay learns from a difference between Plimsoll's move and the kernel's. Each
-//! test constructs a difference from a few operations.
+//! Tests what the replay learns from a difference between Plimsoll's move and the kernel's move.
+//! Each test constructs a difference from a few operations.
 
 use plimsoll_mm::page::ListState;
 
@@ -25,7 +25,7 @@ fn op(action: Action, spills: bool) -> Op {
 
 /// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. Before, the
 /// replay assumes 50 pages on the kernel's lists, and `high` is 100. Returns the number of pages
-/// that it assumes afterwards. The first operation in `after` is the one that makes Plimsoll spill.
+/// that the replay assumes afterwards. The first operation in `after` makes Plimsoll spill.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
@@ -52,8 +52,8 @@ fn learnt_length(after: &[Op]) -> u32 {
 }
 
 /// If the replay used the kernel's next spill to correct the lists and Plimsoll makes an identical
-/// spill, that spill proves nothing and is not compared. The spill after it is compared again. A
-/// spill that differs always counts as a difference.
+/// spill, that spill proves nothing and is not compared. The next spill is compared again. A spill
+/// that differs always counts as a difference.
 #[test]
 fn a_spill_that_corrected_the_lists_is_set_aside() {
     let mut follow = with([10, 10, 10]);
@@ -78,8 +78,8 @@ fn free(spills: bool) -> Op {
     op(Action::Free { zone, list, pfn }, spills)
 }
 
-/// The kernel spills when its lists reach `high`. So the lists are now shorter than `high` by as
-/// many pages as are freed until the kernel's next spill.
+/// The kernel spills when its lists reach `high`. So the number of pages that the lists now lack to
+/// `high` is the number of pages that are freed until the kernel's next spill.
 #[test]
 fn the_next_spill_tells_how_long_lists_are() {
     let after = [free(false), free(false), free(true)];
@@ -87,8 +87,8 @@ fn the_next_spill_tells_how_long_lists_are() {
     assert_eq!(learnt_length(&[free(false)]), 99, "one more would spill");
 }
 
-/// If the kernel's lists grow and shrink again before its next spill, they were below `high` even
-/// when they were longest.
+/// If the kernel's lists grow and shrink again before the kernel's next spill, they were below
+/// `high` even when they had the most pages.
 #[test]
 fn lists_that_were_longer_and_did_not_spill_were_below_high_then() {
     let (zone, list, pfn) = (0, LIST, 7);
@@ -138,8 +138,8 @@ fn bulk(pages: u64) -> Op {
 }
 
 /// Lets the replay learn from a spill that Plimsoll makes at a `high` of 100. The kernel spills
-/// only at the fourth free after the operation `between`. Also returns whether the replay treats
-/// `between` as earlier than Plimsoll's spill.
+/// only at the fourth free after the operation `between`. Returns what the replay has learnt, and
+/// whether the replay treats `between` as earlier than Plimsoll's spill.
 fn hastened(between: Op) -> (Follow, bool) {
     let mut follow = with([20, 50, 30]);
     let frees = [false, false, false, true].map(free);
@@ -150,8 +150,8 @@ fn hastened(between: Op) -> (Follow, bool) {
 }
 
 /// If the kernel's lists are shorter than assumed, a bulk allocation that only later events show
-/// may already have taken the missing pages. The replay then treats it as earlier than it was
-/// recorded.
+/// may already have taken the missing pages. The replay then treats this bulk allocation as earlier
+/// than it was recorded.
 #[test]
 fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
     let (follow, hastened) = hastened(bulk(4));
@@ -160,7 +160,8 @@ fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
 }
 
 /// If the kernel's lists are shorter than assumed and no bulk allocation took the missing pages,
-/// the replay removes them from the list that is assumed to hold the pages that no event shows.
+/// the replay removes the missing pages from the list on which it assumes the pages that no event
+/// shows.
 #[test]
 fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages() {
     let (follow, hastened) = hastened(free(false));
@@ -184,8 +185,8 @@ fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     assert!(!follow.is_hastened(2));
 }
 
-/// If the kernel's lists are shorter than assumed by more pages than the list of pages that no
-/// event shows has, other lists get shorter, too.
+/// The kernel's lists may lack more pages than the replay assumes on the list of pages that no
+/// event shows. Then other lists get shorter, too.
 #[test]
 fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     let mut follow = with([20, 50, 3]);
@@ -223,8 +224,8 @@ fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
         pfn: 7,
     };
     let ops = [op(taken, false)];
-    // The refill leaves 899 pages after one is allocated. A batch of 63 is kept free below `high`,
-    // so `high` is 963.
+    // After the refill and the allocation of one page, the lists have 899 pages. A refill leaves
+    // room for a batch of 63 pages below `high`, so `high` is 899 + 1 + 63 = 963.
     let mut follow = with([0, 99, 800]);
     let learnt = follow.learn(&refill(100), &high(900), &ops);
     assert_eq!((learnt.high, follow.count(0, 0)), (Some(963), 899));
@@ -233,7 +234,7 @@ fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
     assert_eq!((learnt.high, follow.count(0, 0)), (Some(1000), 936));
 }
 
-/// If only the kernel refills a list, the list was empty before. Now it has the pages of the
+/// If only the kernel refills a list, the list was empty before. Now the list has the pages of the
 /// refill, without the page that was allocated.
 #[test]
 fn a_list_that_only_the_kernel_refills_was_empty() {
@@ -252,15 +253,15 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(learnt.alloc_factor, Some(1));
 }
 
-/// The list that is assumed to hold the pages that no event shows may have blocks of several pages.
-/// If a correction is not a multiple of that block size, its remainder goes to, or comes from, a
-/// list of single pages.
+/// The list on which the replay assumes the pages that no event shows may have blocks of several
+/// pages. If a correction is not a multiple of the block size, its remainder goes to, or comes
+/// from, a list of single pages.
 #[test]
 fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
     lens[..3].copy_from_slice(&[20, 50, 30]);
-    // The list that is assumed to hold the pages that no event shows has blocks of four pages.
+    // List 6, on which the replay assumes the pages that no event shows, has blocks of four pages.
     follow.begin((0, 0), lens, (63, 1000), ListId(6));
     follow.lengthen(&spill(0, 63), 5);
     assert_eq!((follow.lens(0, 0)[1], follow.lens(0, 0)[6]), (51, 1));
@@ -268,8 +269,8 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     assert_eq!(follow.lens(0, 0), lens);
 }
 
-/// Bulk allocations take the listed pages that were there before the recording and that no event
-/// shows, but no more than there are.
+/// Bulk allocations take pages that were listed before the recording and that no event shows, but
+/// no more than the replay assumes of such pages.
 #[test]
 fn a_bulk_allocation_takes_pages_that_no_event_shows_while_there_are_any() {
     let mut follow = with([20, 50, 30]);
@@ -283,7 +284,7 @@ fn a_bulk_allocation_takes_pages_that_no_event_shows_while_there_are_any() {
 }
 
 /// The periodic work returns a batch of a remote node's pages if the lists were not used for some
-/// time. Unlike a decay, it leaves any number of pages.
+/// time. Unlike a decay, the return of a batch leaves any number of pages on the lists.
 #[test]
 fn a_batch_returned_to_a_remote_node_does_not_tell_how_long_lists_are() {
     let decay = |kernel| Pair {
@@ -302,8 +303,8 @@ fn a_batch_returned_to_a_remote_node_does_not_tell_how_long_lists_are() {
     assert_eq!(remote.count(0, 0), 400, "more than a batch is a decay");
 }
 
-/// If the pages that no event shows are assumed to be in blocks of several pages, a block leaves its
-/// list as a whole, even if a bulk allocation took only a part of it.
+/// The replay may assume the pages that no event shows in blocks of several pages. Then a block
+/// leaves its list as a whole, even if a bulk allocation took only a part of the block.
 #[test]
 fn a_bulk_allocation_of_a_part_of_a_block_takes_the_block() {
     let mut follow = Follow::default();
@@ -338,9 +339,9 @@ fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
 }
 
 /// After a difference, the replay uses the kernel's next spill to correct the assumed lengths of
-/// the lists, unless a drain comes first: a drain empties the lists and shows how long they were.
-/// The replay predicts a spill after a drain, so that spill is compared. A drain is never used for
-/// a correction, so an identical drain is compared, too.
+/// the lists. If a drain comes first, it shows these lengths and empties the lists, so the replay
+/// predicts the later spill and compares it. The replay uses no drain for a correction, so it
+/// compares an identical drain, too.
 #[test]
 fn only_a_spill_is_used_and_not_after_a_drain() {
     let drain = Pair {
@@ -356,7 +357,7 @@ fn only_a_spill_is_used_and_not_after_a_drain() {
 }
 
 /// Only a spill that empties the lists leaves less than a batch. Any other spill leaves a batch or
-/// more, and it shows that the lists were at `high`.
+/// more, and shows that the lists had `high` pages.
 #[test]
 fn a_spill_that_leaves_exactly_a_batch_shows_that_lists_were_at_high() {
     let mut follow = with([1, 0, 62]);
@@ -378,7 +379,7 @@ fn after_thirty_two_batches_of_frees_their_count_is_known() {
 }
 
 /// Each refill of the kernel raises the kernel's `alloc_factor`, up to five. A refill that only
-/// Plimsoll makes does not raise it, so `alloc_factor` must still count as unknown.
+/// Plimsoll makes does not raise the kernel's `alloc_factor`, which must still count as unknown.
 #[test]
 fn only_refills_of_the_kernel_make_its_factor_known() {
     let refill = |kernel, ours| Pair {

@@ -1,5 +1,5 @@
-//! Derives operations from the events that free a block, and from those that return blocks from
-//! lists to a zone.
+//! Derives operations from events that free a block, and from events that return blocks from lists
+//! to a zone.
 
 use plimsoll_recording::event::What;
 
@@ -8,8 +8,9 @@ use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
 impl Walk<'_> {
-    /// Handles the free of a block. A block that is freed in a batch is put on its list only at its
-    /// later `mm_page_free_batched` event, so here only the batch is noted.
+    /// Handles the free of a block. The kernel puts a block of a batch on its list only at the
+    /// block's later `mm_page_free_batched` event. So for such a block, this method only notes the
+    /// batch.
     pub(super) fn free(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let next = self.future.of_frame(index);
         let batched = next.is_some_and(
@@ -34,9 +35,9 @@ impl Walk<'_> {
     /// - A batch of frees holds the lock from the zone's first block to its last. A block of the
     ///   zone that is freed meanwhile bypasses the lists.
     /// - An allocation that refills also holds the lock, but may release it before its event is
-    ///   printed. A block that is freed between the refill and that event may therefore still have
-    ///   been put on a list. It is assumed to have bypassed the lists only if no later event shows
-    ///   it on a list.
+    ///   printed. So a block that is freed between the refill and that event may still have been
+    ///   put on a list. The replay assumes that the block bypassed the lists only if no later event
+    ///   shows it on a list.
     ///
     /// A block also counts as having bypassed the lists if an earlier pass has found that it was on
     /// no list.
@@ -59,8 +60,8 @@ impl Walk<'_> {
     /// Puts a freed block on its list or, if it bypasses the lists, in its zone.
     pub(super) fn commit(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let Some(zone) = self.zone(pfn) else { return };
-        // If the block still seems to be on a list, an allocation without an event had taken it
-        // from there.
+        // If the block still seems to be on a list, an allocation without an event had taken the
+        // block from the list.
         self.take_elsewhere(index, pfn);
         let list = self.list_of_freed(index, (pfn, order));
         let Some(list) = list.filter(|_| !self.finds_lists_locked(index, cpu, pfn)) else {
@@ -81,8 +82,8 @@ impl Walk<'_> {
         self.push_op(index, cpu, Action::Free { zone, list, pfn }, moves);
     }
 
-    /// The list on which the kernel puts a freed block, derived from the next event of its frame;
-    /// `None` if the block returns to the zone.
+    /// The list on which the kernel puts a freed block, derived from the next event of the block's
+    /// first frame; `None` if the block returns to the zone.
     fn list_of_freed(&self, index: usize, (pfn, order): (u64, u8)) -> Option<ListId> {
         let by_block = || ListId::of(order, self.block_type(pfn));
         let Some(next) = self.future.of_frame(index) else {
@@ -110,8 +111,8 @@ impl Walk<'_> {
     }
 
     /// Removes from the lists of `cpu` the blocks that the kernel returned to zones because of
-    /// event `index`, and returns them as moves of `kind`. They are the blocks of the drain events
-    /// that directly follow `index` on its CPU in the same thread.
+    /// event `index`, and returns these blocks as moves of `kind`. The blocks are those of the
+    /// drain events that directly follow event `index` on the same CPU in the same thread.
     pub(super) fn given_back(&mut self, index: usize, cpu: u32, kind: Kind) -> Vec<Move> {
         let mut moves = Vec::new();
         let pid = self.events[index].pid;
@@ -126,9 +127,9 @@ impl Walk<'_> {
         moves
     }
 
-    /// Returns whether the block of event `at` was already on its list at event `index`. Otherwise
-    /// another CPU has freed that block in between, and event `at` belongs to a drain of the other
-    /// CPU's lists.
+    /// Returns whether the block of event `at` was already on its list at event `index`. If not,
+    /// another CPU has freed that block in between, and event `at` belongs to a drain of that CPU's
+    /// lists.
     fn was_there(&self, index: usize, at: usize) -> bool {
         self.future.before(at).is_none_or(|before| before <= index)
     }
@@ -188,8 +189,8 @@ impl Walk<'_> {
     }
 
     /// Corrects the list `place` when the kernel returns `pfn` to the zone although colder blocks
-    /// seem to be on the list. The kernel returns the coldest block first. So the colder blocks
-    /// that leave the list without an event were never on it.
+    /// seem to be on the list. The kernel returns the coldest (longest listed) block first. So the
+    /// colder blocks were never on this list if they leave it without an event.
     fn pass_over(&mut self, place: Place, pfn: u64) {
         if self.lists.is_coldest(pfn) {
             return;
@@ -202,8 +203,9 @@ impl Walk<'_> {
     }
 
     /// Handles a run of drain events (`mm_page_pcpu_drain`) that does not directly follow a free in
-    /// the same thread. There are two causes: an interrupt came between a free and the spill that
-    /// the free caused, or CPU `actor` drains its own lists or those of another CPU.
+    /// the same thread. There are two possible causes. Either an interrupt came between a free and
+    /// the spill that the free caused, or CPU `actor` drains its own lists or the lists of another
+    /// CPU.
     pub(super) fn drain(&mut self, index: usize, actor: u32) {
         let owner = self.owner(index).unwrap_or(actor);
         let freeing = self.freeing.get(&actor).copied();
@@ -218,8 +220,8 @@ impl Walk<'_> {
         let zone = self.zone_of(index);
         let mut next = Some(index);
         while let Some(at) = next {
-            // Linux drains one zone after another and may use the lists in between, so the drain of
-            // each zone is a separate operation.
+            // Linux drains one zone after another, and the CPU may use its lists in between. So the
+            // drain of each zone is a separate operation.
             let goes_on = self.was_there(index, at) && self.zone_of(at) == zone;
             if self.done[at] || !goes_on || !self.give_back(at, owner, kind, &mut moves) {
                 break;

@@ -1,14 +1,14 @@
-//! Derives operations from events: the list that each page was put on or taken from, and the
-//! operations that have no event.
+//! Derives operations from events. The derivation finds the list that each page was put on or taken
+//! from, and the operations that have no event.
 //!
-//! Tracks the lists of the recorded kernel frame by frame; the tracked lists are called *derived*.
-//! An allocation shows which page was on top of its list, and most operations without an event
+//! The module tracks the lists of the recorded kernel frame by frame; the tracked lists are called
+//! *derived*. An allocation shows which page was on top of a list. Most operations without an event
 //! follow from this:
 //!
-//! - If the list has pages above the allocated one, and no event shows their allocation, a bulk
-//!   allocation took them.
-//! - If a page is allocated from a list and no event put it there, it was on that list before the
-//!   recording.
+//! - If the derived list has pages above the allocated page, and no event shows the allocation of
+//!   these pages, a bulk allocation took them.
+//! - If a page is allocated from a list and no event put the page there, it was on that list before
+//!   the recording.
 //!
 //! docs/exact-replay.md lists all rules.
 
@@ -39,15 +39,15 @@ use super::zoneinfo::ZoneInfo;
 pub(super) struct Inferred {
     /// The operations in recorded order.
     pub(super) ops: Vec<Op>,
-    /// The frames on each list at the first event, as far as later events show them being allocated
+    /// The frames on each list at the first event, if a later event shows that they are allocated
     /// or returned to the zone. The frame to be allocated next comes first.
     pub(super) before: HashMap<Place, Vec<u64>>,
     pub(super) tally: Tally,
 }
 
 impl Inferred {
-    /// Derives the operations of a recording. `zones` were read from `/proc/zoneinfo` just before
-    /// event `read_at`.
+    /// Derives the operations of a recording. The recorder read `zones` from `/proc/zoneinfo` just
+    /// before event `read_at`.
     pub(super) fn of(recording: &Recording, zones: &[ZoneInfo], read_at: usize) -> Self {
         let future = Future::of(&recording.events);
         let rounds = Rounds::of(&recording.events);
@@ -80,8 +80,8 @@ impl Inferred {
 /// most recordings take three.
 const PASSES_MAX: u32 = 8;
 
-/// Corrections to the lists on which freed blocks are assumed to be. A list is assumed if no event
-/// states it, and corrected if later events contradict the assumption.
+/// Corrections of wrong assumptions. If no event states on which list a freed block is, the
+/// derivation assumes a list, and corrects the assumption if later events contradict it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Doubts {
     /// For each page block whose type no event states, the number of [`GUESSES`] that are ruled
@@ -91,8 +91,8 @@ struct Doubts {
     misplaced: HashSet<usize>,
 }
 
-/// The types to try, in this order, for a page block whose type no event states. The last of them
-/// is never ruled out, because the lists of that type are used least.
+/// The types to try, in this order, for a page block whose type no event states. The last type is
+/// never ruled out, because the kernel uses the lists of this type least.
 const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
 
 /// The state of one pass over the recording's events, which derives the operations from them.
@@ -109,11 +109,11 @@ struct Walk<'a> {
     ops: Vec<Op>,
     /// True for each event that belongs to the operation of an earlier event.
     done: Vec<bool>,
-    /// For each frame on a list, the index of the event that put it there.
+    /// For each frame on a list, the index of the event that put the frame there.
     came: HashMap<u64, usize>,
     /// The orders of the blocks that are being freed in a batch, keyed by a block's first frame.
     batched: HashMap<u64, u8>,
-    /// For each CPU, the batch of blocks that it is freeing.
+    /// For each CPU that is freeing a batch of blocks, this batch.
     batches: HashMap<u32, Batch>,
     /// For each CPU, the last operation that freed a block to a list (its index in `ops`), and the
     /// thread that freed the block.
@@ -125,13 +125,13 @@ struct Walk<'a> {
     direct: HashSet<u64>,
     /// The migrate type of each page block, as last shown by an event.
     blocks: HashMap<u64, u8>,
-    /// For each list, the frames that were allocated from it although no event had put them on it,
-    /// in the order of their allocation.
+    /// For each list, the frames that were allocated from the list although no event had put them
+    /// there, in the order of their allocation.
     handed_out: HashMap<Place, Vec<u64>>,
-    /// For each list, the frames that were returned from it to the zone although no event had put
-    /// them on it, in the order of their return.
+    /// For each list, the frames that were returned from the list to the zone although no event had
+    /// put them there, in the order of their return.
     given_back: HashMap<Place, Vec<u64>>,
-    /// The lists that were empty at some time: those that the kernel has refilled.
+    /// The lists that were empty at some time, as shown by a refill.
     emptied: HashSet<Place>,
     /// The corrections that earlier passes and this pass have found.
     doubts: Doubts,
@@ -189,9 +189,9 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// The frames on each list at the first event: `seeded`, the result of an earlier pass, or, if
-    /// that is empty, the frames that this pass found. In each list, the frame to be allocated next
-    /// comes first.
+    /// Returns the frames on each list at the first event: `seeded`, which is the result of an
+    /// earlier pass, or the frames that this pass found if `seeded` is empty. In each list, the
+    /// frame to be allocated next comes first.
     fn before(&self, seeded: &HashMap<Place, Vec<u64>>) -> HashMap<Place, Vec<u64>> {
         if !seeded.is_empty() {
             return seeded.clone();
@@ -284,8 +284,8 @@ impl<'a> Walk<'a> {
         };
         self.take_above(index, place, pfn);
         let above = self.lists.above(place, Some(pfn)).len();
-        // Count only frames that an event put on the list. Nothing predicts the position of a frame
-        // that was on its list before the recording.
+        // Count only frames that an event put on the list. The position of a frame that was on its
+        // list before the recording cannot be predicted.
         if self.came.contains_key(&pfn) {
             self.tally.predictable += 1;
             self.tally.predicted += u64::from(above == 0);

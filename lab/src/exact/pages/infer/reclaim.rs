@@ -1,12 +1,12 @@
-//! Derives from events when kswapd reclaims, and when allocations find memory short.
+//! Derives from events when kswapd reclaims, and when allocations find that memory is short.
 
 use plimsoll_recording::event::{Event, What};
 
 use super::super::op::Action;
 use super::Walk;
 
-/// The highest zone index of a shortage that concerns all zones. An event names the highest index,
-/// and concerns the zones up to it; no zone has an index as high as this one.
+/// A shortage concerns the zones of a node up to a highest index. This index stands for all zones,
+/// because no zone has such a high index.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {
@@ -14,9 +14,9 @@ impl Walk<'_> {
     /// event of another kind adds no operation.
     pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
         if matches!(what, What::DirectReclaimEnd { .. }) {
-            // Blocks that the thread returns to a zone after this event are not a spill that its
-            // frees during reclaim caused. An allocation that still finds no block after reclaim
-            // drains all lists, so these blocks come from such a drain.
+            // If an allocation still finds no block after reclaim, it drains all lists. So blocks
+            // that the thread returns to a zone after this event belong to a drain, not to a spill
+            // that a free during reclaim caused.
             self.freeing.remove(&cpu);
         }
         let action = match *what {
@@ -31,8 +31,8 @@ impl Walk<'_> {
             }
             What::KswapdDone => return self.reclaim_ends(index, cpu),
             What::KswapdSleep { node } => Action::Sleep { node },
-            // Only an event with GFP flags shows that an allocation found a shortage. Without them,
-            // kswapd is woken because of a watermark boost.
+            // Only an event with GFP flags shows that an allocation found a shortage. A
+            // `wakeup_kswapd` event without flags wakes kswapd because of a watermark boost.
             What::WakeupKswapd {
                 node, zone, gfp, ..
             } if gfp != 0 => Action::Shortage {
@@ -49,10 +49,10 @@ impl Walk<'_> {
     }
 
     /// Records that event `index` ends the round of the kswapd that runs in the event's thread, and
-    /// records the watermark boosts that end with it.
+    /// records the watermark boosts that end with the round.
     pub(super) fn reclaim_ends(&mut self, index: usize, cpu: u32) {
         // If the round began before the recording, no event shows its beginning, so its node is
-        // unknown. Node 0 is assumed, because most computers have no other node.
+        // unknown. Assume node 0, because most computers have no other node.
         let pid = self.events[index].pid;
         let node = self.kswapds.get(&pid).copied().unwrap_or(0);
         let action = Action::Reclaim {
@@ -66,16 +66,16 @@ impl Walk<'_> {
         }
     }
 
-    /// If `/proc/zoneinfo` was read just before event `index`, records the watermark boosts that it
-    /// showed.
+    /// If the recorder read `/proc/zoneinfo` just before event `index`, records the watermark
+    /// boosts that this file showed.
     pub(super) fn read_boosts(&mut self, index: usize, cpu: u32) {
         for (zone, pages) in self.boosts.read(index) {
             self.push_op(index, cpu, Action::Boost { zone, pages }, Vec::new());
         }
     }
 
-    /// Records the watermark boost that an event causes, because an allocation found a block in a
-    /// page block of another type.
+    /// If event `event` shows that an allocation found a block in a page block of another type,
+    /// records the watermark boost that follows.
     pub(super) fn boost(&mut self, index: usize, event: &Event) {
         let What::ExtFrag {
             pfn,

@@ -19,7 +19,8 @@ struct Group {
     last: usize,
 }
 
-/// The replay looks for a thread's next allocation in this many events of all threads.
+/// The number of events, of all threads, among which the replay looks for a thread's next
+/// allocation.
 const SOON: usize = 1000;
 
 impl Walk<'_> {
@@ -59,8 +60,8 @@ impl Walk<'_> {
     fn refill(&mut self, index: usize, place: Place, group: &Group, visible: Option<usize>) {
         let mut moved = Move::new(Kind::Refill, place.zone);
         group.pfns.iter().for_each(|_| moved.add(place.list));
-        // The refill shows that the kernel's list was empty. So blocks that are still on the
-        // derived list were taken without an event.
+        // The refill shows that the kernel's list was empty. So the blocks that are still on the
+        // derived list left the kernel's list without an event.
         let taken: Vec<u64> = self.lists.above(place, None);
         let mut taken = self.without_misplaced(place, taken);
         self.emptied.insert(place);
@@ -94,8 +95,8 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, vec![moved]);
     }
 
-    /// Collects the blocks of one order and zone that the CPU took from event `index` on, without
-    /// another event in between.
+    /// Collects the blocks of one order and zone that the CPU of event `index` took from this event
+    /// on, without another event in between.
     fn group(&mut self, index: usize) -> Option<Group> {
         let mut group: Option<Group> = None;
         let mut next = Some(index);
@@ -129,8 +130,8 @@ impl Walk<'_> {
                         break;
                     }
                     group.last = at;
-                    // Two successive events for one frame concern one block: the block was claimed
-                    // from another type, and the claim has an event of its own.
+                    // Two successive events for one frame concern one block: the block came from a
+                    // page block of another type, and the kernel emits a separate event for this.
                     match group.pfns.last_mut() {
                         Some((same, came)) if *same == pfn => *came = at,
                         _ => group.pfns.push((pfn, at)),
@@ -156,9 +157,9 @@ impl Walk<'_> {
     }
 
     /// Handles the end of a bulk allocation of `pages` pages that refilled no list. If the topmost
-    /// `pages` pages of a list, as derived from events, all leave it without an event, the bulk
-    /// allocation took them. Otherwise at least a part of its pages were on a list before the
-    /// recording and appear in no event.
+    /// `pages` pages of a derived list all leave the list without an event, the bulk allocation
+    /// took them. Otherwise at least a part of the bulk allocation's pages were on a list before
+    /// the recording and appear in no event.
     pub(super) fn bulk(&mut self, index: usize, cpu: u32, pages: u32) {
         self.tally.bulk_probed += u64::from(pages);
         let zones = u8::try_from(self.zones.len()).unwrap_or(u8::MAX);
@@ -182,8 +183,8 @@ impl Walk<'_> {
     }
 
     /// Records that a bulk allocation of `pages` pages also took pages that no event shows. Their
-    /// number is what remains of `pages` after the known pages on the derived list of unmovable
-    /// pages.
+    /// number is `pages` minus the topmost pages of the derived list of unmovable pages that leave
+    /// this list without an event.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);
@@ -198,9 +199,9 @@ impl Walk<'_> {
         }
     }
 
-    /// The zone of the next block that the thread of event `index` allocates; `None` if it allocates
-    /// none soon. The bulk allocation probably used the same zone, because the thread's memory
-    /// policy applies to both.
+    /// The zone of the next block that the thread of event `index` allocates; `None` if the thread
+    /// allocates no block within [`SOON`] events. The bulk allocation probably used the same zone,
+    /// because the thread's memory policy applies to both.
     fn zone_of_next(&self, index: usize) -> Option<u8> {
         let pid = self.events[index].pid;
         let later = self.events.get(index + 1..)?.iter().take(SOON);

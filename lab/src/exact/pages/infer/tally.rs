@@ -12,11 +12,12 @@ pub(in super::super) struct Tally {
     /// The number of blocks in `predictable` that were on top of their derived list when the kernel
     /// allocated them, as predicted.
     pub(in super::super) predicted: u64,
-    /// The number of blocks allocated although no event explains how they came to be on a list.
+    /// The number of blocks that were allocated from a list although no event explains how they
+    /// came to the list.
     pub(in super::super) unexplained: u64,
-    /// The number of blocks taken directly from a zone, bypassing the lists.
+    /// The number of blocks that were taken directly from a zone, bypassing the lists.
     pub(in super::super) direct_allocs: u64,
-    /// The number of blocks returned directly to a zone, bypassing the lists.
+    /// The number of blocks that were returned directly to a zone, bypassing the lists.
     pub(in super::super) direct_frees: u64,
     /// The number of blocks that must have been taken from lists although no event shows it.
     pub(in super::super) bulk_inferred: u64,

@@ -6,8 +6,8 @@ use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
     /// Records for each page block the type that it had when the recording began: the type in the
-    /// first event that shows it or, if that event claims the page block for another type, the type
-    /// before the claim.
+    /// first event that shows the page block's type or, if that event claims the page block for
+    /// another type, the type before the claim.
     pub(super) fn learn_beginnings(&mut self) {
         let mut claimed = None;
         for (index, event) in self.events.iter().enumerate().rev() {
@@ -23,7 +23,7 @@ impl Walk<'_> {
                     claimed = Some(pfn);
                 }
                 // A claimed block's `ZoneLocked` event precedes the event of the claim, but already
-                // shows the new type. So it says nothing about the type before the claim.
+                // shows the new type. So `ZoneLocked` says nothing about the type before the claim.
                 What::ZoneLocked { pfn, .. } if claimed.take() == Some(pfn) => {}
                 ref what => self.learn(what),
             }
@@ -66,7 +66,7 @@ impl Walk<'_> {
     }
 
     /// If the next event of a freed page is its allocation, the requested type is the type of the
-    /// list that the page was on. Records it as the type of the page block.
+    /// list that the page was on. Records this type as the type of the page block.
     pub(super) fn learn_from_list(&mut self, index: usize, event: &Event) {
         let (What::Free { pfn, order: 0 } | What::FreeBatched { pfn }) = event.what else {
             return;

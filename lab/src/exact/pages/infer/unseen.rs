@@ -7,11 +7,10 @@ use super::super::op::{Action, Move};
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// Handles a frame that is allocated from the list `place` although no event put it there. The
-    /// frame was on this list before the recording, with two exceptions: the list has been seen
-    /// empty, or an earlier event touches the frame. In both cases, nothing shows how the frame
-    /// came to the list, so the frame is put on none of the lists that the replay derives, and the
-    /// result is `None`.
+    /// Handles a frame that is allocated from the list `place` although no event put it there. Then
+    /// the frame was on this list before the recording, unless events have shown the list to be
+    /// empty or have touched the frame. In these two cases, no event explains how the frame came to
+    /// the list, so this function puts it on no derived list and returns `None`.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {
@@ -43,12 +42,12 @@ impl Walk<'_> {
         self.take_unseen(index, place, unseen, Vec::new());
     }
 
-    /// Keeps those frames of `unseen` that may really have left the list `place` without an event,
-    /// and rules out the others, which were never on `place`. Pages usually leave a list without an
-    /// event because of a bulk allocation, and bulk allocations take unmovable pages. So a frame is
-    /// ruled out if `place` is a list of another type, or if the type of the frame's page block is
-    /// only guessed. But a frame is kept in any case if a refill put it on `place`, or if a later
-    /// event touches it.
+    /// Keeps the frames of `unseen` that may really have left the list `place` without an event.
+    /// Rules out the other frames, which were never on `place`. Usually only bulk allocations take
+    /// pages from a list without an event, and they take unmovable pages. So this function rules
+    /// out a frame if `place` is a list of another type, or if the type of the frame's page block
+    /// is only guessed. But it always keeps a frame if a refill put the frame on `place`, or if a
+    /// later event touches the frame.
     pub(super) fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
         let unmovable = place.list.mobility() == UNMOVABLE;
         unseen.retain(|&pfn| {
@@ -62,15 +61,15 @@ impl Walk<'_> {
         unseen
     }
 
-    /// Returns whether a refill put a frame on its list. If so, it is certain which list the frame
-    /// is on.
+    /// Returns whether a refill put a frame on its list. A refill shows for certain on which list
+    /// the frame is.
     pub(super) fn came_by_refill(&self, pfn: u64) -> bool {
         let came = self.came.get(&pfn).map(|&came| &self.events[came].what);
         matches!(came, Some(What::ZoneLocked { .. } | What::ExtFrag { .. }))
     }
 
-    /// Removes a block from a list on which it was wrongly assumed to be, and records this, so that
-    /// the next pass over the events does not put it there.
+    /// Removes a block from a list on which it was wrongly assumed to be, and records the error, so
+    /// that the next pass over the events does not put the block on this list.
     pub(super) fn rule_out(&mut self, pfn: u64) {
         self.lists.remove(pfn);
         let Some(came) = self.came.remove(&pfn) else {
@@ -83,8 +82,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns whether the migrate type of the frame's page block is only a guess, and another type
-    /// remains that has not been ruled out.
+    /// Returns whether the migrate type of the frame's page block is only a guess, and at least one
+    /// other type has not been ruled out.
     pub(super) fn is_guessed(&self, pfn: u64) -> bool {
         let block = pfn >> BLOCK_SHIFT;
         let ruled_out = self.doubts.ruled_out.get(&block).copied().unwrap_or(0);
@@ -117,13 +116,13 @@ impl Walk<'_> {
     }
 
     /// Returns whether a frame leaves its list without an event: either no later event touches the
-    /// frame or the next one that does is a free.
+    /// frame, or the next event that touches it is a free.
     pub(super) fn is_taken_unseen(&self, pfn: u64) -> bool {
         self.next_of(pfn)
             .is_none_or(|next| matches!(self.events[next].what, What::Free { .. }))
     }
 
-    /// The index of the next event that touches the frame `pfn`, counted from the event that put it
+    /// The index of the next event that touches the frame `pfn`, after the event that put the frame
     /// on its list.
     pub(super) fn next_of(&self, pfn: u64) -> Option<usize> {
         match self.came.get(&pfn) {

@@ -1,5 +1,5 @@
-//! Plimsoll's page allocator, set to the state in which a recording begins, and the operations on
-//! it.
+//! Plimsoll's page allocator in the state in which a recording begins, and the operations on the
+//! allocator.
 
 mod shortage;
 
@@ -24,7 +24,8 @@ use super::memory::{Area, Stock, kind_of, layout, mobility_of, order_of};
 use super::op::{Action, Op};
 use super::zoneinfo::ZoneInfo;
 
-/// The initial state of a CPU's lists in a zone. `high` and `free_count` are in pages.
+/// The state of a CPU's lists in a zone when the replay begins. `high` and `free_count` are in
+/// pages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Start {
     pub(crate) high: u32,
@@ -62,7 +63,7 @@ impl Start {
     }
 }
 
-/// The settings of the recorded computer that page lists depend on.
+/// The settings of the recorded computer on which the sizes of page lists depend.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Knobs {
     pub(super) min_free_kib: u64,
@@ -74,7 +75,7 @@ pub(super) struct Knobs {
     pub(super) cache_slice: Option<Pages>,
 }
 
-/// Plimsoll's allocator, and the blocks in it that stand for those that the kernel has in use.
+/// Plimsoll's allocator, and its blocks that stand for the blocks which the kernel has in use.
 pub(super) struct StandIn {
     machine: Stepwise,
     mm: Manager<Stepwise>,
@@ -151,7 +152,8 @@ impl StandIn {
             while missing >= 1 << order
                 && let Some(block) = self.take_stock(zone, order)
             {
-                // The block bypasses the lists, which must stay empty until their state is set.
+                // The block bypasses the lists, which must stay empty until [`StandIn::seed`] sets
+                // their state.
                 let free = || self.mm.pages().free(&self.machine, block, order_of(order));
                 self.refused += u64::from(self.machine.interrupting(free).is_err());
                 missing -= 1 << order;
@@ -256,8 +258,8 @@ impl StandIn {
             Action::Sleep { node } => self.set_kswapd(NodeId(node), Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
             Action::Shortage { node, highest } => self.set_below_high(node.map(NodeId), highest),
-            // Plimsoll takes no block for this operation. Instead, the replay then sets the lengths
-            // of Plimsoll's lists to those of the kernel's lists.
+            // Plimsoll takes no block for this operation. Instead, the replay gives Plimsoll's
+            // lists the lengths of the kernel's lists after this operation.
             Action::BulkNeverSeen { .. } => true,
             Action::Online(online) => self.set_online(CpuId(op.cpu), online),
         };
@@ -278,8 +280,8 @@ impl StandIn {
     fn alloc(&mut self, zone: u8, (order, mobility): (u8, u8), pfn: u64) -> bool {
         let request = self.request(zone, order, mobility);
         let pages = self.mm.pages();
-        // The kernel got a block, so Plimsoll must get one too: if the watermarks forbid it, they
-        // are ignored.
+        // The kernel got a block, so Plimsoll must get a block too. If the watermarks forbid the
+        // allocation, the second attempt ignores them.
         let got = pages
             .alloc(&self.machine, request)
             .or_else(|_| pages.alloc(&self.machine, request.urgent(Urgency::Reserve)));
@@ -304,9 +306,9 @@ impl StandIn {
         let request = self.request(zone, list.order(), list.mobility());
         if pfns.len() == 1 || list.order() > 0 {
             // Linux serves a bulk request for a single page as a normal allocation, and a normal
-            // allocation has an event. So a single page that was taken without an event was part of
-            // a larger bulk allocation. The replay takes the page without halving `free_count`,
-            // because a bulk allocation does not halve it.
+            // allocation has an event. So a single page that left a list without an event was part
+            // of a larger bulk allocation. A bulk allocation does not halve `free_count`, so the
+            // replay does not halve it either.
             return pfns
                 .iter()
                 .all(|&pfn| self.alloc_keeping(cpu, zone, list, pfn));
@@ -369,8 +371,8 @@ impl StandIn {
     }
 
     /// Takes Plimsoll's block that stands for the kernel's block at `pfn`. If no block of this
-    /// order or a higher one stands for it, takes a block that has been in use since before the
-    /// recording.
+    /// order or a higher order stands for the kernel's block, takes a block that has been in use
+    /// since before the recording.
     fn block(&mut self, zone: u8, order: u8, pfn: u64) -> Option<Pfn> {
         match self.in_use.remove(&pfn) {
             Some((block, whole)) if whole == order => Some(block),
@@ -418,7 +420,7 @@ impl StandIn {
 
     /// Corrects a zone after a difference: takes `pages` single pages directly from the zone,
     /// because the kernel took them and Plimsoll did not. If `pages` is negative, returns pages to
-    /// the zone. The page lists do not change.
+    /// the zone instead. The page lists do not change.
     pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
         self.machine.go_to(cpu);
         let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);
@@ -438,7 +440,7 @@ impl StandIn {
     }
 
     /// Sets the lists of `cpu` in a zone to the lengths `wanted`, and `high` and `alloc_factor` to
-    /// the values in `learnt`, where it has any.
+    /// the values in `learnt`. A value that `learnt` lacks stays as it is.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
         let state = self.state(zone, cpu);
         let lens = self.lens(zone, cpu);

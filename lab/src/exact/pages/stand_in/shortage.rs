@@ -1,5 +1,5 @@
-//! Performs the recorded operations about reclaim by kswapd, and about allocations that find zones
-//! short of memory.
+//! Performs the recorded operations about reclaim by kswapd, and about allocations that find that
+//! zones are short of memory.
 
 use plimsoll_mm::page::watermark::Watermarks;
 use plimsoll_mm::page::{Kswapd, Reclaiming, SeedError, ZoneKind};
@@ -10,7 +10,7 @@ use super::StandIn;
 
 impl StandIn {
     /// Sets whether the kswapd of `node` reclaims in the node's zones up to `highest`, in the
-    /// kernel's numbering. kswapd wakes when a round begins.
+    /// kernel's numbering. The start of a round also wakes kswapd.
     pub(super) fn set_reclaiming(&self, node: NodeId, highest: u8, active: bool) -> bool {
         let reclaiming = if active {
             Reclaiming::Yes
@@ -48,7 +48,7 @@ impl StandIn {
     /// numbering, below their high watermarks.
     ///
     /// If `node` is unknown and several nodes have memory, the allocation may not have tried all of
-    /// them, because a memory policy or a cpuset may forbid it to use some. In this case the
+    /// these nodes, because a memory policy or a cpuset may forbid some nodes. In this case the
     /// function only tests the watermarks, so a zone with enough free pages stays as it is.
     pub(super) fn set_below_high(&self, node: Option<NodeId>, highest: u8) -> bool {
         let certain = node.is_some() || self.has_one_node();
@@ -78,8 +78,8 @@ impl StandIn {
 
     /// Tests the high watermarks of `zone` and of the higher zones of its node, highest zone first.
     /// The kernel tested them in this order before it took a block of `order` and `mobility` from
-    /// `zone`. It tested zones of other nodes too if the allocation preferred these nodes, but no
-    /// event shows this.
+    /// `zone`. If the allocation preferred other nodes, the kernel tested zones of these nodes,
+    /// too, but no event shows this.
     pub(super) fn test_high(&self, zone: u8, (order, mobility): (u8, u8)) {
         let last = u8::try_from(self.kinds.len()).unwrap_or(u8::MAX);
         let node = |zone: u8| self.kinds[usize::from(zone)].1;
@@ -146,15 +146,15 @@ mod tests {
         high_max: Pages(1000),
     };
 
-    /// Two nodes with one CPU and one zone each. The zones have 8,192 free pages and high
-    /// watermarks of 200 pages, unless `high` says otherwise. Every CPU has 500 pages on its list
-    /// of movable pages of each zone. The `high` of its lists is 1,000 and may shrink to 100.
+    /// Two nodes with one CPU and one zone each. Each zone has 8,192 free pages, and `high` has the
+    /// zones' high watermarks in pages. Every CPU has 500 pages on its list of movable pages of
+    /// each zone. The `high` of its lists is 1,000 and may shrink to 100.
     fn two_nodes(high: [u32; 2]) -> StandIn {
         two_zones([(0, "DMA32"), (1, "DMA32")], high)
     }
 
     /// Two zones of the given nodes and names, and two CPUs, one for each of these nodes. Free
-    /// pages, watermarks and lists are as in [`two_nodes`].
+    /// pages, watermarks and lists are those of [`two_nodes`].
     fn two_zones(zones: [(u32, &str); 2], high: [u32; 2]) -> StandIn {
         let zone = |(node, name): (u32, &str)| ZoneInfo {
             node,
@@ -223,8 +223,8 @@ mod tests {
     }
 
     /// The kswapd of a node wakes when it begins a round, and stays awake after the round until it
-    /// sleeps. While it is awake, a CPU adds its changes to the zone's count of free pages sooner,
-    /// so the next allocation finds the zone short sooner.
+    /// sleeps. While kswapd is awake, CPUs fold their changes of the count of free pages sooner. So
+    /// the next allocation finds sooner that the zone is short.
     #[test]
     fn kswapd_is_awake_from_its_round_until_it_sleeps() {
         let round = |active| Action::Reclaim {
@@ -234,8 +234,8 @@ mod tests {
         };
         let spilled_after = |actions: &[Action]| {
             let mut stand_in = two_zones([(0, "DMA32"), (0, "Normal")], [200; 2]);
-            // The zone withholds 64 pages from the requests of this test. Its watermarks are such
-            // that it is short of memory as soon as its count of free pages falls by two.
+            // The zone withholds 64 pages from the requests of this test. The zone is short of
+            // memory as soon as its count of free pages falls by two.
             let marks = Watermarks {
                 min: Pages(10),
                 low: Pages(12),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     /// If the event of a shortage names no node and several nodes have memory, only zones that are
-    /// below their high watermarks count as short.
+    /// below their high watermarks count as short of memory.
     #[test]
     fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
         let mut stand_in = two_nodes([200, 1 << 14]);
@@ -286,8 +286,9 @@ mod tests {
     }
 
     /// On a computer with one node, no memory policy can keep an allocation from a part of the
-    /// memory. So an allocation that found no block has tried every zone, even those of kinds that
-    /// the event does not name, and each of them is short, however many pages it has free.
+    /// memory. So an allocation that found no block has tried every zone, even zones of kinds that
+    /// the event does not name. Each zone counts as short, regardless of the number of its free
+    /// pages.
     #[test]
     fn a_shortage_on_a_computer_with_one_node_is_one_of_all_zones() {
         let mut stand_in = two_zones([(0, "Normal"), (0, "Movable")], [200; 2]);
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [31, 31]);
     }
 
-    /// Linux tests the high watermarks of the zones of a node from the highest zone down. So an
+    /// Linux tests the high watermarks of a node's zones from the highest zone to the lowest. So an
     /// allocation from a lower zone shows that the kernel also tested the higher zones.
     #[test]
     fn an_allocation_from_a_zone_tests_the_higher_zones_of_its_node_too() {

@@ -1,5 +1,5 @@
-//! Tests the derivation of operations on small recordings. In each recording, no event shows one of
-//! the facts that the derivation must find.
+//! Tests the derivation of operations on small recordings. In each recording, the derivation must
+//! find a fact that no event shows.
 
 mod reclaim;
 
@@ -119,7 +119,7 @@ fn pages_above_one_that_is_handed_out_were_taken_unseen() {
     assert_eq!(found.tally.predicted, found.tally.predictable);
 }
 
-/// If a page leaves a list although no event has put it there, it was on the list before the
+/// If a page leaves a list although no event has put the page there, it was on the list before the
 /// recording.
 #[test]
 fn what_is_handed_out_without_having_come_was_there_before() {
@@ -141,7 +141,7 @@ fn what_is_handed_out_without_having_come_was_there_before() {
 }
 
 /// A CPU that frees a batch of pages holds its pcp lock. If an interrupt frees a block meanwhile,
-/// that block must go directly to the zone.
+/// the interrupt must return that block directly to the zone.
 #[test]
 fn an_interrupt_in_the_middle_of_a_batch_frees_past_the_lists() {
     let found = infer(&[
@@ -189,8 +189,8 @@ fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
 
 #[test]
 fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
-    // Frame 30 was allocated directly from the zone. Then it is allocated from a list, and nothing
-    // shows how it came there. So it counts as unexplained.
+    // Frame 30 was allocated directly from the zone. Then frame 30 is allocated from a list, and no
+    // event shows how it came to the list. So this allocation counts as unexplained.
     let found = infer(&[taken(30, 1), alloc(30, 1), alloc(30, 1), alloc(31, 1)]);
     assert_eq!(found.before[&place(1)], [31]);
     assert_eq!(found.tally.unexplained, 1);
@@ -202,8 +202,8 @@ fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
     assert!(matches!(third, Action::Alloc { pfn: 31, .. }));
 }
 
-/// If a block returns to the zone from a list that no event put it on, it may have been there
-/// before the recording. It cannot have been if an earlier event touches the block.
+/// A block may return to the zone from a list although no event put the block there. Then it was on
+/// the list before the recording, unless an earlier event touches the block.
 #[test]
 fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_before() {
     let found = infer(&[
@@ -238,8 +238,8 @@ fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
 
 #[test]
 fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
-    // Frame 5 is freed to a list. Then the list is refilled, so it was empty: frame 5 had been
-    // taken without an event. Its later allocation thus does not come from the list.
+    // Frame 5 is freed to a list. Then the list is refilled, so it was empty, and frame 5 had left
+    // it without an event. So the later allocation of frame 5 is not from this list.
     let found = infer(&[
         free(5),
         taken(10, 1),
@@ -320,7 +320,7 @@ fn the_next_allocation_of_another_thread_does_not_tell_the_zone_of_a_bulk_alloca
 }
 
 /// In Linux, bulk allocations take unmovable pages. So if pages of several types left their lists
-/// without an event, the bulk allocation took the unmovable ones.
+/// without an event, the bulk allocation took the unmovable pages.
 #[test]
 fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     let unmovable = [taken(600, 0), alloc(600, 0), free(601), free(602)];
@@ -333,8 +333,8 @@ fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     assert_eq!((*list, &pfns[..]), (ListId(0), &[602, 601][..]));
 }
 
-/// A bulk allocation takes pages that no event shows only if the pages known to be on the list do
-/// not suffice.
+/// The replay lets a bulk allocation take pages that no event shows only if too few pages are known
+/// to be on the list.
 #[test]
 fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     let bulk = |pages| What::BulkAlloc { pages };
@@ -352,8 +352,8 @@ fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     assert_eq!(never_seen(&infer(&half)), [(0, 1)]);
 }
 
-/// CPU 0 returns blocks to the zone which CPU 1 has freed to its own lists. So CPU 0 has drained
-/// the lists of CPU 1.
+/// CPU 0 returns blocks to the zone that CPU 1 had freed to its own lists. So CPU 0 has drained the
+/// lists of CPU 1.
 #[test]
 fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
     let event = |(cpu, what): (u32, What)| Event {

@@ -72,7 +72,7 @@ fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
 }
 
 /// An allocation that wakes kswapd has found its zones short of memory. The exception is a wakeup
-/// event without GFP flags: its cause is a watermark boost, and no zone was short.
+/// event without GFP flags. The cause of such an event is a watermark boost, not a shortage.
 #[test]
 fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
     let woken = |gfp| What::WakeupKswapd {
@@ -112,7 +112,7 @@ fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
 }
 
 /// Direct reclaim drains page lists. Blocks that a thread returns to a zone after direct reclaim
-/// must count as a drain, although a page that the thread has just freed could also have caused a
+/// must count as a drain, although the thread has just freed a page, which could have caused a
 /// spill.
 #[test]
 fn what_is_drained_after_reclaim_by_an_allocation_is_no_spill_of_its_last_free() {
@@ -160,8 +160,8 @@ fn a_round_of_kswapd_takes_a_boost_away_and_then_kswapd_sleeps() {
     );
 }
 
-/// A watermark boost that began before the recording is known from `/proc/zoneinfo`. It ends with
-/// the first round of kswapd that begins after `/proc/zoneinfo` was read.
+/// `/proc/zoneinfo` shows a watermark boost that began before the recording. The boost ends with
+/// the first round of kswapd that begins after the recorder read `/proc/zoneinfo`.
 #[test]
 fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
     let mut zones = zones();
