@@ -17,7 +17,7 @@ fn quick(experiment: &str) -> Vec<Report> {
     experiment.run(&options, &Progress::hidden()).unwrap()
 }
 
-/// Checks that `report` begins with a whole answer, which fits a terminal and a mail.
+/// Checks that `report` begins with a complete answer whose lines fit a terminal and a mail.
 fn check(report: &Report) {
     let name = format!("{} on {}", report.experiment, report.machine);
     let answer = &report.answer;

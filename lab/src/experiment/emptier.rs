@@ -19,10 +19,11 @@ pub(super) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
 pub(super) const TABLE_WAIT: Metric = Metric::lower("table_wait_ns", Unit::Nanos);
 /// The number of pages that are on page lists at the end of the race.
 pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
-/// [`RAN`], plus the time that it would take to return the pages of [`LISTED`] to their zones.
+/// [`RAN`], plus the time that it would take to return the pages that [`LISTED`] counts to their
+/// zones.
 pub(super) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
 
-/// The metrics of a race.
+/// The metrics of a race, in which exit and helpers empty one address space at the same time.
 pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     WALL => raced.wall.0 as f64,
     RAN => both(raced, Raced::ran),
@@ -51,9 +52,9 @@ pub(super) fn helpers(tried: &Tried) -> usize {
     tried.numbers.count(HELPERS.name)
 }
 
-/// The way in which a design empties an address space, without the number of helpers. The design's
-/// holds of zone locks are named if they are bounded; without a bound, these holds limit the speed
-/// of many helpers.
+/// The name of the way in which a design empties an address space, without the number of helpers.
+/// The name mentions bounded holds of zone locks, because unbounded holds limit the speed of many
+/// helpers.
 pub(super) fn way(tried: &Tried) -> String {
     let reaping = tried.design.reaping.name();
     if helpers(tried) == 0 {
@@ -79,10 +80,10 @@ fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// Names what, apart from work, limits the speed of a race, with the percentage that this limit
-/// takes of the running time of all tasks. The limit is either the spinlock with the longest waits
-/// or "cache lines", whichever takes more time. "cache lines" stands for the time to acquire free
-/// locks and to move cache lines. If the percentage is small, the limit is "work".
+/// Names the limit on the speed of a race, and its percentage of the running time of all tasks. The
+/// limit is the spinlock with the longest waits, or "cache lines" if these take more time. "cache
+/// lines" stands for the time to acquire free locks and to move cache lines. If the percentage is
+/// small, the limit is "work".
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)
@@ -103,8 +104,8 @@ pub(super) fn limiter(raced: &Raced) -> String {
     format!("{name}, {percent:.0} % of running")
 }
 
-/// The limit of a race is named only if it takes at least this percentage of the running time.
-/// Otherwise [`limiter`] names the work itself.
+/// [`limiter`] names a lock or "cache lines" only if they take at least this percentage of the
+/// running time. Otherwise it names the work itself.
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
 /// A table of the waits for each lock, in the races on the first seed.

@@ -1,10 +1,10 @@
 //! The catalog: every published experiment, by name.
 //!
-//! An experiment answers one question. It is a file in `lab/experiments/`, which has its machines,
-//! designs, comparisons, published figures and the sentences of its answer, and which names a
-//! workload. The modules here are the workloads, with their metrics and with the tables that need
-//! code. The module `driver` reads the files and runs all experiments in the same way; it returns one
-//! report per machine. Experiments do not depend on how reports are printed.
+//! An experiment answers one question. Its file in `lab/experiments/` has the machines, designs,
+//! comparisons, published figures and the sentences of the answer, and names a workload. The
+//! modules of this folder are the workloads, with their metrics and with the tables that only code
+//! can make. The module `driver` reads the files and runs all experiments in the same way; it
+//! returns one report per machine. Experiments do not depend on how reports are printed.
 
 #[cfg(test)]
 mod answers;
@@ -53,13 +53,13 @@ pub trait Experiment: Sync {
     /// Returns whether [`Options::memory`] changes the experiment's runs.
     fn takes_memory(&self) -> bool;
 
-    /// A table of what the experiment would run.
+    /// A table of the runs that the experiment would make.
     fn outline(&self) -> Table;
 
     /// Runs the experiment and returns one report for each machine.
     ///
     /// # Errors
-    /// If the options ask to run each case twice and the two runs differ.
+    /// If the options ask to run each case twice and the two runs of a case differ.
     fn run(&self, options: &Options, progress: &Progress) -> Result<Vec<Report>, Error>;
 
     /// The published figures that the experiment declares, without the values that our runs
@@ -72,7 +72,7 @@ pub trait Experiment: Sync {
     /// The machines that a full run uses.
     fn machines(&self) -> Vec<&str>;
 
-    /// Returns whether the runs take place on simulated machines, so that prices matter.
+    /// Returns whether the runs take place on simulated machines, whose results depend on prices.
     fn is_simulated(&self) -> bool;
 
     /// The names of the designs.
@@ -84,16 +84,16 @@ pub trait Experiment: Sync {
     /// If the machine is unknown.
     fn quick_metrics(&self, machine: &str) -> Result<Vec<String>, Error>;
 
-    /// The names of the metrics that have a row or a verdict in the reports of a run with `effort`,
-    /// each once.
+    /// The names of the metrics that have a row or a verdict in the reports of a run with `effort`.
+    /// No name occurs twice.
     ///
     /// # Errors
     /// If the declaration uses an unknown machine.
     fn reported_metrics(&self, effort: Effort) -> Result<Vec<String>, Error>;
 
-    /// Runs only the designs called `designs`, and makes no tables and no finding. `machine` may
-    /// have scaled prices, as in `grace-72@work.fault=200`. Designs that the experiment does not
-    /// have are left out.
+    /// Runs only the designs whose names are in `designs`, and makes no tables and no finding.
+    /// `machine` may have scaled prices, as in `grace-72@work.fault=200`. Names of designs that the
+    /// experiment does not have are ignored.
     ///
     /// # Errors
     /// As [`Experiment::run`], and if the machine is unknown.
@@ -105,7 +105,7 @@ pub trait Experiment: Sync {
     ) -> Result<Comparison, Error>;
 }
 
-/// The experiment whose file in `lab/experiments/` has this name. The program contains the file.
+/// The experiment `$name`, whose file in `lab/experiments/` is built into the program.
 macro_rules! builtin {
     ($name:literal) => {
         embedded(
@@ -115,8 +115,8 @@ macro_rules! builtin {
     };
 }
 
-/// The experiments that `plimsoll reproduce` runs, in this order, when the user names none. Those
-/// that take longest come last, so that a user soon sees a first answer.
+/// The experiments that `plimsoll reproduce` runs, in this order, when the user names none. The
+/// experiments that take longest come last, so that a user soon sees a first answer.
 pub static CATALOG: LazyLock<Vec<&'static dyn Experiment>> = LazyLock::new(|| {
     vec![
         builtin!("rss-accuracy"),
@@ -143,7 +143,7 @@ static HIDDEN: LazyLock<Vec<&'static dyn Experiment>> = LazyLock::new(|| {
     ]
 });
 
-/// The workloads of experiment files that have code of their own.
+/// The workloads that have code of their own and that experiment files can name.
 static SUBJECTS: LazyLock<Vec<&'static dyn Runs>> = LazyLock::new(|| {
     vec![
         selftest::SUBJECT,
@@ -164,25 +164,25 @@ static SUBJECTS: LazyLock<Vec<&'static dyn Runs>> = LazyLock::new(|| {
     ]
 });
 
-/// The built-in experiment in the text of `file`. It lives as long as the program.
+/// Reads a built-in experiment from `text`, the content of `file`. The experiment is never freed.
 fn embedded(file: &str, text: &str) -> &'static dyn Experiment {
     let read = driver::read::experiment((file, text), Path::new(""), &SUBJECTS);
     let found = read.unwrap_or_else(|error| panic!("{error}"));
     Box::leak(found.expect("the file names a workload with code"))
 }
 
-/// The experiment in the file at `path`. Returns `None` if the workload of the file has no code of
-/// its own, so that [`crate::plan`] runs the file.
+/// Reads the experiment in the file at `path`. Returns `None` if the file's workload has no code of
+/// its own; [`crate::plan`] runs such files.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the file cannot be read, or with every mistake in it.
+/// [`Error::Invalid`] if the file cannot be read or has mistakes. The error lists all mistakes.
 pub fn of_file(path: &Path) -> Result<Option<Box<dyn Experiment + Send>>, Error> {
     let (file, text) = source::load(path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     driver::read::experiment((&file, &text), folder, &SUBJECTS)
 }
 
-/// The workloads of experiment files that have code of their own.
+/// The workloads that have code of their own and that experiment files can name.
 pub fn subjects() -> impl Iterator<Item = &'static dyn Subject> {
     SUBJECTS.iter().map(|of| *of as &dyn Subject)
 }
@@ -190,7 +190,7 @@ pub fn subjects() -> impl Iterator<Item = &'static dyn Subject> {
 /// The experiment called `name`.
 ///
 /// # Errors
-/// [`Error::Unknown`] with the nearest names.
+/// [`Error::Unknown`] if no experiment has this name. The error suggests the most similar names.
 pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
     let found = all().find(|experiment| experiment.name() == name);
     let names: Vec<&str> = all().map(|experiment| experiment.name()).collect();
@@ -198,7 +198,7 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
 }
 
 /// All published figures: those that the experiments of the catalog declare, and those that no
-/// experiment measures. They come without the values that our runs measured.
+/// experiment measures. The values that our runs measured are not included.
 ///
 /// # Errors
 /// If a declaration uses an unknown name.
@@ -211,8 +211,8 @@ pub fn figures() -> Result<Vec<Beside>, Error> {
     Ok(figures)
 }
 
-/// The figures that mailing-list threads published and that no experiment measures, each with the
-/// reason.
+/// The figures that mailing-list threads published but no experiment measures, each with the reason
+/// why it is not measured.
 #[must_use]
 pub fn unmeasured() -> Vec<Beside> {
     unmeasured::figures()
@@ -268,7 +268,8 @@ mod tests {
                              changed, run `plimsoll reproduce --misses docs/misses.md`";
 
     /// `docs/misses.md` is made from the declared figures and from the results that the page itself
-    /// keeps at its end. If a declaration has changed, the page must be made again.
+    /// keeps at its end. This test fails until the page is made again after a declared figure has
+    /// changed.
     #[test]
     fn the_committed_page_of_misses_is_that_of_the_declared_figures() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/misses.md");

@@ -5,11 +5,11 @@ use super::find;
 use crate::report::misses::stored::Stored;
 use crate::run::options::Effort;
 
-/// A row of the README's table: the experiment that measures it.
+/// A row of the README's table, and the experiment that measures the row's values.
 struct Row {
     /// A part of the row's question.
     question: &'static str,
-    /// The machine as the README calls it.
+    /// The README's name of the machine.
     called: &'static str,
     experiment: &'static str,
     machine: &'static str,
@@ -32,7 +32,7 @@ const fn row(
     }
 }
 
-/// As [`row`], for cells that are made of several values.
+/// As [`row`], but for a row whose cells are computed from several values.
 const fn derived(of: [&'static str; 2], from: [&'static str; 3]) -> Row {
     Row {
         has_values: false,
@@ -189,7 +189,7 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(path).expect("a file of the repository")
 }
 
-/// The cells of the README's rows. A row without a question has that of the row before.
+/// The cells of the README's rows. A row without a question gets the question of the row above it.
 fn readme() -> Vec<Vec<String>> {
     let text = file("README.md");
     let table = text.split("<!-- results:begin -->").nth(1);
@@ -230,8 +230,8 @@ fn every_row_of_the_readme_belongs_to_an_experiment_that_measures_it() {
     }
 }
 
-/// The number at the beginning of a cell, with half a unit of its last digit; `None` if the cell
-/// has no number.
+/// The number at the beginning of a cell, and its rounding error: half a unit of its last digit.
+/// Returns `None` if the cell has no number.
 fn value(cell: &str) -> Option<(f64, f64)> {
     let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
     let factor = match unit {
@@ -275,6 +275,6 @@ fn the_readme_has_the_values_of_the_last_full_run() {
             }
         }
     }
-    // So that the test does not pass because it finds nothing to compare.
+    // Otherwise the test could pass because it found nothing to compare.
     assert!(compared >= 18, "{compared}");
 }

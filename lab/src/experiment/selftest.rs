@@ -1,10 +1,9 @@
-//! Tests the lab itself: does it report a difference where there is one, and none where there is
-//! none?
+//! Tests whether the lab reports a difference if there is one, and no difference if there is none.
 //!
 //! Three invented designs draw waits from known distributions: `same` from the distribution of
 //! `baseline`, and `shorter` from a distribution whose waits are 20 % shorter. The report should
-//! say "no difference" for `same` and "B is lower" for `shorter`. This is also the smallest example
-//! of an experiment.
+//! say "no difference" for `same` and "B is lower" for `shorter`. This module is also the smallest
+//! example of an experiment.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -16,7 +15,7 @@ use crate::measure::metric::{Metric, Unit};
 use crate::report::tabulate;
 use crate::run::cases::Case;
 
-/// The workload, which no machine runs.
+/// The workload, which needs no machine.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<()> = Code {
@@ -56,8 +55,8 @@ fn drawn(run: &Run<'_, ()>) -> Result<Made, Error> {
 fn measure(case: &Case<Tried>) -> Sample {
     let numbers = &case.design.numbers;
     let (fewest, most) = (numbers.get("fewest"), numbers.get("most"));
-    // The random stream depends on the design's name. Otherwise `same` would repeat every draw of
-    // `baseline`.
+    // The random stream depends on the design's name. Otherwise `same` would draw exactly the waits
+    // that `baseline` draws.
     let design = fold_hashes(case.design.name.bytes().map(u64::from));
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(case.seed ^ design);
     let mut draw = || rng.next_u64() % (most.saturating_sub(fewest) + 1);

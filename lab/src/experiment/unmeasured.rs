@@ -1,4 +1,4 @@
-//! Published figures that no experiment measures, each with the reason. They are in
+//! Published figures that no experiment measures, each with the reason why. The figures are in
 //! `lab/data/unmeasured.toml`.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::measure::metric::Unit;
 use crate::report::misses::{Basis, Beside, Thread, Values};
 
-/// The text of the file.
+/// The text of `unmeasured.toml`.
 const FILE: &str = include_str!("../../data/unmeasured.toml");
 
 #[derive(Deserialize)]
@@ -18,7 +18,7 @@ struct File {
     published: Vec<Source>,
 }
 
-/// The figures of one source.
+/// The published figures of one source.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
@@ -35,14 +35,14 @@ struct Figure {
     /// One value, or two: the first with Linux, the second with the patch.
     values: Vec<f64>,
     why: Option<String>,
-    /// The name of a cause in the file, in place of `why`.
+    /// The name of a reason in the file's table of causes; replaces `why`.
     cause: Option<String>,
 }
 
-/// The figures, in the order in which `docs/misses.md` lists them.
+/// The figures that no experiment measures, in the order in which `docs/misses.md` lists them.
 ///
 /// # Panics
-/// If the file is wrong, which a test would find.
+/// If the file has a mistake. A test checks that it has none.
 pub(super) fn figures() -> Vec<Beside> {
     let File { causes, published } = toml::from_str(FILE).expect("a test reads the file");
     let of_source = |source: Source| {

@@ -1,9 +1,9 @@
 //! `reproduce purge` and `reproduce exits`: what do page lists gain if they own blocks?
 //!
-//! Two needs were reported with the proposal of April 2026 to let CPUs own page blocks: allocators
-//! that purge memory from threads of their own, and exits of large processes. In both, one CPU
-//! allocates a page and another frees it. Each experiment runs on 96, 192 and 384 CPUs, with memory
-//! that is fresh, aged and fragmented.
+//! Patches of April 2026 proposed that CPUs own page blocks. Reports in that thread named two loads
+//! that need it: allocators whose own threads purge memory, and exits of large processes. In both
+//! loads, one CPU allocates a page and another CPU frees the page. Each experiment runs on 96, 192
+//! and 384 CPUs, with memory that is fresh, aged and fragmented.
 //!
 //! The submodule `setup` has the machines, the loads and the metrics.
 
@@ -18,7 +18,7 @@ use crate::measure::metric::Metric;
 use crate::report::{Table, tabulate};
 use crate::run::aging::Memory;
 
-/// The loads as workloads of experiment files.
+/// The two loads, which experiment files can name as workloads.
 pub(super) static PURGE: &dyn Runs = &code(
     "purge",
     "threads allocate, and one thread of each group purges what they no longer use",
@@ -67,12 +67,12 @@ const PARTS: &[Part<OwningSetup>] = &[
         ]),
 ];
 
-/// Linux 6.18.
+/// The design of Linux 6.18.
 const LINUX: &str = "lists-6.18";
 /// Our design, in which each hold of the zone lock is short. No CPU owns page blocks.
 const BOUNDED: &str = "bounded";
-/// CPUs own page blocks as the patches of April 2026 proposed it, on the kernel for which these
-/// were posted.
+/// The design that the patches of April 2026 proposed, in which CPUs own page blocks. All else is
+/// as in the kernel for which the patches were posted.
 const RFC: &str = "batched+block-owned-rfc";
 const OURS: &str = "bounded+block-owned";
 
@@ -149,7 +149,7 @@ fn family(run: &Run<'_, OwningSetup>) -> Result<Vec<Member>, Error> {
     Ok(members)
 }
 
-/// Makes a table of `metric` with each design, divided by `metric` with Linux.
+/// Makes a table that shows the value of `metric` of each design, divided by the value of Linux.
 fn table(
     (family, others): (&[Member], &[&str]),
     metric: &Metric,
@@ -191,7 +191,7 @@ fn pages(family: &[Member], labels: &[&str]) -> Table {
     })
 }
 
-/// The smallest and the largest ratio of `metric` of a pair of designs over the family.
+/// The smallest and the largest ratio of `metric` between two designs, over all of `family`.
 fn range(family: &[Member], pair: (&str, &str), metric: &Metric) -> String {
     let ratios = family
         .iter()

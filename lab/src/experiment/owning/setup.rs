@@ -1,8 +1,8 @@
 //! The machines, loads and metrics of the experiments about lists that own blocks.
 //!
-//! The machines of 96 and 192 CPUs are parts of the machine of 384 CPUs: whole last-level caches,
-//! and memory in proportion. Most memory is in use from the beginning. Twice as much memory is free
-//! as the load needs.
+//! The machines of 96 and 192 CPUs are parts of the machine of 384 CPUs. Each part has whole
+//! last-level caches and a proportional part of the memory. Most memory is in use from the
+//! beginning; the free memory is twice as much as the load needs.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::ZoneView;
@@ -59,8 +59,8 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::lower("failed_allocations", Unit::Count) => seen.failed as f64,
 });
 
-/// What was observed in one run, and from which its metrics are computed. The lock statistics cover
-/// the time until the load ends.
+/// The observations of one run, from which its metrics are computed. The lock statistics cover the
+/// time until the load ends.
 pub(super) struct Seen {
     stats: Stats,
     pages_per_s: f64,
@@ -85,8 +85,8 @@ pub(super) enum Load {
     Exits,
 }
 
-/// One purger for 15 workers, which use each page for 400 ns, as the quick workers of the drain
-/// experiment do.
+/// Each group has one purger and 15 workers. The workers use each page for 400 ns, as the quick
+/// workers of the experiment `drain` do.
 const PURGE: Purge = Purge {
     group: 16,
     kept: 4,
@@ -95,8 +95,8 @@ const PURGE: Purge = Purge {
     pause: Nanos::from_ms(1),
 };
 
-/// The load of the experiment `exits`: processes with four threads, each of which uses 2048 pages
-/// (8 MiB), and which then exit.
+/// The load of the experiment `exits`: processes that exit after each of their four threads has
+/// used 2048 pages (8 MiB).
 const EXITS: Exits = Exits {
     threads: 4,
     pages: 2048,
@@ -121,9 +121,9 @@ const FAMILY: [Number; 3] = [
         "the most seeds of runs that only the table `family` shows",
     ),
 ];
-/// The numbers that a file gives to the exits.
+/// The numbers that an experiment file gives for the exits.
 pub(super) const NUMBERS: [Number; 4] = [CPUS, FAMILY[0], FAMILY[1], FAMILY[2]];
-/// The numbers that a file gives to the purge.
+/// The numbers that an experiment file gives for the purge.
 pub(super) const PURGE_NUMBERS: [Number; 5] = [
     CPUS,
     Number::one(
@@ -165,11 +165,11 @@ impl OwningSetup {
         .on(setting.numbers.small("cpus"), Memory::Fresh)
     }
 
-    /// Returns a setup with the same load, on a part of the machine with `cpus` CPUs, and with
+    /// Returns a setup with the load of `self`, on a part of the machine with `cpus` CPUs, and with
     /// memory in the state `memory`.
     ///
     /// # Errors
-    /// If the machine has fewer CPUs.
+    /// If the machine has fewer than `cpus` CPUs.
     pub(super) fn on(&self, cpus: u32, memory: Memory) -> Result<Self, Error> {
         let has = self.whole.topology.cpus();
         if cpus > has {
@@ -187,8 +187,8 @@ impl OwningSetup {
         self.profile.topology.cpus()
     }
 
-    /// Returns whether `other`, a setup of the same experiment, has as many CPUs and the same state
-    /// of memory.
+    /// Returns whether `other`, a setup of the same experiment, has the number of CPUs and the
+    /// state of memory that `self` has.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.cpus(), self.memory) == (other.cpus(), other.memory)
     }
@@ -228,7 +228,7 @@ impl OwningSetup {
         Pages(2 * self.cpus() * u32::try_from(each).unwrap_or(u32::MAX))
     }
 
-    /// Runs the load once, frees everything, and drains all lists.
+    /// Runs the load once, frees all memory, and drains all lists.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> Sample {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let begun = aging::begin(&testbed, self.memory, self.room());
@@ -271,7 +271,8 @@ impl OwningSetup {
         testbed.sim.run();
         let threads = exited.processes.get() as f64 * f64::from(EXITS.threads);
         let pages = threads * EXITS.pages as f64;
-        // Each thread faults on its own CPU, so the rates add up.
+        // Each thread faults on its own CPU, so the rate of all CPUs is the sum of the threads'
+        // rates.
         let each = exited.faulting_ns.get() as f64 / threads.max(1.0);
         let rate = EXITS.pages as f64 * 1e9 / each.max(1.0);
         Seen {
@@ -283,7 +284,8 @@ impl OwningSetup {
     }
 }
 
-/// Reads the statistics of the machine, and the pages on its page lists, when the load ends.
+/// Reads the statistics of the machine and the pages on its page lists. To be called when the load
+/// ends.
 fn seen(testbed: &Testbed) -> Seen {
     let zones = testbed.mm.pages().view(&testbed.sim);
     Seen {

@@ -1,10 +1,10 @@
 //! Counting alone: every CPU adds to one counter and does nothing else.
 //!
-//! This setup shows which cache lines a kind of counter moves when no other work hides them. All
-//! additions go in one direction, as those of resident pages do while a process fills memory. At
-//! full speed, most CPUs wait for the busiest cache line. Meanwhile, a CPU that is not waiting has
-//! the other cache lines to itself, so a counter may move fewer cache lines than under a workload.
-//! A second run therefore adds at the rate of page faults.
+//! This setup shows which cache lines a kind of counter moves when no other work hides them. Every
+//! addition increases the counter, as page faults do while a process fills memory. At full speed,
+//! most CPUs wait for the busiest cache line. Meanwhile, a CPU that is not waiting has the other
+//! cache lines to itself, so a counter may move fewer cache lines than under a workload. In a
+//! second run, the CPUs therefore add at the rate of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,8 +27,8 @@ use crate::run::testbed::simulated;
 const REMOTE: Metric = Metric::lower("remote_lines_per_1000_adds", Unit::Count);
 /// The number of additions per second by all CPUs together, if they do nothing but add.
 const RATE: Metric = Metric::higher("adds_per_s", Unit::PerSecond);
-/// The number of cache lines moved to another socket per 1000 additions, at the pace of page
-/// faults.
+/// The number of cache lines that move to another socket per 1000 additions, if CPUs add at the
+/// rate of page faults.
 const PACED_REMOTE: Metric = Metric::lower("paced_remote_lines_per_1000_adds", Unit::Count);
 
 /// The metrics of the run in which all CPUs do nothing but add ([`Pace::Full`]).
@@ -47,7 +47,7 @@ const AT_PACE_OF_FAULTS: &[Reading<Counted>] = readings!(|counted| {
 /// The pace at which CPUs add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Each addition directly follows the one before it.
+    /// A CPU adds again immediately after each addition.
     Full,
     /// A CPU does the work of a page fault before each addition.
     Faults,
@@ -57,17 +57,17 @@ pub(super) enum Pace {
 pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 
 /// The number of additions that each CPU makes on average before the measurement. It is several
-/// times a CPU's batch in every variant. By then, a tree that tracks which CPUs add has seen every
-/// CPU add.
+/// times a CPU's batch in every variant. So a tree that tracks which CPUs add has seen every CPU
+/// add before the measurement begins.
 const WARM_UP_ADDS: u64 = 4 << 10;
 
-/// The number of additions that each CPU makes on average during the measurement. A machine of 384
-/// CPUs folds each CPU's part of the flat counter about ten times in so many additions.
+/// The number of additions that each CPU makes on average during the measurement. On a machine of
+/// 384 CPUs, each CPU folds its part of the flat counter about ten times during these additions.
 const ADDS: u64 = 8 << 10;
 
-/// Each CPU draws a random number below this one, so that the CPUs' batches do not all end at one
-/// time. A CPU that has drawn n computes for n nanoseconds before its first addition. It then makes
-/// n additions without the work of a page fault.
+/// Each CPU draws a random number below this limit, so that the CPUs' batches do not all end at the
+/// same time. A CPU that has drawn n computes for n nanoseconds before its first addition. It then
+/// makes n additions without the work of a page fault.
 const HEAD_START_MAX: u32 = 1 << 10;
 
 /// The results of one run.

@@ -1,12 +1,12 @@
 //! `reproduce rss-cost`: what does it cost to count resident pages?
 //!
-//! The mailing-list thread on counter trees ran will-it-scale's `page_fault1` to show that its
-//! counters do not make that benchmark slower. Here every kind of counter runs the benchmark, with
-//! one task and with many. In a second setup, all CPUs only count, which shows the cache lines that
-//! each kind of counter moves when no other work hides them.
+//! The author of the counter trees ran will-it-scale's `page_fault1` to show that the trees do not
+//! make that benchmark slower. Here every kind of counter runs the benchmark, with one task and
+//! with many. In a second setup, all CPUs only count; it shows the cache lines that each kind of
+//! counter moves when no other work hides them.
 //!
-//! The submodule `setup` has the benchmark, `predicted` the table of its rates beside the published
-//! ones, and `counting` the second setup.
+//! The submodule `setup` has the benchmark, `predicted` has the table of the simulated and the
+//! published rates, and `counting` has the second setup.
 
 mod counting;
 mod predicted;

@@ -24,13 +24,15 @@ impl Row<'_> {
         self.run.published(design, &rate(self.mode, self.tasks))
     }
 
-    /// How far the simulation is off: its rate with flat counters, divided by the published one.
+    /// The simulated rate with flat counters, divided by the published rate. Returns `None` if no
+    /// rate was published.
     fn miss(&self) -> Option<f64> {
         let ours = self.run.results.median(FLAT, &rate(self.mode, self.tasks));
         Some(ours / self.published(FLAT)?)
     }
 
-    /// Returns whether the published rate is independent: no price was fitted to it.
+    /// Returns whether the published rate is independent, which means that no price was fitted to
+    /// it.
     fn is_independent(&self) -> bool {
         let metric = rate(self.mode, self.tasks);
         let mut figures = self.run.figures().iter().flat_map(|of| &of.figures);
@@ -42,8 +44,8 @@ impl Row<'_> {
         Some((1.0 / HOLDS_WITHIN..=HOLDS_WITHIN).contains(&miss))
     }
 
-    /// What limits the rate: the part of the simulated work that takes most of the tasks' time,
-    /// with its share. Faults and unmapping, which are the benchmark's purpose, are left out.
+    /// The limit of the rate: the part of the simulated work that takes most of the tasks' time,
+    /// with its share. Faults and unmapping are left out, because the benchmark exists to do them.
     fn limit(&self) -> String {
         let times = self.run.kept[0].times(self.mode, self.tasks);
         let percents = times.expect("the benchmark ran with this number of tasks");

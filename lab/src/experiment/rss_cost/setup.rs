@@ -30,7 +30,7 @@ pub(super) const fn name(mode: Mode) -> &'static str {
     }
 }
 
-/// The numbers of tasks that a file gives.
+/// The numbers of tasks, which an experiment file gives.
 pub(super) const TASKS: Number = Number::list(
     "tasks",
     (1, 4096),
@@ -46,10 +46,10 @@ pub(super) struct FaultSetup {
     bytes: fn(mode: Mode, tasks: u32) -> u64,
 }
 
-/// Returns the number of bytes that a task touches in a round. With few tasks, the number is that
-/// of the benchmark, 128 MiB. With many tasks, it is 32 MiB, and 16 MiB with 384 processes, so that
-/// a run takes less time. The smaller a round, the larger the part of its pages that fits on the
-/// page lists. So with 32 MiB, CPUs take zone locks even less often than with 128 MiB.
+/// Returns the number of bytes that a task touches in a round. With few tasks, the number is 128
+/// MiB, as in the benchmark. With many tasks, it is 32 MiB, or 16 MiB with 384 processes, so that a
+/// run takes less time. The smaller a round, the larger the part of its pages that fits on the page
+/// lists. So with 32 MiB, CPUs take zone locks even less often than with 128 MiB.
 ///
 /// Many threads touch even less in a round, because each of their faults takes many steps of the
 /// simulator. The smaller a round, the more often a thread waits for the mmap_lock for each page
@@ -136,8 +136,7 @@ impl FaultSetup {
         self.rates().into_iter().chain(counting).collect()
     }
 
-    /// The metrics that have the number of page faults per second: one for every number of tasks in
-    /// both modes.
+    /// The metrics for page faults per second: one for every number of tasks in both modes.
     pub(super) fn rates(&self) -> Vec<Metric> {
         let of_mode = |mode| self.tasks.iter().map(move |tasks| rate(mode, *tasks));
         MODES.into_iter().flat_map(of_mode).collect()
@@ -183,7 +182,7 @@ impl FaultSetup {
     }
 }
 
-/// The metric that has the number of page faults per second of all `tasks` tasks together.
+/// The metric for the page faults per second of all `tasks` tasks together.
 pub(super) fn rate(mode: Mode, tasks: u32) -> Metric {
     let name = format!("faults_per_s_{}_{tasks}", name(mode));
     Metric::higher("faults_per_s", Unit::PerSecond).named(name)
