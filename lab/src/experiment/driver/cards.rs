@@ -1,6 +1,6 @@
-//! The table of verdicts at each cost card. At a card, all prices of the simulated machine are at
-//! the low end, in the middle or at the high end of their ranges. A verdict that changes between
-//! cards is fragile.
+//! The table of verdicts at each cost card. A card takes all prices of the simulated machine from
+//! the low end, the middle or the high end of their ranges. A verdict that changes between cards is
+//! fragile.
 
 use plimsoll_sim::profile::Card;
 
@@ -19,14 +19,14 @@ pub(super) const CELLS: [&str; 6] = ["card", "a", "b", "metric", "ratio", "verdi
 struct Row<'a, K> {
     card: Card,
     verdict: VerdictRow,
-    /// The value that the workload kept of the run of design B with the first seed. The run's sample
-    /// is not in it.
+    /// The data that the workload kept of the run of design B with the first seed, in addition to
+    /// the run's sample.
     kept: &'a K,
 }
 
 impl<S: Sync, K: Send> Run<'_, S, K> {
-    /// Makes the table that the file describes. Returns `None` if it describes none, or if this
-    /// report shows only one card ([`Run::has_cards`]).
+    /// Makes the table of cost cards. Returns `None` if the file describes no such table, or if
+    /// this report shows only one card ([`Run::has_cards`]).
     pub(super) fn cards(&self) -> Result<Option<Table>, Error> {
         let Some(cards) = self.filed.data.cards.as_ref().filter(|_| self.has_cards()) else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! The parts of an experiment that are Rust: its workload, metrics and special tables. Each has a
-//! name that a file can use.
+//! The parts of an experiment that are Rust code: its workload, metrics and special tables.
+//! Experiment files refer to each part by a name.
 
 use plimsoll_sim::profile::{Card, Profile};
 
@@ -16,17 +16,17 @@ use crate::measure::metric::Metric;
 use crate::run::cases::Case;
 
 /// A workload with its metrics and the parts of its reports. `S` is the type of the workload on one
-/// machine, and `K` that of the data that are kept of a run in addition to the run's sample.
+/// machine. `K` is the type of the data that are kept of a run in addition to the run's sample.
 pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
     /// The name of the workload in files.
     pub(in crate::experiment) workload: &'static str,
-    /// The workload in one line.
+    /// A description of the workload in one line.
     pub(in crate::experiment) about: &'static str,
     /// The numbers that a file must give in its table `[workload]`.
     pub(in crate::experiment) numbers: &'static [Number],
     /// The numbers that a file must give in each of its tables `[[design]]`.
     pub(in crate::experiment) of_designs: &'static [Number],
-    /// True if a file chooses the state of memory when a run begins.
+    /// True if a file chooses the state that memory has when a run begins.
     pub(in crate::experiment) takes_memory: bool,
     /// The clock that measures all times.
     pub(in crate::experiment) clock: Clock,
@@ -38,8 +38,8 @@ pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) measure: fn(&S, &Case<Tried>) -> (Sample, K),
     /// The parts that a report can have.
     pub(in crate::experiment) parts: &'static [Part<S, K>],
-    /// The cells that only this workload has in the table of cost cards: a name, and the function
-    /// that makes the cell from what was kept of a run.
+    /// The cells that only this workload has in the table of cost cards: for each cell a name, and
+    /// the function that makes the cell from the data that were kept of a run.
     pub(in crate::experiment) cells: &'static [Cell<K>],
 }
 
@@ -47,12 +47,12 @@ pub(super) type Cell<K> = (&'static str, fn(&K) -> String);
 
 /// A part of a report: tables, and facts for the texts of the answer.
 pub(in crate::experiment) struct Part<S: 'static, K: 'static = ()> {
-    /// The name in files.
+    /// The name by which files refer to this part.
     pub(in crate::experiment) name: &'static str,
-    /// The names of the facts.
+    /// The names of the facts that the part gives.
     pub(in crate::experiment) facts: &'static [&'static str],
-    /// The labels of the designs that the part names. A file without one of them cannot have the
-    /// part.
+    /// The labels of the designs that the part names. A file that lacks one of these designs cannot
+    /// have the part.
     pub(in crate::experiment) designs: &'static [&'static str],
     pub(in crate::experiment) make: Make<S, K>,
 }
@@ -70,43 +70,43 @@ impl<S, K> Part<S, K> {
         }
     }
 
-    /// This part, which names the designs with these labels.
+    /// Returns this part with `designs` as the labels of the designs that it names.
     pub(in crate::experiment) const fn naming(self, designs: &'static [&'static str]) -> Self {
         Self { designs, ..self }
     }
 
-    /// This part, which gives these facts.
+    /// Returns this part with `facts` as the names of the facts that it gives.
     pub(in crate::experiment) const fn giving(self, facts: &'static [&'static str]) -> Self {
         Self { facts, ..self }
     }
 }
 
-/// A part of a report, without the function that makes it.
+/// The data of a [`Part`] without the function that makes it.
 #[derive(Clone, Copy, Debug)]
 pub struct PartInfo {
-    /// The name in files.
+    /// The name by which files refer to the part.
     pub name: &'static str,
     /// The names of the facts that texts may use.
     pub facts: &'static [&'static str],
-    /// The labels of the designs that a file with the part must have.
+    /// The labels of the designs that a file must have if it has the part.
     pub designs: &'static [&'static str],
 }
 
-/// The `Code` of any workload.
+/// A [`Code`] of any types.
 pub trait Subject: Sync {
     /// The name of the workload in files.
     fn workload(&self) -> &'static str;
 
-    /// The workload in one line.
+    /// A description of the workload in one line.
     fn about(&self) -> &'static str;
 
-    /// The numbers of the table `[workload]`.
+    /// The numbers that a file must give in its table `[workload]`.
     fn numbers(&self) -> &'static [Number];
 
-    /// The numbers of each table `[[design]]`.
+    /// The numbers that a file must give in each of its tables `[[design]]`.
     fn of_designs(&self) -> &'static [Number];
 
-    /// Returns whether a file chooses the state of memory.
+    /// Returns whether a file chooses the state that memory has when a run begins.
     fn takes_memory(&self) -> bool;
 
     /// The parts that a report can have.
@@ -116,12 +116,12 @@ pub trait Subject: Sync {
     fn cells(&self) -> Vec<&'static str>;
 }
 
-/// As [`Subject`], with what only the reader of files and the driver use.
+/// A [`Subject`], with the functions that only the reader of files and the driver use.
 pub(in crate::experiment) trait Runs: Subject {
-    /// The metrics that a run in this setting measures.
+    /// The metrics that a run in the given setting measures.
     ///
     /// # Errors
-    /// If the machine is unknown, or the numbers do not fit it.
+    /// If the machine is unknown, or if the numbers are not possible on it.
     fn metrics(&self, setting: &Setting<'_>) -> Result<Vec<Metric>, Error>;
 
     /// The experiment that a file describes.
@@ -188,7 +188,7 @@ impl Setting<'_> {
     }
 }
 
-/// The setting for the metrics of a file: the middle card.
+/// The setting in which the reader asks for a workload's metrics: the middle card.
 pub(super) const fn setting<'a>(
     machine: &'a str,
     numbers: &'a Numbers,

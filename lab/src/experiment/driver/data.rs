@@ -1,4 +1,4 @@
-//! The contents of an experiment's file, after all names in it have been found.
+//! The contents of an experiment's file, after the reader has looked up all names in it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use crate::error::Error;
 use crate::report::Table;
 use crate::run::aging::Memory;
 
-/// An experiment as its file describes it. Every name in it exists.
+/// An experiment as its file describes it. The reader has checked that every name in it exists.
 pub(in crate::experiment) struct Data {
     /// The name that `plimsoll reproduce` accepts, and the title of the reports.
     pub(in crate::experiment) name: String,
     /// The question in one line.
     pub(in crate::experiment) question: String,
-    /// The machines, as the file names them. A quick run uses only the first.
+    /// The names of the machines in the file. A quick run uses only the first machine.
     pub(in crate::experiment) machines: Vec<String>,
-    /// The folder in which a machine may be a file.
+    /// The folder of the file. Machines may be files in this folder.
     pub(super) folder: PathBuf,
-    /// The numbers of the workload on each machine.
+    /// The numbers of the workload, for each machine.
     pub(super) numbers: Vec<OfMachine>,
-    /// The state of memory when a run begins, if the workload has a choice.
+    /// The state of memory when a run begins, if the workload lets the file choose it.
     pub(super) memory: Option<Memory>,
     /// The designs in the order of the file.
     pub(in crate::experiment) designs: Vec<Tried>,
@@ -48,9 +48,9 @@ pub(in crate::experiment) struct Data {
 /// The numbers of the workload on one machine.
 #[derive(Clone, Debug)]
 pub(super) struct OfMachine {
-    /// In a full run.
+    /// The numbers in a full run.
     pub(super) full: Numbers,
-    /// In a quick run.
+    /// The numbers in a quick run.
     pub(super) quick: Numbers,
 }
 
@@ -60,7 +60,7 @@ pub(in crate::experiment) struct Tried {
     /// The label in reports.
     pub(in crate::experiment) name: String,
     pub(in crate::experiment) design: Design,
-    /// The numbers that the workload takes for each design.
+    /// The numbers that the workload needs for this design.
     pub(in crate::experiment) numbers: Numbers,
 }
 
@@ -70,9 +70,9 @@ impl fmt::Display for Tried {
     }
 }
 
-/// Makes a design for each of `names`, which are variants joined by `+`. The design has these
-/// variants, and the variants of `base` for all other mechanisms. Its label is the element of
-/// `names`.
+/// Makes a design for each element of `names`. An element consists of variants joined by `+`, and
+/// is the label of its design. The design has these variants, and the variants of `base` for all
+/// other mechanisms.
 pub(in crate::experiment) fn variants(
     base: &str,
     names: impl IntoIterator<Item = String>,
@@ -87,7 +87,7 @@ pub(in crate::experiment) fn variants(
     names.into_iter().map(tried).collect()
 }
 
-/// Two designs that are compared.
+/// Two designs, A and B, that the report compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) a: String,
@@ -97,14 +97,14 @@ pub(super) struct Pair {
 
 /// The metrics with which a report begins.
 pub(super) struct Headlines {
-    /// The heads of the columns, one for each design of a metric, such as "Linux". The first is that
-    /// of the base.
+    /// The heads of the columns, one for each design of a metric, such as "Linux". The first column
+    /// is that of the base.
     pub(super) sides: Vec<String>,
     pub(super) rows: Vec<Headline>,
 }
 
-/// A metric, and the design of each side. A quick run that does not measure the metric leaves it
-/// out.
+/// A metric, and the design in each column of its row. The report of a quick run that does not
+/// measure the metric leaves this row out.
 pub(super) struct Headline {
     /// A few words for the quantity that the metric measures.
     pub(super) what: String,
@@ -116,13 +116,14 @@ pub(super) struct Headline {
 pub(super) struct FindingText {
     /// The answer in one sentence.
     pub(super) sentence: Text,
-    /// The sentences after it.
+    /// The sentences after the answer.
     pub(super) further: Option<Text>,
     /// The numbers that support the answer, each with a label.
     pub(super) numbers: Vec<(String, Text)>,
 }
 
-/// The table with a row for each combination of a cost card, a pair of designs, and a metric.
+/// The table of cost cards, with a row for each combination of a card, a pair of designs, and a
+/// metric.
 pub(super) struct Cards {
     pub(super) title: String,
     pub(super) note: String,
@@ -132,7 +133,7 @@ pub(super) struct Cards {
     /// shows the results at that card.
     pub(super) with_mid: bool,
     pub(super) pairs: Vec<CardPair>,
-    /// The head of each column, and the name of what its cells show.
+    /// The head of each column, and the name of the cells that the column shows.
     pub(super) columns: Vec<(String, String)>,
 }
 
@@ -141,7 +142,7 @@ pub(super) struct CardPair {
     pub(super) a: String,
     pub(super) b: String,
     pub(super) metrics: Vec<String>,
-    /// The machines whose reports have the pair; `None` if all have it.
+    /// The machines whose reports compare the pair; `None` stands for all machines.
     pub(super) machines: Option<Vec<String>>,
 }
 

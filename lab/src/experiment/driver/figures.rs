@@ -1,4 +1,4 @@
-//! The published figures of an experiment, and their rows beside what the runs measured.
+//! The published figures of an experiment, with the values that our runs measured beside them.
 
 use crate::experiment::driver::results::Results;
 use crate::measure::metric::{Metric, Unit};
@@ -6,8 +6,8 @@ use crate::report::misses::{Basis, Beside, Ours, Place, Thread, Values};
 
 /// Figures that a mailing-list thread published for one machine.
 pub(in crate::experiment) struct Published {
-    /// The machine that stands for the machine on which the figures were measured, as the file
-    /// names it.
+    /// The simulated machine that stands for the machine on which the figures were measured. This
+    /// is its name in the file.
     pub(in crate::experiment) machine: String,
     pub(super) thread: Thread,
     /// Where in the thread the figures were published, and what was measured on which machine.
@@ -19,12 +19,12 @@ pub(in crate::experiment) struct Published {
 pub(in crate::experiment) struct Figure {
     /// The quantity that was published, in a few words.
     pub(in crate::experiment) what: String,
-    /// The metric of the row.
+    /// The metric in the row.
     pub(in crate::experiment) metric: String,
     /// The designs to which the values belong. If there are two designs, Linux's is first.
     pub(in crate::experiment) designs: Vec<String>,
-    /// The values in the unit of the metric, one for each design; or the change from Linux's
-    /// design to the patch's.
+    /// Either one value for each design, in the unit of the metric, or the change in percent from
+    /// the design of Linux to that of the patch.
     pub(in crate::experiment) values: Values,
     pub(in crate::experiment) basis: Basis,
     /// The cause of the difference between this figure and ours: what the model lacks, or another
@@ -64,8 +64,8 @@ pub(in crate::experiment) fn level(
     of_metric.find_map(|figure| figure.level(design))
 }
 
-/// The figures that were published for `machine`. If `results` is given, each figure whose metric
-/// the runs have measured has our value beside it.
+/// The figures that were published for `machine`. If `results` is given, our value stands beside
+/// each figure whose metric the runs have measured.
 pub(super) fn on_machine(
     published: &[Published],
     experiment: &str,

@@ -14,7 +14,7 @@ pub(in crate::experiment) struct Finding {
 }
 
 impl Finding {
-    /// Makes a finding from a sentence and numbers, each with its label.
+    /// Makes a finding from the answer, a sentence, and from numbers with their labels.
     pub(in crate::experiment) fn of(answer: String, numbers: Vec<(&str, String)>) -> Self {
         let numbers = numbers.into_iter();
         Self {
@@ -51,7 +51,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The verb that says what design B does to a metric, compared with design A.
+/// The verb for `verdict`: it says what design B does to a metric, compared with design A.
 pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lowers",
@@ -62,7 +62,8 @@ pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The adjective that says how high a metric is with design B, compared with design A.
+/// The adjective for `verdict`: it says whether a metric is lower or higher with design B than with
+/// design A.
 pub(in crate::experiment) const fn level(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lower",

@@ -1,16 +1,16 @@
 //! The experiments that files describe, and the one driver that runs them all.
 //!
 //! The file of an experiment has its question, machines, designs, comparisons, published figures
-//! and the sentences of its answer. It names a workload, the Rust code of which is a [`Code`]: it
-//! sets up a machine, measures a run, and makes the tables that need more than the values of
-//! metrics. The reader finds every name in the file before the first run.
+//! and the sentences of its answer. The file also names a workload. The Rust code of a workload is
+//! a [`Code`]: it sets up a machine, measures a run, and makes the tables that need more than the
+//! values of metrics. The reader looks up every name in the file before the first run.
 //!
-//! The submodule `read` reads a file into [`data`]. `numbers` has the numbers that a file gives to
-//! the workload and to the designs, `text` the sentences with their fields, `figures` the published
-//! figures. `code` is the side of the workloads, `run` what the parts of a report can use, and
-//! `cards` the table of verdicts at each cost card. `results` looks up samples by design and
-//! metric,
-//! `finding` is the conclusion, and `targets` the table of the targets for our designs.
+//! The submodule `read` reads a file into [`data`]. `numbers` has the numbers that a file gives for
+//! the workload and the designs, `text` has the sentences with their fields, and `figures` the
+//! published figures. `code` is the interface that workloads implement, `run` is the interface for
+//! the parts of a report, and `cards` makes the table of verdicts at each cost card. `results`
+//! looks up samples by design and metric, `finding` is the conclusion, and `targets` makes the
+//! table of the targets for our designs.
 
 pub(super) mod cards;
 pub(super) mod code;
@@ -69,7 +69,7 @@ pub(super) fn metrics_of<T>(readings: &[Reading<T>]) -> Vec<Metric> {
     readings.iter().map(|(metric, _)| metric.clone()).collect()
 }
 
-/// The metrics of `readings`, each with its value in `run`.
+/// The metrics of `readings`, each with the value that it has in `run`.
 pub(super) fn read<T>(readings: &[Reading<T>], run: &T) -> Vec<(Metric, f64)> {
     let value = |(metric, value): &Reading<T>| (metric.clone(), value(run));
     readings.iter().map(value).collect()
@@ -85,10 +85,10 @@ pub(super) enum Clock {
     Real,
 }
 
-/// What decides the workload of a run.
+/// The machine and the numbers that determine the workload of a run.
 pub(super) struct Setting<'a> {
-    /// The machine as it is loaded: with its folder, and with the variants that the options ask
-    /// for.
+    /// The name with which the machine is loaded. It includes the folder of a machine file, and the
+    /// variants of the machine that the options choose.
     pub(super) machine: &'a str,
     pub(super) card: Card,
     /// The numbers of the workload.
@@ -232,7 +232,8 @@ impl<S, K> Filed<S, K> {
     }
 
     /// The numbers of the workload in a run with `effort` on `machine`, which may have scaled
-    /// prices or other variants. A machine that is none of the experiment has those of the first.
+    /// prices or other variants. A machine that the experiment does not have gets the numbers of
+    /// the first machine.
     fn numbers(&self, machine: &str, effort: Effort) -> &Numbers {
         let plain = machine.split(['@']).next().unwrap_or(machine);
         let nth = self.data.machines.iter().position(|of| of == plain);
@@ -268,7 +269,8 @@ impl<S, K> Filed<S, K> {
         })
     }
 
-    /// The workload on `machine` at the middle card, for the names of its metrics.
+    /// The workload on `machine` at the middle card. Its caller needs only the names of the
+    /// metrics.
     fn setup_of(&self, machine: &str, effort: Effort) -> Result<S, Error> {
         self.setup(machine, Card::Mid, effort, &Options::of_seeds(1))
     }
@@ -362,7 +364,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
             .make)(run)
     }
 
-    /// The conclusion, in the words of the file.
+    /// Makes the conclusion from the sentences in the file.
     fn finding(
         &self,
         run: &Run<'_, S, K>,
@@ -386,7 +388,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
         }
     }
 
-    /// The answer of a report: `sentence`, and the metrics that the runs have measured.
+    /// The answer of a report: `sentence`, and the headlines whose metrics the runs have measured.
     fn answered(
         &self,
         sentence: String,
@@ -447,7 +449,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
     }
 }
 
-/// The names of metrics in the file, with the numbers of a run in place of their fields.
+/// The names of metrics in the file, after the numbers of a run have replaced their fields.
 fn filled(names: Option<&Vec<String>>, numbers: &Numbers) -> Option<Vec<String>> {
     names.map(|names| names.iter().map(|name| numbers.fill(name)).collect())
 }
@@ -461,7 +463,7 @@ fn is_named(names: &Option<Vec<String>>, metric: &Metric) -> bool {
 /// The name of the table that every workload has: verdicts at each cost card.
 const CARDS: &str = "cards";
 
-/// The text with a capital at its beginning.
+/// Returns `text` with a capital letter at its beginning.
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string());

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A number, or a list of numbers, that a file must give. The reader, the JSON Schema and the
-/// documentation use this declaration.
+/// The declaration of a number, or of a list of numbers, that an experiment file must give. The
+/// reader, the JSON Schema and the documentation use this declaration.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
-    /// The key. It ends in its unit, unless the value is a plain count.
+    /// The key in the file. It ends in the unit of the value, unless the value is a plain count.
     pub name: &'static str,
     /// A description in one line.
     pub about: &'static str,
     /// True if the file gives a list.
     pub is_list: bool,
-    /// The smallest value.
+    /// The smallest value that the file may give.
     pub min: u64,
-    /// The largest value.
+    /// The largest value that the file may give.
     pub max: u64,
 }
 
@@ -48,7 +48,8 @@ impl Number {
     }
 }
 
-/// The values of declared numbers. A list has any number of values, any other number has one.
+/// The values of declared numbers. A list may have any number of values; a number that is not a
+/// list has one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::experiment) struct Numbers(BTreeMap<&'static str, Vec<u64>>);
 
@@ -65,7 +66,7 @@ fn listed(values: &[u64]) -> String {
 }
 
 impl Numbers {
-    /// The numbers that differ from those of `others`, as text.
+    /// The numbers whose values differ from their values in `others`, as text.
     pub(super) fn beside(&self, others: &Self) -> String {
         let mut changed = self.clone();
         changed
@@ -77,7 +78,7 @@ impl Numbers {
         format!("the first machine alone; {changed}")
     }
 
-    /// The numbers with these names and values.
+    /// Creates numbers with these names and values.
     #[cfg(test)]
     pub(in crate::experiment) fn of(numbers: &[(&'static str, &[u64])]) -> Self {
         let numbers = numbers.iter();
@@ -88,7 +89,7 @@ impl Numbers {
         )
     }
 
-    /// Sets the values of the number `name`, in place of those that it has.
+    /// Sets the values of the number `name`, and drops its earlier values.
     pub(in crate::experiment) fn set(&mut self, name: &'static str, values: Vec<u64>) {
         self.0.insert(name, values);
     }
@@ -98,14 +99,15 @@ impl Numbers {
         self.0.contains_key(name)
     }
 
-    /// The names of the numbers that are no lists.
+    /// The names of the numbers that are not lists.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.0.iter().filter(|(_, values)| values.len() == 1);
         single.map(|(name, _)| *name)
     }
 
-    /// Replaces each `(name)` in the name of a metric by the number `name`, so that a file can name
-    /// the metric of a full and of a quick run together: `select_at_(most)_ns`.
+    /// Replaces each `(name)` in the name of a metric by the value of the number `name`. So one
+    /// name in a file, such as `select_at_(most)_ns`, stands for a metric of the full run and a
+    /// metric of the quick run.
     pub(super) fn fill(&self, metric: &str) -> String {
         let one = |text: String, (name, values): (&&str, &Vec<u64>)| match values[..] {
             [value] => text.replace(&format!("({name})"), &value.to_string()),
@@ -134,7 +136,7 @@ impl Numbers {
     /// The value of the number `name` as the length of a list in memory.
     ///
     /// # Panics
-    /// As [`Numbers::list`], and if no list of this computer can be so long.
+    /// As [`Numbers::list`], and if this computer can have no list of this length.
     pub(in crate::experiment) fn count(&self, name: &str) -> usize {
         usize::try_from(self.get(name)).expect("a list that fits this computer")
     }
@@ -142,7 +144,7 @@ impl Numbers {
     /// The value of the number `name`, which is declared with a maximum below 2³².
     ///
     /// # Panics
-    /// As [`Numbers::list`], and if the declared maximum is larger.
+    /// As [`Numbers::list`], and if the value is 2³² or more.
     pub(in crate::experiment) fn small(&self, name: &str) -> u32 {
         u32::try_from(self.get(name)).expect("its declared maximum is below 2³²")
     }

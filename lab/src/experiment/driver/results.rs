@@ -1,7 +1,7 @@
 //! The samples of all designs, looked up by design and metric.
 //!
-//! An experiment that looks up a design that did not run, or a metric that was not measured, has a
-//! bug. Such a lookup panics, because no other number may take the place of a missing one.
+//! If an experiment looks up a design that did not run, or a metric that was not measured, the
+//! experiment has a bug. Such a lookup panics, because no other value may replace the missing one.
 
 use crate::measure::comparison::Comparison;
 use crate::measure::metric::Metric;
@@ -78,7 +78,8 @@ impl Results {
             .expect("every design runs on a seed")
     }
 
-    /// Compares design B of a pair with design A: their values of `metric`, seed by seed.
+    /// Compares the values of `metric` with design B of a pair to those with design A, seed by
+    /// seed.
     pub(in crate::experiment) fn compare(
         &self,
         (a, b): (&str, &str),
@@ -93,8 +94,8 @@ impl Results {
         self.compare(pair, metric).ratio.median
     }
 
-    /// Compares B of a pair with A on each metric for which `is_compared` returns true. If B is
-    /// `None`, there is a comparison of A with every other design.
+    /// Compares design B of a pair with design A on each metric for which `is_compared` returns
+    /// true. If B is `None`, every design except A is compared with A.
     pub(in crate::experiment) fn verdicts_of(
         &self,
         (a, b): (&str, Option<&str>),

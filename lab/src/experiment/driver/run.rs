@@ -17,7 +17,7 @@ use crate::run::progress::Progress;
 /// All runs of an experiment on one machine.
 pub(in crate::experiment) struct Run<'a, S: 'static, K: 'static = ()> {
     pub(super) filed: &'a Filed<S, K>,
-    /// The machine, as the file names it.
+    /// The name of the machine in the file.
     pub(in crate::experiment) machine: &'a str,
     pub(in crate::experiment) card: Card,
     pub(in crate::experiment) options: &'a Options,
@@ -27,18 +27,18 @@ pub(in crate::experiment) struct Run<'a, S: 'static, K: 'static = ()> {
     pub(in crate::experiment) designs: &'a [Tried],
     /// The samples of every design on every seed.
     pub(in crate::experiment) results: Results,
-    /// For each design, what was kept of its run with the first seed in addition to the run's
-    /// sample.
+    /// For each design, the data that the workload kept of the run with the first seed, in addition
+    /// to the run's sample.
     pub(in crate::experiment) kept: Vec<K>,
 }
 
 impl<'a, S: Sync, K: Send> Run<'a, S, K> {
-    /// Each design, with what was kept of its run with the first seed.
+    /// Each design, with the data that the workload kept of the run with the first seed.
     pub(in crate::experiment) fn each(&self) -> impl Iterator<Item = (&Tried, &K)> {
         self.designs.iter().zip(&self.kept)
     }
 
-    /// The machines of the experiment, as the file names them.
+    /// The names of the experiment's machines in the file.
     pub(in crate::experiment) fn machines(&self) -> &'a [String] {
         &self.filed.data.machines
     }
@@ -98,9 +98,10 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         wanted.cloned().collect()
     }
 
-    /// Runs `designs` on another workload, for a table beside the main one. Runs at most as many of
-    /// the seeds as a verdict needs. The progress bar calls this workload `about`. Returns the
-    /// results, and for each design what was kept of its run with the first seed.
+    /// Runs `designs` on another workload, for a table in addition to the main table. Uses at most
+    /// the number of seeds that a verdict needs. The progress bar calls this workload `about`.
+    /// Returns the results, and for each design the data that the workload kept of the run with the
+    /// first seed.
     pub(in crate::experiment) fn further(
         &self,
         about: &str,
@@ -110,8 +111,8 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.further_on_few(about, setup, designs, SEEDS_MIN)
     }
 
-    /// As [`Run::further`], but with only the first `seeds` of the seeds. With fewer seeds than a
-    /// verdict needs, the table can show only medians.
+    /// As [`Run::further`], but with only the first `seeds` seeds. With fewer seeds than a verdict
+    /// needs, the table can show only medians.
     pub(in crate::experiment) fn further_on_few(
         &self,
         about: &str,
@@ -135,8 +136,8 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.setup(machine, card, effort, self.options)
     }
 
-    /// Runs `designs` at `card`. Returns the workload, the results, and for each design what was
-    /// kept of its run with the first seed.
+    /// Runs `designs` at `card`. Returns the workload, the results, and for each design the data
+    /// that the workload kept of the run with the first seed.
     pub(in crate::experiment) fn at(
         &self,
         card: Card,
@@ -149,8 +150,8 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         Ok((setup, results, kept))
     }
 
-    /// Returns whether the report also shows verdicts at other cost cards. A full report does,
-    /// unless the user has chosen a card.
+    /// Returns whether the report also shows verdicts at other cost cards. It shows them if the run
+    /// is full and the user has not chosen a card.
     pub(in crate::experiment) fn has_cards(&self) -> bool {
         self.options.effort == Effort::Full && self.options.card.is_none()
     }

@@ -1,4 +1,4 @@
-//! The targets for our designs, and the table of them.
+//! The targets for our designs, and the table that shows whether they were reached.
 
 use crate::report::{Table, tabulate};
 
@@ -8,8 +8,8 @@ pub(in crate::experiment) struct Target {
     pub(in crate::experiment) what: &'static str,
     pub(in crate::experiment) wanted: &'static str,
     pub(in crate::experiment) measured: String,
-    /// True if the design reaches the target; `None` if the runs have not measured what the target
-    /// is about.
+    /// True if the design reaches the target; `None` if the runs have not measured the value that
+    /// decides this.
     pub(in crate::experiment) met: Option<bool>,
 }
 
@@ -23,7 +23,7 @@ impl Target {
     }
 }
 
-/// A table of `targets`, with a verdict on each.
+/// A table of `targets`, which says for each target whether the design reaches it.
 pub(in crate::experiment) fn targets(title: &str, note: &str, targets: &[Target]) -> Table {
     tabulate!(
         title,

@@ -1,5 +1,5 @@
-//! Tests of experiment files that name a workload with code: a mistake is shown with its place and
-//! the nearest name, and a copy of a file runs.
+//! Tests of experiment files that name a workload with code: the error for a mistake shows the
+//! mistake's place and the nearest name, and a copy of a built-in file runs.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments"))
 }
 
-/// What is wrong with `text` after `from` has been replaced by `to`.
+/// The error that the reader reports after `from` has been replaced by `to` in `text`.
 fn refused(text: &str, from: &str, to: &str) -> String {
     let changed = text.replacen(from, to, 1);
     assert_ne!(changed, text, "{from} is in the file");
@@ -29,7 +29,7 @@ fn refused(text: &str, from: &str, to: &str) -> String {
     error.to_string()
 }
 
-/// A file, a text in it, a text with a mistake in its place, and the error that the mistake causes.
+/// A file, a text in it, a wrong text that replaces it, and the error that the wrong text causes.
 const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         SELFTEST,
@@ -196,7 +196,7 @@ fn a_part_that_gives_a_fact_must_be_among_the_tables() {
     assert!(shown.contains(wanted), "{shown}");
 }
 
-/// Each file of the folder is built in, and the experiment of the file is the built-in one.
+/// Each file of `lab/experiments/` is built in, and gives the same experiment as the built-in file.
 #[test]
 fn the_files_of_the_folder_are_the_built_in_experiments() {
     let mut count = 0;

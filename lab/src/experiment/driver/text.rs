@@ -1,9 +1,9 @@
-//! The sentences of an answer, with fields in braces for what the runs measured.
+//! The sentences of an answer. Fields in braces stand for results of the runs.
 //!
-//! A field is a fact that a part of the report gives, such as `{family}`, or a value: a word, a
-//! metric, a colon, and one design or two. `{median ran_ns: flat}` is the median with one design,
-//! and `{ratio ran_ns: flat -> tree}` compares the second design with the first. `{number pages}`
-//! is a number of the workload.
+//! A field is a fact or a value. A part of the report gives a fact, such as `{family}`. A value
+//! consists of a word, a metric, a colon, and one design or two: `{median ran_ns: flat}` is the
+//! median with one design, and `{ratio ran_ns: flat -> tree}` compares the second design with the
+//! first. `{number pages}` is a number of the workload.
 
 use std::collections::BTreeMap;
 
@@ -29,22 +29,22 @@ struct Value {
     how: &'static How,
     decimals: usize,
     metric: String,
-    /// The metric by which the first one is divided, if the word takes two.
+    /// The metric that divides the first metric, if the word takes two metrics.
     of: Option<String>,
     a: String,
     b: Option<String>,
 }
 
-/// A word for what a field shows.
+/// A word with which a field begins. It says which value the field shows.
 struct How {
     word: &'static str,
-    /// What the field shows, for errors.
+    /// A description of the value, for errors.
     about: &'static str,
     takes: Takes,
     has_decimals: bool,
 }
 
-/// What a word takes after it.
+/// The operands that follow a word in a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     /// `METRIC: DESIGN`.
@@ -95,7 +95,7 @@ const WORDS: [How; 10] = [
     rounded("share", Takes::Quotient, "the quotient in percent"),
 ];
 
-/// The names that fields may use.
+/// The names that fields may contain.
 pub(super) struct Known<'a> {
     pub(super) metrics: &'a Metrics,
     pub(super) designs: &'a [String],
@@ -104,18 +104,18 @@ pub(super) struct Known<'a> {
 
 /// The metrics of an experiment.
 pub(super) struct Metrics {
-    /// The metrics of a full or a quick run on any of the machines.
+    /// The metrics of a full or quick run on any machine of the experiment.
     pub(super) all: Vec<String>,
-    /// The numbers of the workload on each machine, in a full and in a quick run.
+    /// The numbers of the workload on each machine, in a full run and in a quick run.
     pub(super) numbers: Vec<Numbers>,
 }
 
 impl Metrics {
-    /// Checks that `metric` is a metric of the experiment, with the numbers of a full and of a
-    /// quick run in its name.
+    /// Checks that the experiment has the metric `metric`. The name may contain numbers of the
+    /// workload, as in `select_at_(most)_ns`.
     ///
     /// # Errors
-    /// [`Error::Unknown`] with the nearest names.
+    /// [`Error::Unknown`] with the nearest names, if there is no such metric.
     pub(super) fn check(&self, metric: &str) -> Result<(), Error> {
         let all: Vec<&str> = self.all.iter().map(String::as_str).collect();
         for numbers in &self.numbers {
@@ -128,7 +128,7 @@ impl Metrics {
     }
 }
 
-/// What the runs on one machine have measured.
+/// The results of the runs on one machine, with which fields are filled.
 pub(super) struct Measured<'a> {
     pub(super) results: &'a Results,
     /// The metrics that the runs have measured.
@@ -142,7 +142,7 @@ impl Text {
     /// Reads a text with fields.
     ///
     /// # Errors
-    /// What is wrong with the first bad field, with the nearest name.
+    /// A text that describes the first mistake in a field, and suggests the nearest name.
     pub(super) fn parse(text: &str, known: &Known<'_>) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -161,8 +161,8 @@ impl Text {
         Ok(Self(pieces))
     }
 
-    /// The text with what was measured in place of its fields. A field about a metric that the runs
-    /// have not measured is a dash.
+    /// The text with a result in the place of each field. If the runs have not measured the metric
+    /// of a field, the text has a dash there.
     pub(super) fn fill(&self, measured: &Measured<'_>) -> String {
         let Measured {
             results,
@@ -257,7 +257,7 @@ fn field(text: &str, known: &Known<'_>) -> Result<Piece, String> {
     }))
 }
 
-/// Returns what is wrong if `name` is not one of `names`.
+/// Returns an error, which offers the nearest names, if `name` is not one of `names`.
 fn named(kind: &str, name: &str, names: &[impl AsRef<str>]) -> Result<(), String> {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     if names.contains(&name) {
@@ -302,7 +302,7 @@ impl Value {
     }
 }
 
-/// The words of fields, each with its form and what it shows.
+/// The words of fields. Each word comes with the form of the field and a description of the value.
 pub fn words() -> impl Iterator<Item = (String, &'static str)> {
     WORDS.iter().map(|how| {
         let decimals = if how.has_decimals { ".2" } else { "" };

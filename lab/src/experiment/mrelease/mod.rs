@@ -1,4 +1,5 @@
-//! `reproduce mrelease`: how much sooner is the memory of a dead large process free if others help?
+//! `reproduce mrelease`: how much sooner is the memory of a large dead process free if helpers
+//! empty it too?
 //!
 //! Any number of threads may call `process_mrelease` on one dying process to free its memory
 //! sooner. Linux lets all these threads walk the same page tables. For each way to share the work
@@ -20,7 +21,7 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::victim::{Contents, Raced, START_WITHIN};
 
-/// The race as a workload of experiment files.
+/// The race as a workload that experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<MreleaseSetup, Raced> = Code {
@@ -61,7 +62,7 @@ static CODE: Code<MreleaseSetup, Raced> = Code {
     cells: &[("limit", limiter)],
 };
 
-// The names of designs with one and with eight helpers.
+// The names of designs with one helper and with eight helpers.
 const ASCENDING: [&str; 2] = ["ascending, 1 helper", "ascending, 8 helpers"];
 const PATCH: [&str; 2] = [
     "descending-by-vma, 1 helper",
@@ -73,7 +74,7 @@ const OURS: [&str; 2] = [
 ];
 const BOUNDED: &str = "bounded, meet-in-the-middle, 8 helpers";
 
-/// The main runs.
+/// The main runs: the designs of the experiment file with the victim of the experiment file.
 fn headline<'a>(run: &'a Run<'_, MreleaseSetup, Raced>) -> Ran<'a> {
     Ran {
         designs: run.designs,
@@ -82,7 +83,7 @@ fn headline<'a>(run: &'a Run<'_, MreleaseSetup, Raced>) -> Ran<'a> {
     }
 }
 
-/// The table of the main runs, and of runs with further numbers of helpers.
+/// The table of the main runs, together with runs with further numbers of helpers.
 fn curve(run: &Run<'_, MreleaseSetup, Raced>) -> Result<Made, Error> {
     let designs = run.setup.on_curve(run.designs);
     let (about, seeds) = (
@@ -146,7 +147,7 @@ impl Ran<'_> {
         faster(self.results, design, &WALL)
     }
 
-    /// Names what limits the speed with which a design empties the victim, such as a lock.
+    /// Names the limit on the speed with which a design empties the victim, such as a lock.
     fn limit(&self, design: &str) -> String {
         let mut races = self.designs.iter().zip(self.raced);
         let found = races.find(|(tried, _)| tried.name == design);
@@ -183,13 +184,13 @@ fn scene_table(run: &Run<'_, MreleaseSetup, Raced>) -> Table {
     )
 }
 
-/// A table with a row for each emptier: the time until all memory is free, how many times as fast
-/// as exit alone this is, and what limits the speed.
+/// A table with a row for each emptier. It shows the time until all memory is free, the gain in
+/// speed over exit alone, and the limit on the speed.
 fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>]) -> Table {
     let seeds = |of: &str| run.numbers().get(of);
     let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();
     for (nth, ran) in all.iter().enumerate() {
-        // Each of the sets has a run of the exiting process without helpers; the table shows that
+        // Each set of runs has a run of the exiting process without helpers. The table shows such a
         // run only once.
         let new = ran
             .designs
@@ -225,8 +226,8 @@ fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>])
 /// Our design must be at least this many times as fast as an exit without helpers: the first number
 /// is for one helper, the second for eight.
 const FASTER_MIN: [f64; 2] = [1.8, 5.0];
-/// Exit and one helper together may take at most this many percent more CPU time than an exit
-/// without helpers.
+/// The CPU time of exit and one helper together may exceed the CPU time of an exit without helpers
+/// by at most this percentage.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: Ran<'_>) -> Vec<Target> {

@@ -1,4 +1,5 @@
-//! The race of the mrelease experiment: the CPUs of the last user and the helpers, and the victim.
+//! The race of the experiment `mrelease`: the CPUs of the last user and of the helpers, and the
+//! victim.
 
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
@@ -20,11 +21,11 @@ pub(super) struct MreleaseSetup {
     pub(super) profile: Profile,
     pub(super) victim: Victim,
     larger_times: u64,
-    /// Further numbers of helpers. Only the table of times by number of helpers shows them.
+    /// Further numbers of helpers. Only the table `curve` uses them.
     curve: Vec<u64>,
 }
 
-/// The numbers that a file gives to the workload.
+/// The numbers that an experiment file gives for the workload.
 pub(super) const NUMBERS: &[Number] = &[
     Number::one("pages", (1, 1 << 30), "pages of the victim"),
     Number::list(
@@ -65,8 +66,8 @@ impl MreleaseSetup {
         })
     }
 
-    /// Each design of `designs` with one helper, with the numbers of helpers of the curve instead;
-    /// and before them the designs without helpers.
+    /// Returns first the designs of `designs` without helpers. Then come the designs with one helper,
+    /// once for each number of helpers of the curve, which replaces their number.
     pub(super) fn on_curve(&self, designs: &[Tried]) -> Vec<Tried> {
         let with = |number: &u64| {
             let one = designs.iter().filter(|tried| helpers(tried) == 1);
@@ -119,9 +120,9 @@ impl MreleaseSetup {
     }
 }
 
-/// The CPUs of `number` helpers. Each CPU has a last-level cache that neither another helper nor
-/// the last user uses. The CPUs alternate between other sockets and the last user's socket, as a
-/// scheduler would spread the helpers.
+/// The CPUs of `number` helpers. No two helpers share a last-level cache, and no helper shares one
+/// with the last user. The CPUs alternate between other sockets and the last user's socket, because
+/// a scheduler would spread the helpers in this way.
 pub(super) fn helper_cpus(topology: &Topology, number: usize) -> Vec<CpuId> {
     let home = topology.place(EXIT);
     let mut first_of_llc: Vec<CpuId> = Vec::new();
@@ -138,7 +139,7 @@ pub(super) fn helper_cpus(topology: &Topology, number: usize) -> Vec<CpuId> {
     let (near, far): (Vec<CpuId>, Vec<CpuId>) = first_of_llc.into_iter().partition(is_near);
     let pairs = far.iter().zip(&near).flat_map(|(far, near)| [*far, *near]);
     let spread: Vec<CpuId> = pairs.collect();
-    // A machine with too few caches has several helpers on a cache, and at last on a CPU.
+    // If the machine has too few caches, several helpers share a cache, and in the end a CPU.
     let others = topology
         .ids()
         .filter(|cpu| *cpu != EXIT && !spread.contains(cpu));

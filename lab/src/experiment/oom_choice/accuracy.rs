@@ -22,7 +22,7 @@ use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 use crate::run::options::Effort;
 
-/// The selections as a workload of experiment files.
+/// The workload of this experiment, which experiment files can name.
 pub(in super::super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<AccuracySetup> = Code {
@@ -68,11 +68,11 @@ static CODE: Code<AccuracySetup> = Code {
 };
 
 /// The design with our selector and the patch's counters. It separates the effect of the selector
-/// from that of the counters.
+/// from the effect of the counters.
 const OURS_ON_TREE: &str = "select-bounded+tree";
 
-/// A kind of population and its number of processes. From each seed, `trials` such populations are
-/// drawn.
+/// A kind of population and its number of processes. Each run draws `trials` such populations from
+/// its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PopulationSpec {
     kind: Kind,
@@ -80,8 +80,8 @@ struct PopulationSpec {
     trials: u64,
 }
 
-/// A population of at least this number of processes counts as one of many processes. The 16
-/// precise sums of the patch cover only a small part of it.
+/// A population with at least this number of processes counts as large. The 16 precise sums that
+/// the patch makes cover only a small part of such a population.
 const MANY: u32 = 200;
 fn specs(numbers: &Numbers) -> Vec<PopulationSpec> {
     let count = |count: &u64| u32::try_from(*count).expect("at most a million");
@@ -126,8 +126,8 @@ const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
-/// The number of precise sums that a selector made although it could have proved its choice without
-/// them: the maximum over all choices.
+/// The number of precise sums that a selector made in excess of the smallest number that proves the
+/// right choice: the maximum over all choices.
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 
@@ -144,7 +144,7 @@ const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     TIME => mean(choices, |chosen| chosen.ns as f64),
 });
 
-/// Returns whether `metric` is also measured over all populations together.
+/// Returns whether `metric` is also measured over the choices in all populations together.
 fn together(metric: &Metric) -> bool {
     [WRONG, REGRET_MAX, EXCESS].contains(metric)
 }
@@ -159,7 +159,7 @@ fn max(choices: &[Chosen], value: impl Fn(&Chosen) -> f64) -> f64 {
     choices.iter().map(value).fold(0.0, f64::max)
 }
 
-/// The machine, and the populations whose processes run on it.
+/// The machine, and the populations of processes that run on it.
 struct AccuracySetup {
     profile: Profile,
     specs: Vec<PopulationSpec>,
@@ -300,8 +300,8 @@ fn times(run: &Run<'_, AccuracySetup>) -> Table {
     )
 }
 
-/// The table of wrong choices at each card (low, middle and high prices). Prices do not change
-/// which pages are counted on which CPU, but they change in which order the CPUs count them.
+/// The table of wrong choices at each card (low, middle and high prices). Prices do not change the
+/// CPU on which a page is counted. But they change the order in which the CPUs count.
 fn cards(run: &Run<'_, AccuracySetup>) -> Result<Made, Error> {
     if !run.has_cards() {
         return Ok(Made::default());
@@ -355,7 +355,7 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// The clause that says how many of the victims of our selector are wrong.
+/// The clause of the answer that says how many victims of our selector are wrong.
 fn ours_chose(results: &Results) -> String {
     if results.max(OURS, &WRONG) == 0.0 {
         return "chose no wrong victim in these populations".to_owned();
@@ -368,7 +368,8 @@ fn ours_chose(results: &Results) -> String {
 /// design counts as no better than that choice.
 const NEAR_LOT: f64 = 0.75;
 
-/// Says whether the patch chooses better than at random among many similar processes.
+/// Makes the sentence that says whether the patch chooses better than at random among many similar
+/// processes.
 fn drift(run: &Run<'_, AccuracySetup>) -> String {
     let alike = run.setup.specs.iter().filter(|spec| {
         let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);
@@ -439,8 +440,8 @@ mod tests {
         }
     }
 
-    /// The patch makes 16 precise sums. They are enough for 10 processes, but too few for 200
-    /// processes that approximate sums cannot tell apart (that are in the band).
+    /// The patch makes 16 precise sums. This is enough for 10 processes, but too few for 200
+    /// processes in the band, which approximate sums cannot tell apart.
     #[test]
     fn the_patch_is_right_with_few_and_wrong_with_many_that_are_alike() {
         for kind in Kind::WITHOUT_A_HOG {

@@ -1,8 +1,8 @@
 //! `reproduce oom-latency`: how long does it take to choose the victim?
 //!
-//! There are two populations. One is that of the published benchmark: N processes, one of which has
-//! almost all memory. In the other, approximate sums cannot distinguish any two processes, which is
-//! the worst case for every selector that reads approximate sums first.
+//! There are two populations. The first is the population of the published benchmark: N processes,
+//! one of which has almost all memory. In the second, approximate sums cannot distinguish any two
+//! processes, which is the worst case for every selector that reads approximate sums first.
 
 use std::sync::OnceLock;
 
@@ -25,7 +25,7 @@ use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 use crate::run::options::Options;
 
-/// The selections as a workload of experiment files.
+/// The workload of this experiment, which experiment files can name.
 pub(in super::super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<LatencySetup, Kept> = Code {
@@ -81,11 +81,11 @@ static CODE: Code<LatencySetup, Kept> = Code {
 
 /// The larger of the two published numbers of processes.
 const HEADLINE: u32 = 10_000;
-/// The number of processes in the table that varies the number of CPUs, and in other places where
-/// fewer processes than [`HEADLINE`] are enough.
+/// The number of processes where fewer than [`HEADLINE`] are enough, such as in the table that
+/// varies the number of CPUs.
 const FEW: u32 = 1000;
 /// The largest number of seeds for the tables of other machines and of other cards. These tables
-/// show times, and no verdicts.
+/// show times without verdicts.
 const SIDE_SEEDS: usize = 3;
 
 fn hog(count: u32) -> Metric {
@@ -109,15 +109,15 @@ struct LatencySetup {
     profile: Profile,
     /// The numbers of processes in the populations with one hog.
     counts: Vec<u32>,
-    /// The number of processes in the population that is entirely in the band: approximate sums
-    /// cannot tell its processes apart.
+    /// The number of processes in the second population. All of them are in the band: approximate
+    /// sums cannot tell them apart.
     in_band: u32,
-    /// The matrix, once a part of the report has measured it.
+    /// The matrix; empty until a part of the report has measured it.
     matrix: OnceLock<Matrix>,
 }
 
-/// Two selections of one run, each with the number of processes. The first is among processes with
-/// one hog, the second among processes that approximate sums cannot tell apart.
+/// The two selections of one run, each with its number of processes. The first selects among
+/// processes with one hog, the second among processes that approximate sums cannot tell apart.
 type Kept = [(u32, Chosen); 2];
 
 impl LatencySetup {
@@ -177,7 +177,7 @@ impl LatencySetup {
     }
 }
 
-/// The matrix of all selectors with all counters, which is measured once for each report.
+/// The matrix of all selectors with all counters. It is measured once for each report.
 fn matrix<'a>(run: &'a Run<'_, LatencySetup, Kept>) -> Result<&'a Matrix, Error> {
     let LatencySetup {
         profile, matrix, ..
@@ -263,8 +263,8 @@ fn parts(run: &Run<'_, LatencySetup, Kept>) -> Table {
     )
 }
 
-/// Returns `profile` with only the first `cores` cores of each socket. The profile must be that of
-/// a machine of two sockets whose cores have two CPUs each. All prices stay the same.
+/// Returns `profile` with only the first `cores` cores of each socket. `profile` must describe a
+/// machine with two sockets whose cores have two CPUs each. All prices stay the same.
 fn of_cores(mut profile: Profile, cores: u32) -> Profile {
     let per_socket = profile.topology.cpus() / 4;
     let places = profile
@@ -349,15 +349,16 @@ fn cards(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
     Ok(table.into())
 }
 
-/// If one process is a hog, our selection may take at most this many times as long as a selection
-/// that makes one approximate sum of every process.
+/// The time of our selection, divided by the time of a selection that makes one approximate sum of
+/// every process, may be at most this ratio. One process is a hog.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// If approximate sums cannot tell any processes apart (all are in the band), our selection must be
-/// at least this many times as fast as a selection that makes a precise sum of every process.
+/// If all processes are in the band, so that approximate sums cannot tell them apart, our selection
+/// must be at least this many times as fast as a selection that makes a precise sum of every
+/// process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The table of the targets for the time of our selection, and whether it meets them. A quick run
-/// measures only the target for processes whose counters are all trees.
+/// The table of the targets for the time of our selection, with the verdict on each target. A quick
+/// run measures only the target for processes whose counters are all trees.
 fn goals(results: &Results, matrix: &Matrix) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);
@@ -420,9 +421,9 @@ mod tests {
         assert_eq!(chosen(PRECISE, Kind::OneHog, 200).sums, 200);
     }
 
-    /// If approximate sums cannot tell any processes apart (all are in the band), our selector has
-    /// to make a precise sum of each. It sums many at once, which is faster than the precise
-    /// selector's sums one by one.
+    /// If all processes are in the band, approximate sums cannot tell them apart, so our selector
+    /// has to make a precise sum of each. It sums the counters of many processes at once, which is
+    /// faster than the precise selector's sums one by one.
     #[test]
     fn all_in_the_band_have_to_be_summed_and_that_is_cheaper_together() {
         let [precise, ours] = [PRECISE, OURS].map(|way| chosen(way, Kind::InTheBand, 300));

@@ -2,9 +2,9 @@
 //! which from the selector?
 //!
 //! The main table of `oom-latency` compares whole designs. This matrix changes the selector and the
-//! counters separately. A one-sided tree exists only for a process that several CPUs have counted
-//! for. So the matrix has the one-sided counters twice: once with trees only for such processes,
-//! and once with a tree for every process.
+//! counters separately. One-sided counters of a process grow into a tree only if several CPUs have
+//! counted for the process. So the matrix has the one-sided counters twice: once with trees only
+//! for such processes, and once with a tree for every process.
 
 use std::fmt;
 
@@ -36,8 +36,7 @@ const COUNTERS: [(&str, Growth); 4] = [
     ("one-sided", Growth::Every),
 ];
 /// Two mixed designs: the patch's selector with our counters, and our selector with the patch's
-/// counters. Each differs from the patch in one of these mechanisms, and from our design in the
-/// other.
+/// counters.
 const OUR_COUNTERS: &str = "select-two-pass+one-sided";
 const OUR_SELECTOR: &str = "select-bounded+tree";
 /// The number of seeds of each run of the matrix. Two are enough, because the designs differ much
@@ -46,11 +45,11 @@ const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
 const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
-/// The percentage of selections that choose a wrong victim, in populations whose processes
-/// approximate sums cannot tell apart.
+/// The percentage of selections that choose a wrong victim, in a population in which approximate
+/// sums cannot tell the processes apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
-/// One cell of the matrix: a selector with a kind of counters.
+/// One cell of the matrix: a selector with one kind of counters.
 #[derive(Clone, Debug)]
 struct Cell {
     named: Tried,
@@ -71,7 +70,7 @@ const fn suffix(growth: Growth) -> &'static str {
     }
 }
 
-/// The measurements of all cells of the matrix. A cell is a selector with a kind of counters.
+/// The measurements of all cells of the matrix.
 pub(super) struct Matrix {
     results: Results,
     /// The number of processes in each population.
@@ -79,8 +78,9 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// Lets each selector with each kind of counters choose among `count` processes: once with a
-    /// hog, and once with processes that approximate sums cannot tell apart (all in the band).
+    /// Measures, for each selector with each kind of counters, two selections among `count`
+    /// processes: one with a hog, and one in which approximate sums cannot tell the processes apart
+    /// (all in the band).
     pub(super) fn measure(
         profile: &Profile,
         count: u32,
@@ -158,7 +158,7 @@ impl Matrix {
         self.results.compare((APPROXIMATE, &grown), &HOG).ratio
     }
 
-    /// Formats how many times as fast design `faster` is as design `slower`, by `metric`.
+    /// Formats the median ratio of `metric`: that of `slower` divided by that of `faster`.
     fn gain(&self, faster: &str, slower: &str, metric: &Metric) -> String {
         format!("{:.2}", self.results.ratio((faster, slower), metric))
     }
@@ -179,7 +179,7 @@ impl Matrix {
     }
 }
 
-/// Makes both selections (with a hog, and in the band) of one cell on one seed.
+/// Makes both selections (with a hog, and in the band) of one cell of the matrix on one seed.
 fn sample(profile: &Profile, count: u32, case: &Case<Cell>) -> Sample {
     let choose = |kind| {
         let population = Population::new(kind, count, profile.topology.cpus(), case.seed);
@@ -205,8 +205,9 @@ mod tests {
     use super::*;
     use crate::experiment::oom_choice::{MACHINE, PRECISE};
 
-    /// The matrix has each selector with each kind of counters. With one seed, the gain (ratio of
-    /// times) from the counters times the gain from the selector must be the whole gain.
+    /// The matrix has each selector with each kind of counters. A gain is a ratio of times. With
+    /// one seed, the gain from the counters times the gain from the selector must be the whole
+    /// gain.
     #[test]
     fn the_matrix_has_every_pair_and_divides_the_gain() {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");

@@ -1,5 +1,5 @@
 //! `reproduce oom-latency` and `reproduce oom-accuracy`: when memory runs out, how long does it
-//! take to choose the victim, and is the victim the right one?
+//! take to choose a victim, and is the victim the right one?
 //!
 //! Every process has real counters of the simulated machine. Before the selection, the pages of
 //! each process were added to its counters on the CPUs that the process ran on. A selector then
@@ -7,9 +7,8 @@
 //! each cache line that it fetches, and each CPU whose part of a counter it adds to a sum.
 //!
 //! The submodule `population` has the processes, and the CPUs on which they touched their pages.
-//! `processes` puts a population on a machine and makes one selection. `oracle` knows the right
-//! choice. `latency` and `accuracy` are the two experiments;
-//! `matrix` is a part of `latency`.
+//! `processes` puts a population on a machine and makes one selection. `oracle` computes the right
+//! choice. `latency` and `accuracy` are the two experiments. `matrix` is a part of `latency`.
 
 mod accuracy;
 mod latency;
@@ -29,14 +28,15 @@ use crate::experiment::driver::{Setting, Tried};
 #[cfg(test)]
 const MACHINE: &str = "epyc-9654-256";
 
-/// The design with the selection of Linux from 6.18 on, which sums every counter precisely.
+/// The design with the selection of Linux 6.18 and later, which sums every counter precisely.
 const PRECISE: &str = "select-precise+flat";
-/// The design with the selection of Linux before 6.18, which reads approximate sums.
+/// The design with the selection of Linux before version 6.18, which reads approximate sums.
 const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// The profile of the machine, which needs CPUs for the selector, the hog, and CPU 0.
+/// Returns the machine's profile. The machine must have CPUs for the selector and the hog besides
+/// CPU 0.
 fn profile(setting: &Setting<'_>) -> Result<Profile, Error> {
     let profile = setting.profile()?;
     if profile.topology.cpus() < 4 {

@@ -1,24 +1,23 @@
 //! Judges a selection: finds the candidate that should have been chosen, and the smallest number of
-//! precise sums that can prove that it is the right one.
+//! precise sums that can prove this choice.
 //!
-//! If several candidates have the most points, the one with the highest index is the right choice.
-//! A key therefore also contains the candidate's index, so no two keys are equal.
+//! If several candidates have the most points, the right choice is the candidate with the highest
+//! index. A key therefore also contains the candidate's index, so no two keys are equal.
 
 use plimsoll_mm::counter::Range;
 
-/// The points of a candidate, and its index. The candidate with the largest key should be chosen.
+/// The points of a candidate, then its index. The candidate with the largest key should be chosen.
 type Key = (i64, u32);
 
-/// What the judge knows of a candidate: its exact points, and the range in which a selector knows
-/// the points to be, from an approximate sum.
+/// The data about a candidate by which a choice is judged: its exact points, and the range of
+/// points that a selector knows from an approximate sum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Truth {
     pub(super) points: i64,
     pub(super) range: Range,
 }
 
-/// How good the choice of one selection was, and how much work the best proof of the right choice
-/// takes.
+/// How good the choice of one selection was, and how many sums a proof of the right choice needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
     /// The number of points, in pages, by which the largest candidate exceeds the chosen one.
@@ -91,14 +90,15 @@ mod tests {
         assert_eq!((judged.regret, judged.least_sums), (75, 0));
         assert!((judged.by_lot - (90.0 - 115.0 / 3.0)).abs() < 1e-9);
         let near = [truth(10, 0, 20), truth(15, 0, 30), truth(18, 16, 19)];
-        // The third candidate has the most points, at least 16. The ranges of the two others reach
-        // above 16, so both must be summed. Their points are below 16, so the third needs no sum.
+        // The third candidate has the most points, at least 16. The ranges of the two other
+        // candidates reach above 16, so both must be summed. Their points are below 16, so the
+        // third candidate needs no sum.
         assert_eq!(judge(&near, 2).least_sums, 2);
         let level = [truth(10, 0, 20), truth(18, 0, 18), truth(18, 9, 19)];
         assert_eq!(judge(&level, 1).regret, 0);
         // The third candidate, with 18 points, should be chosen. It must be summed, and so must the
-        // first. The second needs no sum: it has 18 points at most, and loses a tie against the
-        // third.
+        // first. The second candidate needs no sum: it has 18 points at most, and loses a tie
+        // against the third.
         assert_eq!(judge(&level, 1).least_sums, 2);
     }
 }

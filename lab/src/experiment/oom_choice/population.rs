@@ -17,14 +17,15 @@ pub(super) const MB: i64 = 256;
 const RUN_MAX: i64 = 2048;
 /// The number of pages of a hog: 64 GiB.
 const HOG: i64 = 64 << 18;
-/// A number of pages of which a tree counter keeps nothing in its lower levels: every tree counter
-/// in this experiment passes all of them up to its root.
+/// A number of pages that a tree counter does not keep in its lower levels: every tree counter in
+/// this experiment passes all of these pages up to its root.
 pub(super) const WHOLE: i64 = 1 << 15;
 
-/// The kind of a population: what its processes have in common.
+/// The kind of a population: how many pages its processes have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One process has 64 GiB and grows; all others are small daemons that have run on 1 to 4 CPUs.
+    /// One process has 64 GiB and grows. All other processes are small daemons that have run on 1
+    /// to 4 CPUs.
     OneHog,
     /// Each process has exactly 400 MiB.
     Equal,
@@ -32,9 +33,11 @@ pub(super) enum Kind {
     Alike,
     /// Each process has 0 to 800 MiB.
     Random,
-    /// Two processes have 4 GiB, one of them a page more; each of the others has up to 200 MiB.
+    /// Two processes have 4 GiB, but one of the two has one page more. Every other process has up
+    /// to 200 MiB.
     TwoGiants,
-    /// Each process has 0 to 800 MiB, and one of seven adjustments from −999 to 1000.
+    /// Each process has 0 to 800 MiB, and an `oom_score_adj` that is one of seven from −999 to
+    /// 1000.
     LargeAdj,
     /// Each process has 384 MiB that are in the shared parts of its counters, and up to 60 MiB more
     /// that are only in the parts that single CPUs keep.
@@ -66,8 +69,8 @@ impl Kind {
     }
 }
 
-/// A number of pages that one CPU adds to a counter of one process. A negative number is
-/// subtracted.
+/// A number of pages that one CPU adds to a counter of one process. If the number is negative, the
+/// CPU subtracts pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) process: u32,
@@ -82,7 +85,7 @@ pub(super) struct Population {
     pub(super) adjs: Vec<ScoreAdj>,
     /// For each CPU, the processes that start on it.
     pub(super) born: Vec<Vec<u32>>,
-    /// For each CPU, the pages that it adds to counters, in order.
+    /// For each CPU, the pages that it adds to counters, in this order.
     pub(super) runs: Vec<Vec<Run>>,
     /// The process that is much larger than all others, if there is one.
     pub(super) hog: Option<u32>,
@@ -90,7 +93,7 @@ pub(super) struct Population {
 }
 
 impl Population {
-    /// Draws `count` processes on a machine of `cpus` CPUs.
+    /// Draws `count` processes on a machine with `cpus` CPUs.
     pub(super) fn new(kind: Kind, count: u32, cpus: u32, seed: u64) -> Self {
         let mut population = Self {
             adjs: vec![ScoreAdj::ZERO; count as usize],
@@ -111,9 +114,9 @@ impl Population {
         population
     }
 
-    /// Draws the number of pages of a process, if the population's kind leaves that open, and the
-    /// CPUs on which the process touches them. `rank` is the process's position in a random order
-    /// of all processes.
+    /// Draws the number of pages of a process, if the population's kind does not determine it, and
+    /// the CPUs on which the process touches them. `rank` is the process's position in a random
+    /// order of all processes.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {
@@ -151,8 +154,8 @@ impl Population {
         ScoreAdj::new(adj).expect("an adjustment in range")
     }
 
-    /// Lets a process touch `pages` on 1 to 4 CPUs. Three quarters of these pages are file pages.
-    /// The hog, however, has only anonymous pages.
+    /// Lets a process touch `pages` on 1 to 4 CPUs. Three quarters of these pages are file pages,
+    /// except that the hog has only anonymous pages.
     fn stay(&mut self, process: u32, pages: i64) {
         let cpus = self.rng.random_range(1..=4);
         for _ in 0..cpus {
@@ -167,9 +170,9 @@ impl Population {
         }
     }
 
-    /// Lets a process run on random CPUs. In the end the process has `pages`, of which a third are
-    /// file pages and the rest anonymous. In addition, it touches anonymous pages, a quarter as
-    /// many as `pages`, and unmaps the same number on random CPUs.
+    /// Lets a process run on random CPUs until it has `pages`: a third of them file pages, the rest
+    /// anonymous pages. Meanwhile it also touches `pages / 4` anonymous pages and unmaps the same
+    /// number on random CPUs.
     fn hop(&mut self, process: u32, pages: i64) {
         let files = pages / 3;
         self.scatter(process, RssKind::File, files);
@@ -179,7 +182,7 @@ impl Population {
 
     fn scatter(&mut self, process: u32, kind: RssKind, pages: i64) {
         let mut left = pages.abs();
-        // The loop ends because each run has at least one page.
+        // The loop ends because each of its runs has at least one page.
         while left > 0 {
             let run = self.rng.random_range(1..=RUN_MAX).min(left);
             let cpu = self.any_cpu();

@@ -26,8 +26,8 @@ use crate::measure::comparison::fold_hashes;
 use crate::run::testbed::simulated;
 
 /// The nanoseconds that a selector takes to look at a process again, when all cache lines of the
-/// process are in its CPU's caches. Measured with 1000 processes; the first look at each of them
-/// takes 180 to 190 ns.
+/// process are in the caches of the selector's CPU. Measured with 1000 processes. The first look at
+/// a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// A machine with processes that have touched their pages.
@@ -40,8 +40,8 @@ pub(super) struct ProcessSet {
     seed: u64,
 }
 
-/// The result of a selection: the time that it took, the number of sums, and how good the choice
-/// was.
+/// The result of a selection: the time that it took, the number of sums, and the quality of the
+/// choice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     /// The virtual time that the selection took, in nanoseconds.
@@ -53,11 +53,11 @@ pub(super) struct Chosen {
     pub(super) hash: u64,
 }
 
-/// The time of a selection, by what it was spent on. The rest of the time is spent fetching cache
+/// The time of a selection, divided by kinds of work. The rest of the time is spent fetching cache
 /// lines and taking locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
-    /// The time to look at processes.
+    /// The time to look at processes, in nanoseconds.
     pub(super) looks_ns: u64,
     /// The time to sum the counters of one process at a time.
     pub(super) scans_ns: u64,
@@ -78,17 +78,16 @@ struct Process {
     adj: ScoreAdj,
     /// The cache line of the shared values of flat counters. The simulator charges for the lock of
     /// these values but not for their cache line, so this experiment adds that charge. In Linux the
-    /// four values are 160 contiguous bytes on three cache lines; here they are charged as one
-    /// line.
+    /// four values are 160 contiguous bytes on three cache lines; here they cost one line.
     values: <Sim as Machine>::Line,
 }
 
 impl ProcessSet {
-    /// Creates the machine of `profile`, with the processes of `population`. Counters of the kind
-    /// `counting` count their pages.
+    /// Creates the machine of `profile`, with the processes of `population`. Their pages are
+    /// counted by counters of the kind `counting`.
     ///
     /// # Panics
-    /// When the host has no memory for the counters.
+    /// If the host has no memory for the counters.
     pub(super) fn gather(
         profile: &Profile,
         counting: Counting,
@@ -138,8 +137,8 @@ impl ProcessSet {
     /// until the selection has ended.
     ///
     /// # Panics
-    /// When the selector chooses no victim, or when another process has more points than the victim
-    /// by more than the bound that the selector reports.
+    /// If the selector chooses no victim, or if another process has more points than the victim by
+    /// more than the bound that the selector reports.
     pub(super) fn choose(&self, selecting: Selecting) -> Chosen {
         let scope = Scope::machine(self.total);
         let over = Rc::new(Cell::new(false));
@@ -219,7 +218,7 @@ impl ProcessSet {
         }
     }
 
-    /// The exact points of each candidate, and the range in which a selector knows them to be. The
+    /// The exact points of each candidate, and the range of points that a selector knows. The
     /// machine is stopped, so reading the counters takes no virtual time.
     fn truths(&self) -> Vec<Truth> {
         let truth = |nth: u32| {
@@ -277,8 +276,9 @@ impl Process {
 
 impl People {
     /// Starts each process of `born` on the calling CPU. A new process first has a copy of its
-    /// parent's pages, and soon replaces them by those of its own program. So the calling CPU
-    /// writes to the counters of the process, and afterwards has their cache lines.
+    /// parent's pages, and soon replaces them by pages of its own program. So the calling CPU
+    /// writes to the counters of the process, and afterwards its cache has the cache lines of the
+    /// counters.
     fn start(&self, sim: &Sim, born: &[u32]) {
         for &process in born {
             let process = self.member(process);
@@ -300,10 +300,10 @@ impl People {
         &self.members[process as usize]
     }
 
-    /// Counts `runs` on the calling CPU. Each run of pages is added in two steps. The first adds as
-    /// many whole batches as the run has; a flat counter folds them from its per-CPU part into the
-    /// shared value. The second adds the rest, which the per-CPU part keeps. Adding one page at a
-    /// time would give the same result.
+    /// Counts `runs` on the calling CPU. Each run of pages is added in two steps. The first step
+    /// adds all whole batches of the run, which a flat counter folds from its per-CPU part into the
+    /// shared value. The second step adds the rest, which stays in the per-CPU part. Adding one
+    /// page at a time would give the same result.
     fn touch(&self, sim: &Sim, runs: &[Run]) {
         let batch = flat_batch(sim.topology().cpus());
         for run in runs {
@@ -320,7 +320,7 @@ impl People {
         }
     }
 
-    /// The approximate sum of resident and swapped pages of a candidate.
+    /// The approximate sum of a candidate's resident and swapped pages.
     fn reading(&self, sim: &Sim, candidate: u32) -> Reading {
         let process = self.member(candidate);
         if self.counting == Counting::Flat {
@@ -330,7 +330,7 @@ impl People {
     }
 }
 
-/// The processes as a selector sees them on its CPU.
+/// The processes as a selector on one CPU sees them.
 struct Looking<'a> {
     sim: &'a Sim,
     people: &'a People,
@@ -375,12 +375,12 @@ impl Candidates for Looking<'_> {
     }
 }
 
-/// Which processes have a tree, if their counters are of a kind that grows into a tree.
+/// Says which processes have a tree, if their counters are of a kind that grows into a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// Each process whose counters have grown into a tree while its pages were counted.
+    /// Only a process whose counters have grown into a tree while its pages were counted.
     AsUsed,
-    /// Every process, from its creation on.
+    /// Every process has a tree from its creation on.
     Every,
 }
 
@@ -395,7 +395,7 @@ pub(super) fn select(
     select_grown(profile, design, population, Growth::AsUsed, seed)
 }
 
-/// Makes one selection, as [`select`] does, but `growth` says which processes have a tree.
+/// Makes one selection as [`select`] does, but `growth` says which processes have a tree.
 pub(super) fn select_grown(
     profile: &Profile,
     design: &Design,

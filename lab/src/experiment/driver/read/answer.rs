@@ -7,10 +7,10 @@ use crate::plan::keys::builtin::{ANSWER, CARD_PAIR, CARDS, ROW};
 use crate::plan::section::{Item, Section};
 use crate::report::answer::ROWS_MAX;
 
-/// The largest number of characters of the name of a row, so that a table of three designs fits a
-/// mail.
+/// The largest number of characters in the name of a row. With names of this length, a table of
+/// three designs fits a mail.
 const WHAT_MAX: usize = 21;
-/// The largest number of numbers that support an answer.
+/// The largest number of figures that may support an answer.
 const NUMBERS_MAX: usize = 5;
 
 /// Reads the table `[answer]`.
@@ -34,7 +34,7 @@ pub(super) fn answer(item: &Item<'_>, names: &Names) -> Option<(Headlines, Findi
     Some((Headlines { sides, rows }, finding))
 }
 
-/// The designs of the sides in a table with the key `designs`.
+/// Reads the key `designs`, which gives a design for each of the `sides` sides.
 fn designs(section: &Section<'_>, names: &Names, sides: usize) -> Option<Vec<String>> {
     let designs = each(section, "designs", "texts", |item| names.design(item))?;
     if designs.len() != sides

@@ -1,8 +1,8 @@
-//! Reads the file of an experiment whose workload is one of a [`Runs`].
+//! Reads the file of an experiment whose workload is a [`Runs`].
 //!
-//! Every name is looked up while its place in the file is known, so a mistake is shown with its
-//! line and key. The submodule `answer` reads the answer and the table of cost cards, and
-//! `published` the published figures.
+//! The reader looks up every name while it knows the place of the name in the file, so the error
+//! for a mistake shows the line and the key. The submodule `answer` reads the answer and the table
+//! of cost cards, and `published` reads the published figures.
 
 mod answer;
 mod published;
@@ -24,11 +24,11 @@ use crate::plan::section::{Found, Item, Section};
 use crate::plan::source::{self, error_of};
 use crate::run::aging::Memory;
 
-/// The experiment in the text of `file`. Machines in it may be files in `folder`. Returns `None` if
-/// its workload is none of `subjects`.
+/// Reads the experiment in `text`, the content of `file`. Machines in it may be files in `folder`.
+/// Returns `None` if its workload is not one of `subjects`.
 ///
 /// # Errors
-/// [`Error::Invalid`] with every mistake in the text.
+/// [`Error::Invalid`] if the text has mistakes. The error lists all of them.
 pub(in crate::experiment) fn experiment(
     (file, text): (&str, &str),
     folder: &Path,
@@ -52,7 +52,7 @@ pub(in crate::experiment) fn experiment(
     }
 }
 
-/// What a file says, with the places of its names: the names that other parts of the file may use.
+/// The names that a file defines, and which other parts of the file may use.
 struct Names {
     machines: Vec<String>,
     designs: Vec<String>,
@@ -64,7 +64,7 @@ struct Names {
 }
 
 impl Names {
-    /// The text of `item`, if it is one of `names`; otherwise adds a mistake.
+    /// Returns the text of `item` if it is one of `names`; otherwise reports a mistake.
     fn one<'a>(item: &Item<'a>, kind: &'static str, names: &[impl AsRef<str>]) -> Option<&'a str> {
         let name = item.text()?;
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
@@ -91,8 +91,8 @@ impl Names {
     }
 }
 
-/// Reads each element of the list at `key` of `section` with `read`; `None` if the file does not
-/// have the list.
+/// Reads each element of the list at `key` of `section` with `read`. Returns `None` if the file
+/// does not have the list.
 fn each<T>(
     section: &Section<'_>,
     key: &str,
@@ -174,7 +174,7 @@ fn data(root: &Section<'_>, folder: &Path, subject: &'static dyn Runs) -> Option
     })
 }
 
-/// The numbers of the workload on each of `machines`.
+/// Reads the numbers of the workload on each of `machines`.
 fn workload(root: &Section<'_>, machines: &[String], subject: &dyn Runs) -> Option<Vec<OfMachine>> {
     let section = root.get("workload")?.section()?;
     let declared: Vec<&str> = subject.numbers().iter().map(|of| of.name).collect();
@@ -220,7 +220,7 @@ fn numbers(section: &Section<'_>, declared: &'static [Number]) -> Numbers {
     numbers
 }
 
-/// Sets those of the declared numbers that `section` has.
+/// Sets those declared numbers that `section` has.
 fn fill(numbers: &mut Numbers, section: &Section<'_>, declared: &'static [Number]) {
     for of in declared {
         let whole = |item: &Item<'_>| item.whole(of.min, of.max);
@@ -314,7 +314,7 @@ fn designs(root: &Section<'_>, subject: &dyn Runs) -> Vec<Tried> {
     tried
 }
 
-/// The pairs of designs in the table `[compare]`.
+/// Reads the pairs of designs in the table `[compare]`.
 fn pairs(section: &Section<'_>, names: &Names) -> Vec<Pair> {
     section.check(COMPARE);
     let pairs = section.get("pairs").and_then(|item| item.pairs());
@@ -334,7 +334,8 @@ fn pairs(section: &Section<'_>, names: &Names) -> Vec<Pair> {
         .collect()
 }
 
-/// The names of tables at `key`. A table needs the designs that it names.
+/// Reads the names of tables at `key`. The file must have the designs that each of these tables
+/// names.
 fn tables(root: &Section<'_>, key: &str, names: &Names) -> Option<Vec<String>> {
     let known = names.parts.iter().map(|part| part.name);
     let known: Vec<&str> = known.chain([super::CARDS]).collect();
