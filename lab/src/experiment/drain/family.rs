@@ -1,9 +1,9 @@
-//! The side workloads of the drain experiment. They have the workers of the main workload, but
+//! The side workloads of the drain experiment. Each has the workers of the main workload, but
 //! another state of memory, plenty of memory, or a quicker use of each page.
 //!
-//! The main workload alone would prove little, because we chose it. For example, moving whole
-//! blocks gains most if memory is fresh and short. So a report gives the range of each ratio over
-//! all of these workloads.
+//! The main workload alone would prove little, because we chose it. For example, a design that
+//! moves whole blocks gains most if memory is fresh and short. So a report gives the range of each
+//! ratio over all of these workloads.
 
 use super::setup::{DrainSetup, FIFTY, Kept, Pressure, RATE, SCALE, TEN, WAIT_MAX};
 use super::{BOUNDED, BOUNDED_PAGES, MERGED, UNBATCHED};
@@ -33,15 +33,15 @@ impl Member {
         }
     }
 
-    /// The ratio of `metric` with `design` to `metric` with unbatched Linux, as the median over the
-    /// seeds.
+    /// The median ratio, over the seeds, of `metric` with `design` to `metric` with unbatched
+    /// Linux.
     fn ratio(&self, design: &str, metric: &Metric) -> f64 {
         self.results.ratio((UNBATCHED, design), metric)
     }
 }
 
-/// Runs all side workloads of the machine. Returns their results, and those of the main workload,
-/// which has run already.
+/// Runs all side workloads of the machine. Returns their results and the results of the main
+/// workload, which has already run.
 pub(super) fn run(run: &Run<'_, DrainSetup, Kept>) -> Result<Vec<Member>, Error> {
     let designs = run.named(&DESIGNS);
     let seeds = run.numbers().count("family_seeds");
@@ -51,8 +51,8 @@ pub(super) fn run(run: &Run<'_, DrainSetup, Kept>) -> Result<Vec<Member>, Error>
             return Ok(Member { setup, results });
         }
         let about = format!("{} memory, {}", setup.memory.name(), setup.pressure.name());
-        // The runs of all workloads are equally long. The first round of the workers only fills
-        // memory; in a shorter run it would be a larger part.
+        // The runs of all workloads have the same length. The workers' first round only fills
+        // memory, and would take a larger part of a shorter run.
         let (results, _) = run.further_on_few(&about, &setup, &designs, seeds)?;
         Ok(Member { setup, results })
     };
@@ -76,7 +76,7 @@ fn setups(run: &Run<'_, DrainSetup, Kept>) -> Vec<DrainSetup> {
 }
 
 /// Makes a table of ratios: `metric` with each design, divided by `metric` with unbatched Linux.
-/// There is a row for each workload, and a last row for the range over all workloads.
+/// There is a row for each workload, and a last row with the range over all workloads.
 pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     let mut table = tabulate!(
         title,
@@ -134,8 +134,8 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Returns a sentence about the gain of the merged patch, and of our bounded holds, over the
-/// workloads that have plenty of memory or those that are short of it, as `pressure` says.
+/// Returns a sentence about the gain of the merged patch and of our bounded holds. It covers the
+/// workloads with `pressure`: those with plenty of memory, or those that are short of memory.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |setup| setup.pressure == pressure);
@@ -155,15 +155,15 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// One of our workloads, with the changes of throughput that the mailing-list thread published for
-/// the patch on this workload, in percent. The throughput is the number of rounds, the number of
-/// rounds per second of real time, and the number of rounds per second of CPU time.
+/// One of our workloads, and the published changes of throughput by the patch on this workload, in
+/// percent. The throughput is measured in three ways: the number of rounds, the rounds per second
+/// of real time, and the rounds per second of CPU time.
 struct Claim {
     setup: DrainSetup,
     published: [f64; 3],
 }
 
-/// The table of the merged patch's throughput beside the published changes. `None` on a machine for
+/// The table of the merged patch's throughput in our runs and as published. `None` on a machine for
 /// which no changes were published.
 pub(super) fn claims(run: &Run<'_, DrainSetup, Kept>) -> Result<Option<Table>, Error> {
     if run.setup.shape != FIFTY {
@@ -223,8 +223,8 @@ fn published_claims(run: &Run<'_, DrainSetup, Kept>) -> Vec<Claim> {
     claims
 }
 
-/// Says whether the throughputs of two designs count as equal. The array has the low end of the
-/// interval of their difference, its median, and its high end, in percent.
+/// Says whether the throughputs of two designs count as equal. The array has the low end, the
+/// median and the high end of the interval of their difference, in percent.
 fn equality([low, _, high]: [f64; 3], compared: Verdict) -> &'static str {
     if compared == Verdict::TooFewSeeds {
         "too few seeds"

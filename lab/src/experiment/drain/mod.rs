@@ -1,14 +1,15 @@
-//! `reproduce drain`: how long may one CPU hold the zone lock, and how long do the others wait?
+//! `reproduce drain`: how long may one CPU hold the zone lock, and how long do other CPUs wait for
+//! it?
 //!
 //! The mailing-list thread on batching counted the calls of `free_pcppages_bulk` that freed more
 //! than 1000 pages, on two large machines. The thread showed that batching does not reduce
 //! throughput, but it could not show how long CPUs wait. This experiment also measures the longest
-//! wait for the lock, the lock's holder when that wait began, and the number of CPUs that waited
-//! long.
+//! wait for the lock, the CPU that held the lock when that wait began, and the number of CPUs that
+//! waited long.
 //!
-//! The submodule `setup` has the workload and its metrics, and `family` the side workloads.
-//! `swapping` is an experiment of its own, `drain-swap`: the
-//! workload that maps more memory than the machine has.
+//! The submodule `setup` has the workload and its metrics, and `family` has the side workloads.
+//! `swapping` is a separate experiment, `drain-swap`, whose workload maps more memory than the
+//! machine has.
 
 mod family;
 mod setup;
@@ -26,7 +27,7 @@ use crate::measure::stats;
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
 
-/// The workers as a workload of experiment files.
+/// The workload of this experiment, which experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<DrainSetup, Kept> = Code {
@@ -91,16 +92,16 @@ const BOUNDED: &str = "bounded";
 /// The designs that the tables about holds of the zone lock show.
 const SHOWN: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
 
-/// For each design of [`SHOWN`]: its name, and what the experiment kept of its run with the first
-/// seed, beyond the metrics.
+/// For each design of [`SHOWN`]: its name, and the data that the experiment kept of the run with
+/// the first seed, in addition to the metrics.
 fn shown<'a>(run: &'a Run<'_, DrainSetup, Kept>) -> impl Iterator<Item = (&'a String, &'a Kept)> {
     let each = run.each().map(|(design, kept)| (&design.name, kept));
     each.filter(|(name, _)| SHOWN.contains(&name.as_str()))
 }
 
-/// Makes the table that separates the two differences between our variant and Linux: how many pages
-/// one hold of the zone lock moves, and whether an allocation drains all lists although another CPU
-/// is draining them.
+/// Makes the table that separates the two differences between our variant and Linux. One is the
+/// number of pages that one hold of the zone lock moves. The other is whether an allocation drains
+/// all lists although another CPU is already draining them.
 fn holds_and_drains(results: &Results) -> Table {
     let rows = [
         ("Linux's", "one CPU at a time", UNBATCHED),
@@ -177,9 +178,8 @@ fn longest_waits(run: &Run<'_, DrainSetup, Kept>) -> Table {
     )
 }
 
-/// Makes a table with the columns of the mailing-list thread's table. They show how much the
-/// throughput of one design varies between seeds, and how far a design's throughput is from that of
-/// unbatched Linux.
+/// Makes a table with the columns of the mailing-list thread's table. They show how much each
+/// design's throughput varies between seeds, and how far it is from that of unbatched Linux.
 fn throughput(run: &Run<'_, DrainSetup, Kept>) -> Table {
     let spread = |design: &str| {
         let spread = stats::Spread::of(&run.results.values(design, &RATE));

@@ -1,15 +1,16 @@
 //! The workloads of the drain experiment, and the metrics of a run.
 //!
 //! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers of 5 GB or 10 workers
-//! of 30 GB on 176 CPUs. On 316 CPUs, whose load the mailing-list thread does not describe, each
-//! CPU has a worker. On 176 CPUs, each worker of the lab maps only a twentieth of these amounts, so
-//! that rounds end within a run and the pages of a run fit into the host's memory. But a worker
-//! must map more than its CPU's page lists can hold (173 MB: an eighth of the machine's memory,
-//! divided by the number of CPUs); otherwise it would hardly use the zone.
+//! of 30 GB on 176 CPUs. On 316 CPUs, for which the mailing-list thread does not describe the load,
+//! each CPU has a worker. On 176 CPUs, each worker of the lab maps only a twentieth of these
+//! amounts, so that rounds end within a run and the pages of a run fit into the host's memory. But
+//! a worker must map more than its CPU's page lists can hold; otherwise it would hardly use the
+//! zone. The lists can hold 173 MB: an eighth of the machine's memory, divided by the number of
+//! CPUs.
 //!
-//! The rest of memory is in use from the beginning ([`aging`]). Nothing is reclaimed or swapped
-//! out: an allocation that finds no memory fails, and its worker goes on with the pages that it
-//! has. (`swapping` has a workload that is reclaimed and swapped out.)
+//! The rest of memory is in use from the beginning ([`aging`]). The kernel neither reclaims nor
+//! swaps: an allocation that finds no memory fails, and its worker goes on with the pages that it
+//! has. (`swapping` has a workload in which the kernel reclaims and swaps.)
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -32,7 +33,7 @@ use crate::workload::stress_vm::{Pause, StressVm};
 pub(super) const HOLD_MAX: Metric = Metric::lower("hold_max_ns", Unit::Nanos);
 /// The longest wait of any CPU for a zone lock.
 pub(super) const WAIT_MAX: Metric = Metric::lower("wait_max_ns", Unit::Nanos);
-/// The longest wait of any CPU for the lock of a CPU's page lists.
+/// The longest wait of any CPU for a lock of page lists.
 pub(super) const PCP_WAIT_MAX: Metric = Metric::lower("pcp_wait_max_ns", Unit::Nanos);
 /// The time that all CPUs together waited for locks of page lists.
 pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nanos);
@@ -70,14 +71,15 @@ const fn lower(name: &'static str, unit: Unit) -> Metric {
     Metric::lower(name, unit)
 }
 
-/// How much of a zone is free, compared with what the workers map. Workers that map more than the
-/// machine has are a third case, which has its own experiment (see `swapping`).
+/// Says how much of a zone is free, compared with the memory that the workers map. If the workers
+/// map more than the machine has, see the separate experiment in `swapping`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pressure {
     /// The workers never bring the zone down to its high watermark.
     Plenty,
-    /// On average, the workers map as many pages as are free above the midpoint of the low and the
-    /// high watermark before the workers start. So kswapd would be awake about half of the time.
+    /// Before the workers start, the zone has some free pages above the midpoint of its low and
+    /// high watermark. On average, the workers map exactly this number of pages, so kswapd would be
+    /// awake about half of the time.
     Short,
 }
 
@@ -113,10 +115,10 @@ pub(super) const TEN: Shape = Shape {
 };
 /// The virtual length of a full run with the workers [`TEN`].
 const TEN_LENGTH: Nanos = Nanos::from_ms(2500);
-/// The factor by which the workers of the mailing-list thread are scaled down.
+/// The memory of a worker in the mailing-list thread, divided by the memory of our worker.
 pub(super) const SCALE: u64 = 20;
 
-/// The numbers that a file gives to the workload.
+/// The numbers that an experiment file gives for the workload.
 pub(super) const NUMBERS: &[Number] = &[
     Number::one("workers", (1, 4096), "processes, each on a CPU of its own"),
     Number::one("worker_mib", (1, 1 << 20), "MiB that a worker maps"),
@@ -150,7 +152,8 @@ pub(super) struct DrainSetup {
     pub(super) memory: Memory,
     pub(super) pressure: Pressure,
     pub(super) use_ns: u32,
-    /// The time of a quick use, for one workload of the family.
+    /// The time for which workers use each page in the workload of the family with a quick use, in
+    /// nanoseconds.
     pub(super) quick_use_ns: u32,
     pub(super) length: Nanos,
 }
@@ -162,7 +165,7 @@ pub(super) struct Kept {
     pub(super) longest: Option<LongestWait>,
 }
 
-/// What was observed in one run, from which its metrics are computed.
+/// The observations of one run, from which its metrics are computed.
 pub(super) struct Seen {
     stats: Stats,
     kept: Kept,
@@ -177,13 +180,13 @@ impl Seen {
         self.stats.class(class)
     }
 
-    /// The number of holds per second, at one call site, that move more than 1000 pages.
+    /// The number of holds per second that move more than 1000 pages, at one call site.
     fn over_1000_per_s(&self, site: Site) -> f64 {
         self.kept.holds.site(site).over_1000 as f64 / seconds(self.length)
     }
 
-    /// The percentage of CPUs that waited for a zone lock for longer than `ms` milliseconds at
-    /// least once.
+    /// The percentage of CPUs that waited at least once for a zone lock for longer than `ms`
+    /// milliseconds.
     fn percent_waiting(&self, ms: u64) -> f64 {
         let waited = self
             .stats
@@ -197,7 +200,7 @@ pub(super) fn seconds(time: Nanos) -> f64 {
 }
 
 impl DrainSetup {
-    /// The main workload of a machine. Memory is short.
+    /// The main workload of a machine, in which memory is short.
     pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let numbers = setting.numbers;
         let profile = setting.profile()?;
@@ -223,13 +226,13 @@ impl DrainSetup {
         })
     }
 
-    /// Returns whether the workers use each page only quickly.
+    /// Returns whether the workers use each page only for the short time `quick_use_ns`.
     pub(super) const fn uses_quickly(&self) -> bool {
         self.use_ns == self.quick_use_ns
     }
 
-    /// The same setup with the workers of `shape`. A full run with the workers [`TEN`] is longer
-    /// than one with others.
+    /// Returns this setup with the workers of `shape`. A full run with the workers [`TEN`] is
+    /// longer than a full run with other workers.
     pub(super) fn with_shape(&self, shape: Shape, effort: Effort) -> Self {
         let length = if shape == TEN && effort == Effort::Full {
             TEN_LENGTH
@@ -243,7 +246,7 @@ impl DrainSetup {
         }
     }
 
-    /// Returns whether `other`, a setup of the same machine, differs from this one only in the
+    /// Returns whether `other`, a setup of the same machine, differs from this setup only in the
     /// length of runs.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let choices = |setup: &Self| (setup.shape, setup.memory, setup.pressure, setup.use_ns);
@@ -281,15 +284,15 @@ impl DrainSetup {
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.shape.workers) * self.shape.bytes;
         Pages::from_bytes(match self.pressure {
-            // Twice what the workers want, because the page lists of their CPUs may hold as many
-            // pages as the workers map.
+            // Twice the memory that the workers want, because the page lists of their CPUs may hold
+            // as many pages as the workers map.
             Pressure::Plenty => 2 * wanted,
             Pressure::Short => wanted * mapped_percent(self.use_ns) / 100,
         })
     }
 
     /// Runs the workload once. Panics, and names the seed, if the design limits each hold to one
-    /// batch and a hold moves more pages.
+    /// batch but a hold moves more pages.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let cpus = self.profile.topology.cpus();
@@ -302,8 +305,8 @@ impl DrainSetup {
         };
         let places = worker_cpus(cpus, self.shape.workers);
         let done = worker.start(&testbed, places, self.length);
-        // All workers start in one short interval. By `settled`, they are at different points of
-        // their rounds.
+        // All workers start in one short interval. At `settled`, they have reached different points
+        // of their rounds.
         let settled = Nanos(self.length.0 * 2 / 5);
         testbed.sim.run_until(settled);
         let before = done.pages();
@@ -328,10 +331,10 @@ impl DrainSetup {
     }
 }
 
-/// The percentage of a worker's memory that is mapped on average over time, if it uses each page
-/// for `use_ns` nanoseconds. It follows from the times per page, which are about 1600 ns to fill a
-/// page and 150 ns to unmap it. While a worker fills or unmaps its memory, half of the memory is
-/// mapped on average.
+/// The average percentage of a worker's memory that is mapped, if the worker uses each page for
+/// `use_ns` nanoseconds. It follows from the times per page: about 1600 ns to fill a page and 150
+/// ns to unmap it. While a worker fills or unmaps its memory, half of the memory is mapped on
+/// average.
 fn mapped_percent(use_ns: u32) -> u64 {
     const FILL_NS: u64 = 1600;
     const UNMAP_NS: u64 = 150;

@@ -1,12 +1,12 @@
-//! `reproduce drain-swap`: the second load of the mailing-list thread, which maps more memory than
-//! the machine has. What do the designs gain while the kernel reclaims and swaps?
+//! `reproduce drain-swap`: what do the designs gain while the kernel reclaims and swaps? The load
+//! is the second load of the mailing-list thread, which maps more memory than the machine has.
 //!
 //! The load is `stress-ng --vm 10 --vm-bytes 30G` on 176 CPUs with 250 GB of memory and 179 GB of
 //! swap. The lab scales the workers, the memory and the swap down, so that a run swaps within a
-//! second of virtual time. The watermarks and the limits of the page lists follow from the
+//! second of virtual time. The watermarks and the limits of the page lists follow from the scaled
 //! memory, as Linux computes them; the CPUs, batches and prices stay those of the whole machine. In
-//! contrast to the workloads of `setup`, nothing else uses memory, and if an allocation finds too
-//! few free pages, kswapd or the allocation itself reclaims some.
+//! contrast to the workloads of `setup`, nothing else uses memory. If an allocation finds too few
+//! free pages, kswapd or the allocation itself reclaims pages.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -27,7 +27,7 @@ use crate::run::testbed::Testbed;
 use crate::workload::stress_swap::StressSwap;
 use crate::workload::stress_vm::Pause;
 
-/// The load as a workload of experiment files.
+/// The workload of this experiment, which experiment files can name.
 pub(in crate::experiment) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<SwapSetup> = Code {
@@ -67,23 +67,23 @@ static CODE: Code<SwapSetup> = Code {
 const RATE_OF_CPU: Metric = Metric::higher("pages_per_cpu_s", Unit::PagesPerSecond);
 /// The number of pages that were moved to swap.
 const OUT: Metric = Metric::neither("pages_out", Unit::Pages);
-/// The number of pages that allocations, rather than kswapd, moved to swap.
+/// The number of pages that allocations moved to swap, without those that kswapd moved.
 const OUT_DIRECT: Metric = Metric::neither("pages_out_direct", Unit::Pages);
 /// The number of inactive pages that passes of reclaim looked at.
 const SCANNED: Metric = Metric::neither("pages_scanned", Unit::Pages);
 /// The number of times that an allocation reclaimed memory itself (direct reclaim).
 const DIRECT: Metric = Metric::neither("direct_reclaims", Unit::Count);
-/// The number of times that a kswapd was woken.
+/// The number of times that an allocation woke a kswapd.
 const WAKES: Metric = Metric::neither("kswapd_wakes", Unit::Count);
 /// The number of waits for zone locks.
 const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
-/// The longest wait for the lock of the lists of used pages.
+/// The longest wait for a lock of the lists of used pages.
 const LRU_WAIT_MAX: Metric = Metric::neither("lru_wait_max_ns", Unit::Nanos);
 /// The number of holds of a zone lock that return more than 1000 pages.
 const OVER_1000: Metric = Metric::lower("holds_over_1000_pages", Unit::Count);
 /// The number of holds of a zone lock that spill pages.
 const SPILLS: Metric = Metric::neither("spills", Unit::Count);
-/// The mean number of pages that one of the holds counted in [`SPILLS`] moves.
+/// The mean number of pages that one hold counted in [`SPILLS`] moves.
 const PER_SPILL: Metric = Metric::neither("pages_per_spill", Unit::Pages);
 
 const METRICS: &[Reading<Seen>] = readings!(|seen| {
@@ -104,7 +104,7 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
     WAKES => seen.reclaim().kswapd_wakes as f64,
 });
 
-/// What was observed in one run, from which its metrics are computed.
+/// The observations of one run, from which its metrics are computed.
 struct Seen {
     stats: Stats,
     log: crate::run::testbed::Log,
@@ -132,7 +132,7 @@ impl Seen {
     }
 }
 
-/// The machine, whose memory is divided, the length of a run, and the workers.
+/// The machine with its scaled memory, the length of a run, and the workers.
 #[derive(Clone, Debug)]
 struct SwapSetup {
     profile: Profile,
@@ -199,7 +199,7 @@ impl SwapSetup {
         let pressure = testbed.pressure.clone().expect("it was asked for");
         let cpus = self.profile.topology.cpus();
         // The CPUs are divided into equal parts, and a worker runs on the first CPU of each part.
-        // So the last CPU has no worker, and kswapd runs there.
+        // So the last CPU has no worker, and kswapd can run there.
         pressure.seat_kswapd(CpuId(cpus - 1));
         let worker = StressSwap {
             bytes: self.worker_bytes,
@@ -228,7 +228,7 @@ impl SwapSetup {
     }
 }
 
-/// The table of how much the merged patch changes the throughput: in our runs, and as published.
+/// The table of the change of throughput by the merged patch, in our runs and as published.
 fn beside(run: &Run<'_, SwapSetup>) -> Table {
     let rows = run.figures().iter().flat_map(|of| &of.figures);
     let rows = rows.filter(|figure| figure.percent().is_some());
@@ -250,7 +250,7 @@ fn beside(run: &Run<'_, SwapSetup>) -> Table {
     )
 }
 
-/// The table of what reclaim did with each design.
+/// The table of the work of reclaim with each design.
 fn reclaimed(run: &Run<'_, SwapSetup>) -> Table {
     let results = &run.results;
     tabulate!(

@@ -1,13 +1,13 @@
-//! `reproduce oom-storm`: how long does it take from a failed allocation to one that succeeds?
+//! `reproduce oom-storm`: how long does it take from a failed allocation to a successful one?
 //!
 //! Other experiments measure parts of an OOM kill: how long a selection takes, whether the
 //! selection is right, and how soon a dead process's memory is free. This experiment runs the whole
-//! sequence on one machine with real zones, lists, page tables and counters, while allocators wait.
-//! The allocators drain lists, select a victim and kill it. The victim then exits or the reaper
-//! empties its memory, and ticks pass between these steps.
+//! sequence, on one machine with real zones, lists, page tables and counters, while allocators
+//! wait. The allocators drain lists, select a victim and kill it. Then the victim exits, or the
+//! reaper empties its memory. Ticks pass between these steps.
 //!
-//! The submodule `scene` has the storms and their metrics. `tables` makes the tables, such as those
-//! of the parts of each stall.
+//! The submodule `scene` has the storms and their metrics. `tables` makes the tables, such as the
+//! table of the parts of each stall.
 
 mod scene;
 mod tables;
@@ -16,7 +16,7 @@ use self::scene::{CROWD, EXITS, NUMBERS, Scenes};
 use super::driver::{Clock, Code, Made, Part, Run, Runs, variants};
 use crate::error::Error;
 
-/// The storms as a workload of experiment files.
+/// The storms as a workload that experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<Scenes> = Code {
@@ -52,8 +52,8 @@ static CODE: Code<Scenes> = Code {
     cells: &[],
 };
 
-// Three designs, each of a selector, counters and a way of reaping: all three are from Linux, or
-// from the patches, or ours.
+// Three designs. Each has the selector, the counters and the way of reaping of one origin: Linux,
+// the patches, or ours.
 const LINUX: &str = "select-precise+flat+ascending";
 const PATCH: &str = "select-two-pass+tree+descending-by-vma";
 const OURS: &str = "select-bounded+one-sided+meet-in-the-middle";
@@ -71,7 +71,7 @@ const SELECTORS: [&str; 3] = [
 const REAPINGS: [&str; 3] = ["ascending", "descending-by-vma", "meet-in-the-middle"];
 
 /// Each selector with the counters of another design. These combinations show which part of a
-/// difference is due to the selector and which to the counters.
+/// difference is due to the selector, and which part is due to the counters.
 const SWAPPED: [&str; 4] = [
     "select-precise+tree",
     "select-precise+one-sided",
@@ -98,9 +98,9 @@ fn with_reaping(selector: &str, reaping: &str) -> String {
 
 /// The table of selectors with the counters of other designs.
 fn swapped(run: &Run<'_, Scenes>) -> Result<Made, Error> {
-    // First the selectors with the counters of their own designs, whose runs exist already, then
-    // the selectors with the counters of other designs. All reap as Linux did before 6.18, so only
-    // selector and counters differ.
+    // First come the selectors with the counters of their own designs, whose runs exist already,
+    // then the selectors with the counters of other designs. All of them reap as Linux did before
+    // 6.18, so only selector and counters differ.
     let as_before = |selector| with_reaping(selector, REAPINGS[0]);
     let own = SELECTORS.map(as_before);
     let own = run.named(&own.each_ref().map(String::as_str));

@@ -12,8 +12,8 @@ use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult};
 
-/// The total time of an allocator's stalls, as the mean over all allocators. Stalls in which the
-/// allocator is killed are left out.
+/// The total time of an allocator's stalls: the mean over all allocators. A stall that ends with
+/// the allocator's death is left out.
 pub(super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
 /// The median length of the stalls of all allocators.
 pub(super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
@@ -50,11 +50,11 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
     },
 });
 
-/// The number of pages by which the largest process must exceed the victim for a choice to count as
-/// wrong: 1 MiB. Smaller differences do not count, because processes grow during the selection.
+/// A choice counts as wrong if the largest process exceeds the victim by at least this number of
+/// pages: 1 MiB. Smaller differences do not count, because processes grow during the selection.
 const AS_LARGE: u64 = 256;
 
-/// What was observed in one storm, from which its metrics are computed.
+/// The observations of one storm, from which its metrics are computed.
 struct Seen {
     result: StormResult,
     allocators: u32,
@@ -96,7 +96,7 @@ pub(super) struct Scene {
     pub(super) storm: Storm,
 }
 
-/// The time from the start of the storm until the device that a thread waits for responds.
+/// The time from the start of the storm to the response of the device that a thread waits for.
 const DEVICE_ANSWERS: Nanos = Nanos::from_ms(5000);
 
 // The names of the scenes.
@@ -105,13 +105,13 @@ const DEVICE_ANSWERS: Nanos = Nanos::from_ms(5000);
 pub(super) const EXITS: &str = "exits";
 /// The scene in which a daemon calls `process_mrelease` for each victim.
 pub(super) const HELPED: &str = "helped";
-/// The scene in which a thread of the victim waits for a device, so only the reaper can empty the
-/// victim.
+/// The scene in which a thread of the victim waits for a device, so that only the reaper can empty
+/// the victim.
 pub(super) const STUCK: &str = "stuck";
 /// The scene in which no process is much larger than all others.
 pub(super) const CROWD: &str = "crowd";
 
-/// The numbers that a file gives to the workload.
+/// The numbers that an experiment file gives for the workload.
 pub(super) const NUMBERS: &[Number] = &[
     Number::one(
         "sleepers",
@@ -158,7 +158,7 @@ impl Scenes {
         Ok(Self { profile, all })
     }
 
-    /// The same machine, with only the scenes whose names are in `names`.
+    /// Returns this machine with only the scenes whose names are in `names`.
     pub(super) fn only(mut self, names: &[&str]) -> Self {
         self.all.retain(|scene| names.contains(&scene.name));
         self
@@ -254,8 +254,7 @@ impl Scene {
         ])
     }
 
-    /// Returns `metric` with the name that it has in this scene, which begins with the scene's own
-    /// name.
+    /// Returns `metric` with its name in this scene, which begins with the scene's own name.
     pub(super) fn metric(&self, metric: &Metric) -> Metric {
         let name = format!("{}_{}", self.name, metric.name);
         metric.clone().named(name)

@@ -32,8 +32,8 @@ fn reaping_of(design: &Tried) -> &'static str {
     design.design.reaping.name()
 }
 
-/// A table of the scenes: which processes run in each. Its note says which sizes are smaller than
-/// on a real machine.
+/// A table of the scenes and their processes. Its note says which sizes are smaller than on a real
+/// machine.
 pub(super) fn scenes(scenes: &Scenes) -> Table {
     tabulate!(
         "Scenes",
@@ -70,8 +70,8 @@ pub(super) fn scenes(scenes: &Scenes) -> Table {
     )
 }
 
-/// A table of what an allocator waited for in one scene (such as the selection, the exit or the
-/// reaper), as parts of its whole wait.
+/// A table of the parts of an allocator's wait in one scene, such as the wait for the selection,
+/// for the exit or for the reaper.
 pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     let stuck = if scene.name == STUCK {
         until_reaping(&run.results, scene)
@@ -122,14 +122,14 @@ fn until_reaping(results: &Results, scene: &Scene) -> String {
     )
 }
 
-/// The percentage that one part takes of the time that allocators waited.
+/// One part of the time that allocators waited, in percent of the whole time.
 fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
     100.0 * results.median(design, &scene.part(part)) / whole
 }
 
-/// A table of the lengths of single stalls, and of how many victims were killed and how good they
-/// were.
+/// A table of the lengths of single stalls, of the number of victims, and of how good the choice of
+/// the victims was.
 pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     let designs = || {
         let designs = run.designs.iter();
@@ -165,7 +165,7 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// The ratio of design B to design A. If they differ, the verdict follows in a word.
+/// The ratio of design B to design A. If B differs from A, a word for the verdict follows.
 fn with_word(compared: Comparison) -> String {
     let word = match compared.verdict {
         Verdict::Lower => " lower",
@@ -183,8 +183,8 @@ const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.setup.all {
-        // The designs are ordered by selector, and within a selector by the way of reaping. Compare
-        // the first way of each selector with the others.
+        // The designs are ordered by selector, and for each selector by the way of reaping. Compare
+        // the first way of each selector with the selector's other ways.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
             let (first, others) = of_selector.split_first().expect("a way of reaping");
             rows.extend(others.iter().map(|other| (scene, first, other)));
@@ -225,8 +225,8 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// A table of selectors with the counters of their own designs, and with other counters. Each
-/// design is paired with the results of its runs.
+/// A table of selectors with the counters of their own designs, and with the counters of other
+/// designs. Each design comes with the results of its runs.
 pub(super) fn swapped(designs: &[(&Tried, &Results)], scenes: &Scenes, seeds: usize) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",
@@ -253,8 +253,8 @@ pub(super) fn swapped(designs: &[(&Tried, &Results)], scenes: &Scenes, seeds: us
     })
 }
 
-/// A table that compares Linux, the patches and our design with each other at each card: with low,
-/// middle and high prices.
+/// A table that compares Linux, the patches and our design with each other at each card (with low,
+/// middle and high prices).
 pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     let wholes = run.named(&[LINUX, PATCH, OURS]);
     let at = |card: Card| {

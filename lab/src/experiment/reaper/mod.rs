@@ -1,16 +1,15 @@
 //! `reproduce reaper`: does a dying process exit faster if the OOM reaper walks the other way?
 //!
-//! The mailing-list thread on the reaper profiled a phone on which each killed app is reaped at
-//! once. On that phone, exit and reaper walk the same page tables in the same direction, and wait
-//! for each other's locks. If the reaper walks in the opposite direction, exit and reaper meet only
-//! once. This experiment runs both directions, the variant that was proposed later in the thread,
-//! and our design. The report also shows what reviewers asked for: the time until all memory is
-//! free, other machines, one large mapping, and the locks that tasks wait for when they no longer
-//! wait for those of page tables.
+//! The mailing-list thread on the reaper profiled a phone on which the reaper empties each killed
+//! app at once. On that phone, exit and reaper walk the same page tables in the same direction, and
+//! wait for each other's locks. If the reaper walks in the opposite direction, exit and reaper meet
+//! only once. This experiment runs both directions, the variant that was proposed later in the
+//! thread, and our design. The report also shows results that reviewers asked for: the time until
+//! all memory is free, other machines, one large mapping, and the locks that tasks wait for when
+//! they no longer wait for page-table locks.
 //!
-//! The submodule `scene` has the races, `targets` the targets for our design. `profile` compares
-//! the reaper's phases with the mailing-list thread's profile. `published` has the published
-//! figures.
+//! The submodule `scene` has the races, and `targets` has the targets for our design. `profile`
+//! compares the reaper's phases with the profile in the mailing-list thread.
 
 mod profile;
 mod scene;
@@ -24,7 +23,7 @@ use crate::report::value::{NOTHING, human};
 use crate::report::{Table, tabulate};
 use crate::workload::victim::{Contents, Party, Raced, START_WITHIN};
 
-/// The races as a workload of experiment files.
+/// The races as a workload that experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<Scenes, Raced> = Code {
@@ -59,14 +58,15 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// The profile of each design that has a helper: a profile of one task shows nothing about waiting.
+/// The profile of each design that has a helper. The profile of a task without a helper would show
+/// nothing about waiting.
 fn profiles(run: &Run<'_, Scenes, Raced>) -> Made {
     let helped = run.each().filter(|(tried, _)| emptier::helpers(tried) > 0);
     let tables = helped.map(|(tried, raced)| profile_table(tried, raced));
     tables.collect::<Vec<_>>().into()
 }
 
-/// The table of the reaper's phases beside the published ones; nothing on other machines.
+/// The table of the reaper's phases with the published times. Only the report on the phone has it.
 fn profile_of_the_phone(run: &Run<'_, Scenes, Raced>) -> Made {
     if run.machine == PHONE {
         profile::table(run).into()
@@ -75,8 +75,7 @@ fn profile_of_the_phone(run: &Run<'_, Scenes, Raced>) -> Made {
     }
 }
 
-/// The row titles of the table that the mailing-list thread published, each with the name of our
-/// metric for it.
+/// The row titles of the table in the mailing-list thread, each with the name of our metric for it.
 const THREAD: [(&str, &str); 10] = [
     ("total running time", "ran_ns"),
     ("· exit", "exit_ran_ns"),
@@ -91,7 +90,7 @@ const THREAD: [(&str, &str); 10] = [
 ];
 
 /// A table with the rows of the mailing-list thread's table. It shows shares of the running time,
-/// because the mailing-list thread does not give the size of its victim.
+/// because the thread does not give the size of its victim.
 fn thread_table(run: &Run<'_, Scenes, Raced>) -> Table {
     let metrics = run.setup.metrics();
     let find = |(what, name): (&'static str, &str)| {
@@ -99,9 +98,8 @@ fn thread_table(run: &Run<'_, Scenes, Raced>) -> Table {
         (what, metric.expect("a metric of the first scene"))
     };
     let rows = THREAD.map(find);
-    // The mailing-list thread's victim and our victim differ in size. So the times for page-table
-    // locks and reverse mappings are also shown as shares of the running time, which can be
-    // compared.
+    // The thread's victim and our victim differ in size. So the times for page-table locks and
+    // reverse mappings are also shown as shares of the running time, which can be compared.
     let cell = |metric: &Metric, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);
         let time = human(value, Unit::Nanos);

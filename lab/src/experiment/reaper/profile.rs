@@ -1,8 +1,8 @@
-//! The phases of the reaper's work, beside the profile of an earlier run that the mailing-list
-//! thread published.
+//! The phases of the reaper's work, beside the published profile of an earlier run by the
+//! mailing-list thread.
 //!
-//! The published run profiled only the reaper. In both, a phase is named after the kernel's
-//! function.
+//! The published run profiled only the reaper. In both profiles, a phase has the name of the
+//! kernel's function.
 
 use plimsoll_mm::event::Phase;
 
@@ -25,7 +25,7 @@ const PUBLISHED: [(Phase, f64, f64); 6] = [
 ];
 
 /// The table of the time that each phase of the reaper takes, beside the published times. It shows
-/// the first scene (victim and machine) with the first seed.
+/// the first scene (victim and machine) on the first seed.
 pub(super) fn table(run: &Run<'_, Scenes, Raced>) -> Table {
     let shares = |part: f64, whole: f64| format!("{:.1} %", 100.0 * part / whole);
     let whole = PUBLISHED[0];

@@ -13,13 +13,13 @@ use crate::measure::metric::{Metric, Unit};
 use crate::run::cases::Case;
 use crate::workload::victim::{Help, MemoryLeft, Party, Race, Raced, Victim};
 
-/// The time to acquire page-table locks, including the acquisitions that do not wait.
+/// The total time to acquire page-table locks, including acquisitions that do not wait.
 pub(super) const LOCK: Metric = Metric::lower("table_lock_ns", Unit::Nanos);
 /// The time to remove reverse mappings.
 pub(super) const RMAP: Metric = Metric::lower("rmap_ns", Unit::Nanos);
 
 /// The metrics that only the first scene has. They are rows of the mailing-list thread's table:
-/// times of exit, times of the reaper, and times of the two together.
+/// times of exit, times of the reaper, and times of both together.
 const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("exit_ran_ns", Unit::Nanos) => raced.ran(Party::Exit).0 as f64,
     Metric::lower("reaper_ran_ns", Unit::Nanos) => raced.ran(Party::Helpers).0 as f64,
@@ -31,8 +31,8 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("reaper_rmap_ns", Unit::Nanos) => raced.rmap(Party::Helpers).0 as f64,
 });
 
-/// Every scene except the first has this many metrics, those at the beginning of [`METRICS`]. The
-/// first scene has all of [`METRICS`], and also [`BY_PARTY`].
+/// The number of metrics that every scene has; they are the first of [`METRICS`]. The first scene
+/// has all of [`METRICS`], and also [`BY_PARTY`].
 const IN_EVERY_SCENE: usize = 6;
 
 /// A race: a victim, the CPUs on which exit and the reaper empty it, and the memory that is left.
@@ -44,7 +44,7 @@ pub(super) struct Scene {
     pub(super) victim: Victim,
     pub(super) exit: CpuId,
     pub(super) reaper: CpuId,
-    /// How much memory the machine has left.
+    /// Says how much memory the machine has left.
     pub(super) left: MemoryLeft,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Scenes {
     profile: Profile,
     /// All scenes. The first reproduces the published test.
     pub(super) all: Vec<Scene>,
-    /// The index in `all` of the scene in which exit and reaper run on cores of one kind.
+    /// The index in `all` of the scene in which exit and reaper run on cores of the same kind.
     equal: usize,
 }
 
@@ -64,9 +64,9 @@ pub(super) const MAPPINGS: Number = Number::one(
     (1, 100_000),
     "small mappings of the app, with about 50 pages each",
 );
-/// All pages of the app, divided by the number of its small mappings (approximately). The victim in
-/// the scene `one` has a single mapping instead. The number of its pages is this constant times the
-/// number of the app's small mappings, so it is about as large as the app.
+/// The approximate number of all pages of the app, divided by the number of its small mappings. The
+/// scene `one` has a different victim with a single mapping. The number of its pages is this
+/// constant times `mappings`, so the victim is about as large as the app.
 const PAGES_PER_MAPPING: u64 = 50;
 
 /// The names of the scenes that every machine has.
@@ -135,13 +135,14 @@ impl Scenes {
         })
     }
 
-    /// The scene in which exit and reaper run on cores of one kind, and memory is left.
+    /// The scene in which exit and reaper run on cores of the same kind, and the machine has memory
+    /// left.
     pub(super) fn equal(&self) -> &Scene {
         &self.all[self.equal]
     }
 
-    /// The scene in which exit and reaper run on cores of one kind, and the machine has no memory
-    /// left.
+    /// The scene in which exit and reaper run on cores of the same kind, and the machine has no
+    /// memory left.
     pub(super) fn short(&self) -> &Scene {
         let found = self.all.iter().find(|scene| scene.name == SHORT);
         found.expect("every machine has it")
@@ -164,8 +165,8 @@ impl Scenes {
         of_first.chain(of_others).collect()
     }
 
-    /// Runs every scene once, with the seed and the way of emptying that `case` has. Returns the
-    /// metrics of all scenes, and the race of the first scene.
+    /// Runs every scene once, with the seed and the design of `case`. Returns the metrics of all
+    /// scenes, and the race of the first scene.
     pub(super) fn measure(&self, case: &Case<Tried>) -> (Sample, Raced) {
         let races = self.all.iter();
         let races = races.map(|scene| scene.race(&self.profile, &case.design, case.seed));

@@ -6,7 +6,8 @@ use super::{ASCENDING, OURS, PATCH};
 use crate::experiment::driver::{Results, Target};
 use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, WALL, faster};
 
-/// Our design may need at most this many percent more CPU time than an exit without a reaper.
+/// The CPU time of our design may exceed that of an exit without a reaper by at most this
+/// percentage.
 const WORK_PERCENT_MAX: f64 = 3.0;
 /// Our design must free the memory at least this many times as fast as an exit without a reaper.
 const FASTER_MIN: f64 = 1.8;
@@ -16,10 +17,10 @@ const ONE_MIN: f64 = 0.97;
 
 /// All targets, judged by the results of the runs.
 ///
-/// Work and speed have two targets each: one for a machine that has no memory left, as when the OOM
-/// killer acts, and one for a machine that has memory left. If memory is left, more of the freed
+/// Work and speed have two targets each. One is for a machine that has no memory left, as when the
+/// OOM killer acts. The other is for a machine that has memory left, on which more of the freed
 /// pages remain on page lists, above all with exit alone. Exit alone runs on the CPU that touched
-/// all pages, and the page lists of that CPU grew while it did so. So exit alone may leave most
+/// all pages, and the page lists of that CPU grew during the touching. So exit alone may leave most
 /// pages on these lists, and the time until all memory is free does not include their return to the
 /// zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
@@ -59,8 +60,8 @@ pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     all
 }
 
-/// The target for the CPU time that our design takes in one scene, compared with an exit without a
-/// reaper. The time includes the later return of pages on page lists to their zones.
+/// The target for the CPU time of our design in one scene, compared with an exit without a reaper.
+/// The time includes the later return of pages from page lists to their zones.
 fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let percent = |metric| 100.0 * (results.ratio((ALONE, OURS), &scene.metric(metric)) - 1.0);
     let (work, ran) = (percent(SETTLED), percent(RAN));
@@ -72,8 +73,8 @@ fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The target for the speed of our design in one scene. It also shows how many pages are on page
-/// lists at the end, with our design and with exit alone.
+/// The target for the speed of our design in one scene. Its row also shows how many pages are on
+/// page lists at the end, with our design and with exit alone.
 fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let times = faster(results, OURS, &scene.metric(WALL));
     let listed = |design| results.show(design, &scene.metric(LISTED));
@@ -89,8 +90,8 @@ fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The number of cases in which our design waits longer for page tables than the patch, and the
-/// number of all cases. A case is a seed and a scene.
+/// The number of cases in which our design waits for page tables longer than the patch does, and
+/// the number of all cases. A case is a seed and a scene.
 fn cases_above(results: &Results, scenes: &Scenes) -> (usize, usize) {
     let (mut above, mut cases) = (0, 0);
     for scene in &scenes.all {

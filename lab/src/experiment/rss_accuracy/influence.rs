@@ -34,17 +34,17 @@ const PATHS: [(Hops, usize); 6] = [
     (Hops::Stay, 64),
 ];
 
-/// Returns programs that bring the error of the flat counter to its bound, the largest error that
-/// is possible. Recordings of a kernel on 64 and on 128 CPUs show that these programs reach the
+/// Returns programs that bring the error of the flat counter to its bound, which is the largest
+/// possible error. Recordings of a kernel on 64 and on 128 CPUs show that these programs reach the
 /// bound. The mappings of these programs are one page smaller than the counter's batch, and each
-/// program keeps as many mappings as there are CPUs.
+/// program keeps as many mappings as the machine has CPUs.
 fn at_the_bound(profile: &Profile, touched: u64) -> [Program; 2] {
     let cpus = profile.topology.cpus();
     let most = flat_batch(cpus).unsigned_abs() - 1;
     [Hops::Next, Hops::Edge].map(|hops| program(most, (hops, cpus as usize), touched))
 }
 
-/// One program, and the errors of each kind of counter that were seen while the program ran.
+/// One program, and the errors of each kind of counter during the program's run.
 #[derive(Debug)]
 pub(super) struct Cell {
     program: Program,
@@ -75,7 +75,7 @@ pub(super) fn measure(run: &Run<'_, RssAccuracySetup, Seen>) -> Vec<Cell> {
 }
 
 impl Cell {
-    /// The worst error of the flat counter, in percent of the largest error that is possible.
+    /// The worst error of the flat counter, in percent of its largest possible error.
     fn percent_of_bound(&self) -> u64 {
         let bound = self.flat.bound.under.max(1);
         100 * self.flat.worst / bound
@@ -119,7 +119,7 @@ fn path(program: &Program) -> String {
     format!("{}, {} kept", program.hops, program.kept)
 }
 
-/// The sentence that says what it takes for the flat counter to be about as wrong as published.
+/// The sentence that says which programs make the flat counter about as wrong as was published.
 fn what_it_takes(cells: &[Cell]) -> String {
     // The mailing-list thread says "about 1 GB", so 95 % of it is enough.
     let enough = PUBLISHED_FLAT * 95 / 100 / PAGE_SIZE;

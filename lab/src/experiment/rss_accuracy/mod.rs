@@ -1,4 +1,4 @@
-//! `reproduce rss-accuracy`: how wrong is the cheap number of resident pages?
+//! `reproduce rss-accuracy`: how wrong is the cheap sum of resident pages?
 //!
 //! In the mailing-list thread on counter trees, a program moves across 384 CPUs and maps and unmaps
 //! memory, while two kinds of counter count its pages side by side. This experiment uses four kinds
@@ -28,7 +28,7 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::run::options::Effort;
 
-/// The program as a workload of experiment files.
+/// The program as a workload that experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<RssAccuracySetup, Seen> = Code {
@@ -119,7 +119,7 @@ fn workload(run: &Run<'_, RssAccuracySetup, Seen>) -> Table {
     )
 }
 
-/// A table of the course of each design's error over time, in the run with the first seed.
+/// A table that shows how each design's error changes over time, in the run with the first seed.
 fn courses(run: &Run<'_, RssAccuracySetup, Seen>) -> Made {
     let cpus = run.setup.profile.topology.cpus();
     let tree = Shape::published(cpus, setup::BATCH);
@@ -157,7 +157,7 @@ fn courses(run: &Run<'_, RssAccuracySetup, Seen>) -> Made {
 }
 
 /// A table of the worst errors at every card (with low, middle and high prices), on the first seed.
-/// Prices should not change which pages are counted on which CPU. A quick run has no such table.
+/// Prices should not change the CPU on which a page is counted. A quick run has no such table.
 fn cards(run: &Run<'_, RssAccuracySetup, Seen>) -> Result<Made, Error> {
     if run.options.effort == Effort::Quick {
         return Ok(Made::default());

@@ -1,9 +1,9 @@
 //! The program: it moves across CPUs, maps and touches memory on one CPU, and unmaps it on another.
 //!
 //! The mailing-list thread names such a program but gives neither the sizes of its mappings nor the
-//! order of its CPUs. Both are choices of this experiment; `influence` shows their effect. The
-//! program draws its decisions from a separate random stream, so every design counts the same pages
-//! on the same CPUs in the same order.
+//! order of its CPUs. This experiment chooses both; `influence` shows their effect. The program
+//! draws its decisions from a separate random stream, so every design counts the same pages on the
+//! same CPUs in the same order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,8 +19,8 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::workload::spend_unmapping;
 
-/// The number of pages that a page table maps. Pages that are unmapped together from one table are
-/// counted in one addition.
+/// The number of pages that a page table maps. If pages of one table are unmapped together, the
+/// program counts them in one addition.
 const TABLE: u64 = 512;
 
 /// A program that repeatedly maps and touches memory. It unmaps its oldest mapping whenever it has
@@ -38,23 +38,23 @@ pub(super) struct Program {
 /// The size of a mapping, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sizes {
-    /// Every mapping has this size.
+    /// Every mapping has this number of pages.
     Fixed(u64),
-    /// Sizes are uniformly distributed from one page to this many.
+    /// Sizes are uniformly distributed from one page to this number of pages.
     UpTo(u64),
 }
 
 /// The CPUs on which the program maps and unmaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hops {
-    /// The program maps and unmaps on random CPUs, drawn each time.
+    /// The program maps and unmaps on random CPUs, and draws a CPU each time.
     Random,
-    /// The program visits the CPUs in order, and unmaps an old mapping where it has just made a new
-    /// one.
+    /// The program visits the CPUs in order. On each CPU it makes a mapping and then unmaps an old
+    /// mapping.
     Next,
     /// The program maps on the first half of the CPUs and unmaps on the second half.
     Halves,
-    /// The program maps on each CPU in order and unmaps on the first, as a main thread would.
+    /// The program maps on each CPU in order, and unmaps on the first CPU, as a main thread would.
     OneUnmaps,
     /// The program brings every CPU's part of the counter to its upper end and then to its lower
     /// end, in a cycle of four rounds. A round makes as many mappings as there are CPUs:
@@ -66,7 +66,7 @@ pub(super) enum Hops {
     ///   mapped on CPU 0 in the second round.
     /// - In the fourth round, it maps on each CPU again.
     ///
-    /// In the first and the fourth round, it unmaps on CPU 0.
+    /// In the first and the fourth round, the program unmaps on CPU 0.
     Edge,
     /// The program stays on one CPU.
     Stay,
@@ -74,7 +74,7 @@ pub(super) enum Hops {
 
 /// An observer of the counter while the program runs.
 pub(super) trait Watch {
-    /// Observes the counter of `rss` at the moment `now`. No addition is under way.
+    /// Observes the counter of `rss` at the moment `now`. No CPU is adding to the counter then.
     fn look(&mut self, sim: &Sim, rss: &Rss<Sim>, now: Moment);
 }
 
@@ -130,7 +130,7 @@ impl Program {
 }
 
 impl Mapping {
-    /// Writes to each page, which takes one fault per page.
+    /// Writes to each page. Each page takes one fault.
     fn touch(self, sim: &Sim, rss: &Rss<Sim>) {
         sim.spend(Work::Fault, u32::try_from(self.pages).unwrap_or(u32::MAX));
         for _ in 0..self.pages {
@@ -184,8 +184,8 @@ impl Hops {
 }
 
 impl Hops {
-    /// Returns whether each CPU's part of the sum decreases in the round of the mapping with number
-    /// `nth`. The parts decrease in the second and third of every four rounds.
+    /// Returns whether the mapping with number `nth` is made in a round in which each CPU's part of
+    /// the sum decreases. The parts decrease in the second and third of every four rounds.
     fn goes_down(nth: u32, cpus: u32) -> bool {
         matches!(nth / cpus % 4, 1 | 2)
     }
@@ -255,7 +255,7 @@ mod tests {
         let mut ends = Vec::new();
         for nth in 0..32 {
             parts[Hops::Edge.to_map(nth, 8, &mut rng).index()] += 1;
-            // The first round, which is the first eight mappings, unmaps nothing.
+            // The first eight mappings are the first round, which unmaps nothing.
             if nth >= 8 {
                 parts[Hops::Edge.to_unmap(nth, 8, &mut rng).index()] -= 1;
             }

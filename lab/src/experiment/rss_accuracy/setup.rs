@@ -32,14 +32,15 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::lower("bound_width_pages", Unit::Pages) => (seen.bound.under + seen.bound.over) as f64,
 });
 
-/// The number of samples in a run, evenly spaced by the pages that the program has touched. Each
-/// sample checks a precise sum and adds a point to the sparkline of the run's errors.
+/// The number of samples in a run. The program touches the same number of pages between any two
+/// successive samples. Each sample checks a precise sum and adds a point to the sparkline of the
+/// run's errors.
 pub(super) const SAMPLES: u64 = 40;
 
 /// The batch that counters of resident pages have in the mailing-list thread.
 pub(super) const BATCH: Batch = Batch::RSS;
 
-/// What was observed in one run of the program: the errors of its counter, and how long it ran.
+/// The observations of one run of the program: the errors of its counter, and the time that it ran.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     /// The error of the counter at each of [`SAMPLES`] moments: its approximate sum minus the true
@@ -47,11 +48,11 @@ pub(super) struct Seen {
     pub(super) errors: Vec<i64>,
     /// The largest error of the approximate sum at any observation, in pages.
     pub(super) worst: u64,
-    /// The largest error, in pages, of the value that the kernel shows to users, which is never
-    /// below 0 (`get_mm_counter` in Linux). In Linux 6.12, field 24 of `/proc/PID/stat` shows this
+    /// The largest error, in pages, of the value that the kernel shows to users (`get_mm_counter`
+    /// in Linux), which is never below 0. In Linux 6.12, field 24 of `/proc/PID/stat` shows this
     /// value, and the OOM killer compares it, whereas `statm` and `status` use precise sums.
     pub(super) worst_shown: u64,
-    /// The largest possible error, as the counter stated it at the last observation.
+    /// The largest possible error, according to the counter, at the last observation.
     pub(super) bound: Accuracy,
     /// The virtual time when the program ended.
     pub(super) length: Nanos,
@@ -63,8 +64,8 @@ pub(super) struct Seen {
 /// Runs `program` once, with counters of the kind `counting`.
 ///
 /// # Panics
-/// When a precise sum is not exact, or an approximate sum exceeds its error bound. The message
-/// names the seed.
+/// If a precise sum is not exact, or an approximate sum exceeds its error bound. The message names
+/// the seed.
 pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed: u64) -> Seen {
     let sim = Sim::new(profile, simulated(seed));
     let seen = Rc::new(RefCell::new(Seen::default()));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     /// The error of no kind of counter exceeds the bound that the counter states. Only the counter
-    /// that is one shared word has no error at all.
+    /// that is a single shared word has no error at all.
     #[test]
     fn errors_stay_within_what_is_promised_and_a_shared_line_has_none() {
         for counting in Counting::ALL {

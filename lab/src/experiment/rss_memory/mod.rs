@@ -4,9 +4,9 @@
 //! and two times, *warm* and *cold*. The warm time is the time to create and destroy an owner that
 //! reuses the memory of the previous owner, as a process reuses memory of a slab cache. The cold
 //! time is the time to create an owner without such memory. It is the mean over 64 owners that are
-//! all created before the first of them is destroyed. Machines have 2 to 4096 CPUs, two sockets,
-//! and last-level caches that 16 CPUs share. Times are real times of this computer, and each seed
-//! is a repetition of the measurement.
+//! all created before the first of them is destroyed. Machines have 2 to 4096 CPUs and two sockets,
+//! and 16 CPUs share a last-level cache. Times are real times of this computer, and each seed is a
+//! repetition of the measurement.
 //!
 //! The submodule `owners` creates owners and measures them.
 
@@ -22,7 +22,7 @@ use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 use crate::run::options::Determinism;
 
-/// The owners as a workload of experiment files.
+/// The owners as a workload that experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<RssMemorySetup> = Code {
@@ -58,7 +58,7 @@ static CODE: Code<RssMemorySetup> = Code {
     cells: &[],
 };
 
-/// What is measured: the machines by their numbers of CPUs, and how often.
+/// The machines to measure, by their numbers of CPUs, and the number of measurements on each.
 struct RssMemorySetup {
     cpus: Vec<u32>,
     rounds: u64,
@@ -118,7 +118,8 @@ impl RssMemorySetup {
         sizes.chain(times).collect()
     }
 
-    /// Measures the bytes of an owner of this kind on every machine, with one metric for each.
+    /// Measures the bytes of an owner of this kind on every machine. Each machine has its own
+    /// metric.
     fn bytes_of(&self, owner: Owner) -> Sample {
         let size = |cpus: &u32| (*cpus, owners::bytes(owner, *cpus).expect(HAS_MEMORY));
         let sizes: Vec<(u32, usize)> = self.cpus.iter().map(size).collect();
@@ -148,8 +149,8 @@ const HAS_MEMORY: &str = "this computer has memory for 64 owners of counters";
 
 fn ratios(run: &Run<'_, RssMemorySetup>) -> Result<Made, Error> {
     if run.options.determinism == Determinism::Check {
-        // Each design is run twice, to check that the results are equal. Only bytes are compared,
-        // because real times are never equal.
+        // Each design runs twice, to check that both runs give equal results. Only bytes are
+        // compared, because real times are never equal.
         let bytes = |case: &Case<Tried>| run.setup.bytes_of(Owner::of(&case.design));
         Comparison::run(run.designs, run.options, run.progress, bytes)?;
     }
@@ -199,8 +200,8 @@ fn cold_times(run: &Run<'_, RssMemorySetup>) -> Table {
     )
 }
 
-/// Says on which machines `owner` takes more bytes or more time than an owner of the published
-/// tree.
+/// Makes the sentence that says on which machines `owner` takes more bytes or more time than an
+/// owner of the published tree.
 fn dearer(results: &Results, cpus: &[u32], owner: &str) -> String {
     let on = |metric: fn(u32) -> Metric| {
         let is_dearer = |cpus: &u32| results.compare((TREE, owner), &metric(*cpus)).ratio.low > 1.0;
@@ -228,8 +229,8 @@ mod tests {
     use crate::run::options::Options;
     use crate::run::progress::Progress;
 
-    /// For each machine, the number of its CPUs, and the number of items that one counter of the
-    /// published tree has on it.
+    /// The number of CPUs of each machine, and the number of items that one counter of the
+    /// published tree has on that machine.
     const MACHINES: [(u32, u32); 10] = [
         (2, 1),
         (8, 7),
@@ -247,8 +248,9 @@ mod tests {
         owners::bytes(owner, cpus).expect("memory for one owner")
     }
 
-    /// Plimsoll's version of the published tree has the published size plus one cache line, which
-    /// holds the amounts that `Counters::set` adds. The file has the published sizes.
+    /// Plimsoll's version of the published tree is one cache line larger than the published size.
+    /// The additional line holds the amounts that `Counters::set` adds. The experiment file has the
+    /// published sizes.
     #[test]
     fn the_tree_has_the_published_size_and_a_line_for_what_is_set() {
         let figures = find("rss-memory").unwrap().figures().unwrap();
@@ -286,8 +288,8 @@ mod tests {
             Owner::New(Counting::Tree),
             Owner::Grown,
         ] {
-            // Other owners take more than a thousand times as long as a new owner of our counters,
-            // so the difference shows on a busy computer, too.
+            // All other owners take more than a thousand times as long as a new owner of our
+            // counters, so this test finds the difference even on a busy computer.
             let (its_warm_ns, its_cold_ns) = times(owner);
             assert!(
                 its_warm_ns > 4.0 * warm_ns && its_cold_ns > 4.0 * cold_ns,

@@ -14,7 +14,7 @@ use plimsoll_mm::units::{CpuId, NodeId};
 
 use super::Owner;
 
-/// An owner, such as a process, has this many counters: one for each kind of its resident pages.
+/// The number of counters of an owner, such as a process: one for each kind of its resident pages.
 const WIDTH: usize = 4;
 
 /// The number of CPUs that share a last-level cache.
@@ -23,7 +23,7 @@ const LLC: u32 = 16;
 /// The number of owners that are created before any of them is destroyed.
 const COLD: usize = 64;
 
-/// The four counters of one owner, in one of the kinds that are compared.
+/// The four counters of one owner. Each variant is a kind of counter that the experiment compares.
 enum Made {
     Shared(Shared<Host>),
     Flat(Flat<Host>),
@@ -31,8 +31,8 @@ enum Made {
     OneSided(OneSidedTree<Host>),
 }
 
-/// A machine on which owners of four counters are created and destroyed, to measure their memory
-/// and the time.
+/// A machine on which the experiment creates and destroys owners of four counters, to measure their
+/// memory and the time.
 struct Nursery {
     host: Host,
     owner: Owner,
@@ -44,7 +44,7 @@ struct Nursery {
 /// CPUs.
 ///
 /// # Errors
-/// When this computer does not have enough memory.
+/// If this computer does not have enough memory.
 pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
     let nursery = Nursery::new(owner, cpus)?;
     let _on = nursery.host.enter(CpuId(0));
@@ -57,10 +57,10 @@ pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
 /// The second is the time to create an owner when no other owner has been destroyed.
 ///
 /// # Errors
-/// When this computer does not have enough memory.
+/// If this computer does not have enough memory.
 pub(super) fn times(owner: Owner, cpus: u32, rounds: u64) -> Result<(f64, f64), InitError> {
     let (mut warm_ns, mut cold_ns) = (f64::INFINITY, f64::INFINITY);
-    // The fastest round counts, because other load on the computer only adds time.
+    // The fastest round counts, because other load on the computer can only add time.
     for _ in 0..rounds {
         let nursery = Nursery::new(owner, cpus)?;
         let _on = nursery.host.enter(CpuId(0));
@@ -87,7 +87,7 @@ impl Nursery {
         })
     }
 
-    /// Allocates memory for the items of a tree, if this kind of owner needs it.
+    /// Allocates memory for the items of a tree, if an owner of this kind needs it.
     fn items(&self) -> Result<Option<Items<Host>>, InitError> {
         let lines = match self.owner {
             Owner::New(Counting::Tree) => Tree::<Host>::items_lines(&self.shape, WIDTH),
@@ -122,7 +122,8 @@ impl Nursery {
         })
     }
 
-    /// Destroys an owner. Returns the memory of its items, if it has items, for the next owner.
+    /// Destroys an owner. Returns the memory of its items, if it has any, so that the next owner
+    /// can use it.
     fn end(&self, made: Made) -> Option<Items<Host>> {
         match made {
             Made::Shared(_) => None,
@@ -148,8 +149,8 @@ impl Nursery {
         Ok((items.flatten(), cold_ns))
     }
 
-    /// Creates and destroys owners for a fixed time, and repeats this. Returns the mean time per
-    /// owner in the fastest repetition, in nanoseconds.
+    /// Creates and destroys owners for a fixed time, and repeats this several times. Returns the
+    /// mean time per owner in the fastest repetition, in nanoseconds.
     fn turn_over(&self, mut items: Option<Items<Host>>) -> Result<f64, InitError> {
         const BATCHES: u32 = 4;
         const WHILE: Duration = Duration::from_micros(300);
@@ -183,8 +184,8 @@ impl Made {
     }
 }
 
-/// The topology of a machine of two sockets. Each socket has half of the CPUs, and no core has two
-/// threads.
+/// The topology of a machine with two sockets. Each socket has half of the CPUs, and each core has
+/// one CPU.
 fn two_sockets(cpus: u32) -> Topology {
     let per_socket = cpus.div_ceil(2);
     let place = |cpu: u32| {

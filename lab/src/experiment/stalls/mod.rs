@@ -1,10 +1,10 @@
 //! `reproduce stalls`: what makes a CPU stall for 20 seconds?
 //!
 //! The mailing-list thread on batching began with soft lockups and RCU stalls on a machine with 316
-//! CPUs. This experiment looks for them. It measures the longest stretch that a CPU spends without
-//! a reschedule point, and runs Linux's detectors. Then it applies several causes, each in runs of
-//! its own: more pages between two reschedule points; steals (a hypervisor takes CPUs away); slower
-//! memory; and slower memory on a machine with more CPUs.
+//! CPUs. This experiment looks for such stalls. It measures the longest stretch that a CPU spends
+//! without a reschedule point, and runs Linux's detectors. Then it applies several causes, each in
+//! separate runs: more pages between two reschedule points; steals (a hypervisor takes CPUs away);
+//! slower memory; and slower memory on a machine with more CPUs.
 //!
 //! The submodule `setup` has the workload, the causes and the metrics.
 
@@ -21,7 +21,7 @@ use crate::measure::metric::{Metric, Unit};
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
 
-/// The load as a workload of experiment files.
+/// The workload of this experiment, which experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<StallSetup, CpuStalls> = Code {
@@ -61,8 +61,8 @@ struct Tried {
 }
 
 impl Tried {
-    /// Returns whether one of Linux's detectors (soft lockup, RCU stall, hung task) reports
-    /// something in a run of `design`.
+    /// Returns whether one of Linux's detectors (soft lockup, RCU stall, hung task) makes a report
+    /// in any run of `design`.
     fn stalls(&self, design: &str) -> bool {
         [LOCKUPS, RCU, HUNG]
             .iter()
@@ -70,7 +70,8 @@ impl Tried {
     }
 }
 
-/// The runs with each of the first causes of the list.
+/// Runs the designs [`TRIED`] with each of the first causes of [`CAUSES`]. The file gives their
+/// number.
 fn causes(run: &Run<'_, StallSetup, CpuStalls>) -> Result<Made, Error> {
     let seeds = run.numbers().count("seeds_of_causes");
     let is_long = run.numbers().get("long_causes") == 1;
@@ -122,7 +123,7 @@ fn causes_table(tried: &[Tried]) -> Table {
     )
 }
 
-/// Adds the facts that follow from the runs with each cause.
+/// Adds the facts that follow from the runs with the causes.
 fn finding(made: Made, tried: &[Tried]) -> Made {
     let (plain, causes) = tried
         .split_first()

@@ -1,5 +1,5 @@
-//! The workload of the stalls experiment: workers on all CPUs that fill a machine's memory, and the
-//! causes that may make a CPU's stretch without a reschedule point long.
+//! The workload of the stalls experiment: workers on all CPUs, which fill a machine's memory. Also
+//! the causes that may lengthen the time of a CPU between two reschedule points.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -73,7 +73,7 @@ pub(super) struct StallSetup {
     pub(super) length: Nanos,
 }
 
-/// The numbers that a file gives to the workload.
+/// The numbers that an experiment file gives for the workload.
 pub(super) const NUMBERS: &[Number] = &[
     Number::one(
         "length_ms",
@@ -98,7 +98,7 @@ pub(super) const NUMBERS: &[Number] = &[
     ),
 ];
 
-/// A change of a setup that may lengthen the stretches in which a CPU does not reschedule.
+/// A change of a setup that may lengthen the time of a CPU between two reschedule points.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,
@@ -106,8 +106,8 @@ pub(super) struct Cause {
     change: fn(&mut StallSetup),
 }
 
-/// The largest number of pages that Linux frees between two reschedule points, out of a gather (the
-/// unmapped pages that wait to be freed).
+/// The largest number of pages that Linux frees between two reschedule points. The pages come from
+/// a gather, which collects the unmapped pages that wait to be freed.
 const CHUNK: usize = 512;
 
 /// The causes of long stretches that the experiment tries, one at a time. A stretch is the time
@@ -144,9 +144,9 @@ pub(super) const CAUSES: &[Cause] = &[
     }),
 ];
 
-/// The length, in milliseconds, of a run that is long enough for a detector to report. To save
-/// time, neither interrupts nor softirqs disturb the CPUs in such a run. They last microseconds,
-/// whereas the stretches last milliseconds.
+/// The length, in milliseconds, of a run in which a detector has enough time to make a report. To
+/// save time, neither interrupts nor softirqs disturb the CPUs in such a run. They last
+/// microseconds, whereas the stretches last milliseconds.
 const LONG_MS: u64 = 25_000;
 
 const fn cause(name: &'static str, ms: u64, change: fn(&mut StallSetup)) -> Cause {
@@ -158,7 +158,8 @@ const fn cause(name: &'static str, ms: u64, change: fn(&mut StallSetup)) -> Caus
 }
 
 /// Makes the machine a guest whose hypervisor steals CPUs. Each steal takes one CPU away for about
-/// `length_ns`. The next steal of that CPU comes about `every_ns` after the end of the last.
+/// `length_ns`. The next steal of that CPU begins about `every_ns` after the end of the previous
+/// steal.
 fn steal(setup: &mut StallSetup, every_ns: u64, length_ns: u64) {
     let mut jitter = setup.profile.jitter.clone().unwrap_or_default();
     jitter.rates[Disturbance::Steal as usize] = Some(Rate {
@@ -168,7 +169,7 @@ fn steal(setup: &mut StallSetup, every_ns: u64, length_ns: u64) {
     setup.profile.jitter = Some(jitter);
 }
 
-/// Gives the machine `cpus` CPUs in one node, 16 cores to a cache and two CPUs to a core.
+/// Gives the machine `cpus` CPUs in one node. 16 cores share a cache, and each core has two CPUs.
 fn crowd(setup: &mut StallSetup, cpus: u32) {
     let place = |cpu: u32| CpuPlace {
         core: cpu % (cpus / 2),
@@ -187,7 +188,7 @@ fn slow(setup: &mut StallSetup, factor: u32) {
     }
 }
 
-/// What was observed in one run, from which its metrics are computed.
+/// The observations of one run, from which its metrics are computed.
 pub(super) struct Seen {
     stats: Stats,
     pub(super) stalls: CpuStalls,
@@ -195,7 +196,7 @@ pub(super) struct Seen {
     length: Nanos,
 }
 
-/// The work that all workers have done so far.
+/// The number of pages that all workers have used so far, and the longest time of a worker's free.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     pages: u64,
@@ -235,8 +236,8 @@ impl StallSetup {
         )
     }
 
-    /// The same setup, to which `cause` applies. Its run is as long as the cause needs if
-    /// `is_long`.
+    /// Returns a copy of this setup after applying `cause`. If `is_long`, the copy's run is as long
+    /// as the cause needs.
     pub(super) fn with(&self, cause: &Cause, is_long: bool) -> Self {
         let mut setup = self.clone();
         if is_long {
@@ -253,8 +254,8 @@ impl StallSetup {
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, CpuStalls) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let workers = u64::from(self.profile.topology.cpus());
-        // All other memory is in use, so that the workers share 59 % of the memory that they would
-        // map together.
+        // All other memory is in use, so the free memory is 59 % of what all workers together would
+        // map.
         let leave = Pages::from_bytes(workers * self.bytes * 59 / 100);
         aging::begin(&testbed, Memory::Fresh, leave).expect("the machine has this much memory");
         let watch = Watch::attach(&testbed.sim);

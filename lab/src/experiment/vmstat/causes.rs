@@ -1,5 +1,5 @@
-//! Separates the causes of the patch's gain: runs Linux with one change at a time, and finds which
-//! change explains the gain.
+//! Separates the causes of the patch's gain: runs Linux with one change at a time, and finds the
+//! change that explains the gain.
 
 use super::setup::{CONTENTIONS, DECAY_CONTENTIONS, DECAYED, PER_DECAYED};
 use super::workloads::MAIN;
@@ -32,36 +32,37 @@ pub(super) const NAMED: [&str; 8] = [
     "aligned+shepherd-at-once",
 ];
 
-/// The cause of the patch's gain in contentions: which of the patch's two changes explains it.
+/// The cause of the patch's gain in contentions: the one of the patch's two changes that explains
+/// it, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
     /// There are too few seeds to tell whether the patch lowers contentions.
     TooFewSeeds,
     /// The patch does not lower contentions.
     NoGain,
-    /// The phases alone lower the contentions per decayed page; for the longer interval alone, the
-    /// runs do not show this. The patch's changelog names only the phases as the cause.
+    /// The phases alone lower the contentions per decayed page; the runs do not show this for the
+    /// longer interval alone. The patch's changelog names only the phases as the cause.
     Phases,
-    /// The longer interval alone lowers the contentions per decayed page; for the phases alone, the
-    /// runs do not show this.
+    /// The longer interval alone lowers the contentions per decayed page; the runs do not show this
+    /// for the phases alone.
     Interval,
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
     /// per decayed page.
     Both,
-    /// For neither change alone do the runs show fewer contentions per decayed page. But the longer
-    /// interval alone lowers the number of contentions: CPUs that do the work less often return
-    /// fewer pages.
+    /// The runs show fewer contentions per decayed page for neither change alone. But the longer
+    /// interval alone lowers the number of contentions, because CPUs that do the vmstat work less
+    /// often return fewer pages.
     LessWork,
-    /// Neither of the patch's two changes alone lowers the contentions, in number or per decayed
-    /// page.
+    /// Neither of the patch's two changes alone lowers the number of contentions, or the
+    /// contentions per decayed page.
     Neither,
 }
 
 impl Cause {
     /// Finds the cause by the confidence intervals of the runs. A change explains the gain if this
-    /// change alone lowers the contentions of decays per decayed page, and the interval of the
-    /// ratio to Linux excludes 1. Contentions are counted per page, because a design that only
-    /// fires less often has fewer contentions but also returns fewer pages.
+    /// change alone lowers the decays' contentions per decayed page: the interval of the ratio to
+    /// Linux is below 1. Contentions are counted per page, because a design that only fires less
+    /// often has fewer contentions but also returns fewer pages.
     pub(super) fn of(results: &Results) -> Self {
         let verdict = |design, metric: &Metric| results.compare((BASELINE, design), metric).verdict;
         let gains = |design| verdict(design, &PER_DECAYED) == Verdict::Lower;

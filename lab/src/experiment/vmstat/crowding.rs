@@ -1,8 +1,8 @@
-//! The number of CPUs that fire together, by tick rate: how the timer wheel affects each schedule.
+//! The number of CPUs that fire together, by tick rate. It shows how the timer wheel affects each
+//! schedule.
 //!
 //! All CPUs are busy, so every timer fires on time. All CPUs also allocate a little, so none goes
-//! dormant. At each tick rate, the number of CPUs that fire together thus shows the effect of the
-//! schedule alone.
+//! dormant. So at each tick rate, only the schedule decides how many CPUs fire together.
 
 use std::rc::Rc;
 
@@ -81,8 +81,8 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     let testbed = Testbed::new(profile, design, seed);
     // No CPU is ever idle: each CPU repeatedly maps a few pages and lets time pass. The number of
     // pages varies, so that each run of the vmstat work finds differentials to fold. The time
-    // passes by the clock, because how fast a busy CPU computes changes no timer, and the host
-    // would simulate it at some expense.
+    // passes by the clock and not by simulated computation, which would take the host longer and
+    // would not change any timer.
     for cpu in testbed.sim.topology().ids() {
         let mm = Rc::clone(&testbed.mm);
         testbed.sim.spawn(cpu, move |sim| {
@@ -97,8 +97,8 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     }
     testbed.sim.run_until(end);
     let (_, log) = testbed.finish();
-    // The first runs of the vmstat work are left out, because the shepherd starts them all at once,
-    // whatever the schedule.
+    // The first runs of the vmstat work are left out, because the shepherd starts them all at once
+    // with every schedule.
     let settled = Nanos(7 * SECOND / 2);
     let starts = || log.starts(settled, Some(Cause::Schedule));
     let ms = |ms| testbed::crowd(starts(), Nanos::from_ms(ms));

@@ -1,8 +1,9 @@
 //! The distance between measured ratios and published ones.
 //!
-//! Ratios are compared by their quotient, so that twice as much is as far away as half as much.
+//! Two ratios are compared by their quotient, so that twice a ratio is as far away from it as half
+//! of it.
 
-/// A ratio of two designs as it was measured, beside the same ratio as it was published.
+/// A measured ratio of two designs, and the published ratio of the same two designs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Beside {
     pub(super) measured: f64,
@@ -10,8 +11,8 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// The larger of the two ratios divided by the smaller one, so at least 1; infinite if one of
-    /// them is zero or not finite.
+    /// The larger of the two ratios divided by the smaller one, so at least 1. Infinite if a ratio
+    /// is zero or not finite.
     pub(super) fn times_apart(self) -> f64 {
         let quotient = self.measured / self.published;
         if quotient.is_finite() && quotient > 0.0 {
@@ -21,15 +22,15 @@ impl Beside {
         }
     }
 
-    /// Returns whether the measured ratio is between half and twice the published one.
+    /// Returns whether the measured ratio is between half and twice the published ratio.
     pub(super) fn is_within_two(self) -> bool {
         self.times_apart() <= 2.0
     }
 }
 
 /// The typical factor between measured and published ratios: the root mean square of the logarithms
-/// of all [`Beside::times_apart`], as a factor. It is 1 if all pairs are equal, and infinite if
-/// there is no pair.
+/// of all [`Beside::times_apart`], converted back to a factor. It is 1 if the ratios of every pair
+/// are equal, and infinite if there is no pair.
 pub(super) fn times_apart(pairs: &[Beside]) -> f64 {
     if pairs.is_empty() {
         return f64::INFINITY;
@@ -39,9 +40,9 @@ pub(super) fn times_apart(pairs: &[Beside]) -> f64 {
     mean.sqrt().exp()
 }
 
-/// The candidate (a name with the ratios that were measured for it) whose ratios are nearest to the
-/// published ones by [`times_apart`], and its distance. If several candidates are equally near, the
-/// first one counts. `None` if no candidate is at a finite distance.
+/// Returns the candidate whose ratios are nearest to the published ones by [`times_apart`], and its
+/// distance. A candidate is a name with its measured ratios. If several candidates are equally
+/// near, the first one is returned; `None` if no candidate is at a finite distance.
 pub(super) fn nearest<'a>(
     candidates: impl IntoIterator<Item = (&'a str, Vec<Beside>)>,
 ) -> Option<(&'a str, f64)> {
@@ -86,9 +87,9 @@ mod tests {
         assert_eq!(times_apart(&[]), f64::INFINITY);
     }
 
-    /// A candidate whose two ratios are both about half of the published ones is nearer than a
-    /// candidate with one equal ratio and one that is five times the published ratio, although the
-    /// differences of the first are larger. A candidate with a ratio of zero is never the nearest.
+    /// The first candidate has two ratios of about half the published ones. The second has one
+    /// equal ratio, and one that is five times the published ratio. The first is nearer, although
+    /// its differences are larger. A candidate with a ratio of zero is never the nearest.
     #[test]
     fn the_nearest_is_nearest_by_quotients_and_not_by_differences() {
         let published = [0.1, 1.0];

@@ -1,20 +1,19 @@
-//! `reproduce vmstat`: what is gained by staggering the per-CPU vmstat work, and why?
+//! `reproduce vmstat`: what does a kernel gain by staggering the per-CPU vmstat work, and why?
 //!
 //! The mailing-list thread measured one patch on one machine: contentions at `free_pcppages_bulk`
 //! fell from 872 to 117. The patch makes two changes at once. Its author assumes that "all CPUs
-//! fire together", but in fact the timers of the CPUs fire in groups: only those of one group fire
-//! together. The experiment therefore separates the causes: phase, interval, timer wheel and
-//! shepherd. For each cause, it compares Linux with a design that differs from Linux only in this
-//! cause.
+//! fire together", but in fact only CPUs of one group fire together. The experiment therefore
+//! separates the causes: phase, interval, timer wheel and shepherd. For each cause, it compares
+//! Linux with a design that differs from Linux only in this cause.
 //!
-//! The program behind the published figures is not known in full. So the experiment also runs a
-//! family of workloads, on the machine with and without KASAN, and computes which of them is
-//! nearest to the published ratios.
+//! The program that the thread measured is not known in full. So the experiment also runs a family
+//! of workloads, on the machine with and without KASAN. It computes which workload gives ratios
+//! nearest to the published ones.
 //!
-//! The submodule `workloads` has the family, `setup` one workload and its metrics. `family` runs
-//! the family and makes its tables; `likeness` computes distances from published ratios. `causes`
-//! has the table of one cause at a time. `crowding` counts the CPUs that fire together, by tick
-//! rate. `regime` shows how long a drain must be to matter.
+//! The submodule `workloads` has the family, and `setup` has one workload and its metrics. `family`
+//! runs the family and makes its tables; `likeness` computes distances from published ratios.
+//! `causes` has the table that compares one cause at a time. `crowding` counts the CPUs that fire
+//! together, by tick rate. `regime` shows how long a drain must be before the schedule matters.
 
 mod causes;
 mod crowding;
@@ -30,7 +29,7 @@ use super::driver::{Clock, Code, Made, Part, Run, Runs, Tried, metrics_of};
 use crate::measure::stats;
 use crate::report::{Table, tabulate};
 
-/// The load as a workload of experiment files.
+/// The workload of this experiment, which experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<VmstatSetup> = Code {
@@ -91,8 +90,8 @@ const SCHEDULES: [&str; 6] = [
     "phased-wheel",
     "phased",
 ];
-/// A table that shows how much the number of contentions differs between single runs. This matters
-/// because a published number comes from a single run.
+/// A table that shows how much the number of contentions differs between single runs. The reader
+/// needs it because each published number comes from a single run.
 fn spread(run: &Run<'_, VmstatSetup>) -> Table {
     let row = |design: &Tried| {
         let values = run.results.values(&design.name, &CONTENTIONS);

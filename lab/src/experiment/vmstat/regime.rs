@@ -1,10 +1,10 @@
-//! The regime map: how long one CPU's drain must be before the schedule matters, and at which drain
-//! length contention jumps.
+//! The regime map: the length of one CPU's drain from which on the schedule matters, and the length
+//! at which contention jumps.
 //!
 //! Each CPU allocates and frees memory in one burst. After the burst, the CPU stays busy with only
-//! a few pages, so that timers fire on time and every firing finds full page lists to drain. Step
-//! by step, the setup raises the price of freeing a page under the zone lock, and measures how long
-//! the drain then takes.
+//! a few pages, so that timers fire on time and every firing finds full page lists to drain. The
+//! setup raises the price of freeing a page under the zone lock step by step. It measures how long
+//! the drain takes at each price.
 
 use std::rc::Rc;
 
@@ -37,11 +37,11 @@ const SCHEDULES: [&str; 5] = [
 /// The prices of freeing one page under the zone lock, in percent of the price in the profile.
 const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
 
-/// The length of the interval in which each CPU begins its burst, at a random time. It is so long
-/// that bursts rarely overlap.
+/// The length of the interval in which each CPU begins its burst, at a random time. The interval is
+/// so long that bursts rarely overlap.
 const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 
-/// The time at which the measurement begins. By then the bursts are over, and the shepherd has
+/// The time at which the measurement begins. At this time the bursts are over, and the shepherd has
 /// started every CPU's vmstat work.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
@@ -59,8 +59,8 @@ struct Cell {
     price: u32,
     schedule: &'static str,
     /// The time for which a firing (one run of the vmstat work) holds the zone lock to drain lists,
-    /// in nanoseconds. Each run of the simulator gives a mean over its firings; this is the median
-    /// of these means over the seeds.
+    /// in nanoseconds. Each run of the simulator gives the mean over its firings; this value is the
+    /// median of these means over the seeds.
     drain_ns: f64,
     contentions: f64,
     wait_ns: f64,
@@ -123,7 +123,7 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             mapping.fault(sim, Pages::from_bytes(64 << 20).index());
             mapping.unmap(sim);
             // From now on, the CPU is busy with a few pages. Their number changes, so each run of
-            // the vmstat work finds differentials to fold and no CPU goes dormant.
+            // the vmstat work finds differentials to fold, and no CPU goes dormant.
             while sim.now() < end {
                 sim.spend(Work::Think, 50_000_000);
                 mapping.unmap(sim);
@@ -133,7 +133,7 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
         });
     }
     // At `SETTLED`, all bursts are over, and the shepherd has started the vmstat work of every CPU.
-    // What is counted from then on was caused by the CPUs' own schedules.
+    // The CPUs' own schedules cause all later contentions.
     testbed.sim.run_until(SETTLED);
     let decay = |stats: &Stats| stats.site(LockClass::Zone, Site::Decay).clone();
     let before = decay(&testbed.sim.stats());

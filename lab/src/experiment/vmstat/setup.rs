@@ -2,7 +2,7 @@
 //!
 //! Published counts and times are those of `perf lock contention`, which leaves out the first
 //! waiter of a lock. The metrics whose names begin with `perf` are compared with the published
-//! values, so they leave the first waiter out as well. The other metrics count every waiter.
+//! values, so they leave out the first waiter too. The other metrics count every waiter.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -88,7 +88,7 @@ fn per(count: u64, of: u64) -> f64 {
     }
 }
 
-/// What was observed in one run, from which its metrics are computed.
+/// The observations of one run, from which its metrics are computed.
 pub(super) struct Seen {
     /// The statistics of the zone lock by call site: `bulk` counts only waits in
     /// `free_pcppages_bulk`, `decay` only waits in decays of page lists, and `zone` all waits.
@@ -122,12 +122,12 @@ impl Seen {
     }
 }
 
-/// The call sites that are `free_pcppages_bulk` in Linux.
+/// The call sites that correspond to `free_pcppages_bulk` in Linux.
 fn bulk_sites() -> impl Iterator<Item = Site> {
     Site::ALL.into_iter().filter(|site| site.is_bulk_free())
 }
 
-/// The numbers that a file gives to the workload.
+/// The numbers that an experiment file gives for the workload.
 pub(super) const NUMBERS: &[Number] = &[
     Number::one("seconds", (3, 3600), "virtual seconds of a run"),
     Number::one(
@@ -144,8 +144,8 @@ pub(super) struct VmstatSetup {
     pub(super) profile: Profile,
     pub(super) workload: &'static Mix,
     length: Nanos,
-    /// The time after which page lists are full and schedules have settled. Only after this time
-    /// does a run count the CPUs whose vmstat work starts together.
+    /// The time after which page lists are full and schedules have settled. A run counts CPUs whose
+    /// vmstat work starts together only after this time.
     settled: Nanos,
 }
 
@@ -155,8 +155,8 @@ impl VmstatSetup {
         Self::of(MAIN, setting.profile()?, setting.get("seconds"))
     }
 
-    /// A setup of the workload named `workload`, one of `FAMILY`, in runs of `seconds` of virtual
-    /// time.
+    /// A setup of the workload in `FAMILY` that is named `workload`. Each run takes `seconds` of
+    /// virtual time.
     pub(super) fn of(workload: &str, profile: Profile, seconds: u64) -> Result<Self, Error> {
         Ok(Self {
             profile,

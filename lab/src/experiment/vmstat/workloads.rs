@@ -1,9 +1,10 @@
 //! The family of workloads of the vmstat experiment, as a table.
 //!
-//! The program behind the published figures is not known beyond "`stress-ng --vm`, bursts of
+//! All that is known of the program behind the published figures is "`stress-ng --vm`, bursts of
 //! allocations, memory pressure". So the experiment runs several workloads and shows what the patch
-//! gains in each. `first-bursts` came first; `bursts` was chosen next, because the patch gains
-//! nothing in `first-bursts`. The parameters of the other workloads were chosen before these
+//! gains in each. We chose `first-bursts` first, and then `bursts`, because the patch gains nothing
+//! in `first-bursts`. We chose the parameters of the other workloads before we ran them, and
+//! without the published figures.
 //! workloads first ran, and without the published figures.
 
 use plimsoll_mm::units::{Nanos, Pages};
@@ -14,7 +15,7 @@ use crate::workload::mix::{Cpus, Memory, Mix, Part, Program};
 use crate::workload::readers::Readers;
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The workload of the report's rows and verdicts, and of the tables that do not name another one.
+/// The workload of the report's rows and verdicts, and of the tables that do not name a workload.
 pub(super) const MAIN: &str = "bursts";
 
 pub(super) static FAMILY: [Mix; 7] = [
@@ -82,7 +83,7 @@ pub(super) static FAMILY: [Mix; 7] = [
                     pages: 12_000,
                     think_ns_per_page: 50_000,
                     pause: Nanos::from_ms(1),
-                    // All designs of the experiment count alike.
+                    // All designs of the experiment count in the same way.
                     counts_rss: false,
                 }),
             },
@@ -95,10 +96,10 @@ pub(super) static FAMILY: [Mix; 7] = [
 const BURSTING: Cpus = thirds(&[0, 1]);
 const QUIET: Cpus = thirds(&[2]);
 
-/// Bursts of allocations on two thirds of the CPUs, and daemons on all of them. The daemons wake
-/// every few milliseconds. The workload needs the daemons, because a deferrable timer fires only
-/// when something wakes its CPU. On the CPUs without bursts, the daemons exchange pages (they free
-/// some and allocate others) so rarely that these CPUs go dormant and become active again.
+/// Bursts of allocations on two thirds of the CPUs, and daemons on all CPUs. The daemons wake every
+/// few milliseconds. The workload needs the daemons, because a deferrable timer fires only when
+/// something wakes its CPU. On the CPUs without bursts, the daemons exchange pages (they free some
+/// and allocate others) so rarely that these CPUs go dormant and become active again.
 const BURSTS: &[Part] = &[
     stress(BURSTING, 64 << 20, pause_s(6)),
     daemons(BURSTING, 100),
@@ -160,8 +161,8 @@ const fn stress(cpus: Cpus, bytes: u64, pause: Pause) -> Part {
     }
 }
 
-/// Daemons that wake every 4 ms on average. After one in `exchange_one_in` of these wake-ups, on
-/// average, they free their pages and allocate others.
+/// Daemons that wake every 4 ms on average. In one of `exchange_one_in` wake-ups on average, a
+/// daemon frees its pages and allocates others.
 const fn daemons(cpus: Cpus, exchange_one_in: u32) -> Part {
     let daemons = Daemons {
         every: Nanos::from_ms(4),

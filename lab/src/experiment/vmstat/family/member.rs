@@ -1,5 +1,5 @@
-//! A workload on a machine: the ratios of the patch to Linux that its runs measured, beside the
-//! published ratios.
+//! A workload on a machine, with two kinds of ratios of the patch to Linux: the measured ratios of
+//! its runs and the published ratios.
 
 use crate::experiment::driver::Results;
 use crate::experiment::vmstat::causes::Cause;
@@ -29,20 +29,21 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// The value of `metric` with the patch, divided by that with Linux; `None` if Linux's median
-    /// is zero.
+    /// The value of `metric` with the patch, divided by its value with Linux; `None` if Linux's
+    /// median is zero.
     pub(super) fn ratio(&self, metric: &Metric) -> Option<f64> {
         let has_ratio = self.has_ratio(metric);
         has_ratio.then(|| self.results.ratio((BASELINE, PATCH), metric))
     }
 
-    /// Returns whether Linux's median is above zero. If it is zero, a ratio to it is infinite or
-    /// has no value, and says nothing about a gain.
+    /// Returns whether Linux's median is above zero. If it is zero, the ratio to it is infinite or
+    /// undefined, and says nothing about a gain.
     fn has_ratio(&self, metric: &Metric) -> bool {
         self.results.median(BASELINE, metric) > 0.0
     }
 
-    /// The value of `metric` with `design`, divided by that with Linux, as text for a table cell.
+    /// The value of `metric` with `design`, divided by its value with Linux, as text for a table
+    /// cell.
     pub(super) fn show(&self, design: &str, metric: &Metric) -> String {
         if self.has_ratio(metric) {
             let compared = self.results.compare((BASELINE, design), metric);
@@ -57,7 +58,7 @@ impl Member {
     }
 
     /// For each metric with published values, the measured ratio of the patch to Linux beside the
-    /// published ratio. A metric without one of the two is left out.
+    /// published ratio. A metric is left out if one of these two ratios is missing.
     pub(super) fn beside(&self, figures: &[Figure]) -> Vec<Beside> {
         let pair = |(_, metric): (&str, Metric)| {
             Some(Beside {
@@ -90,8 +91,8 @@ pub(super) fn published(
     figures.iter().find_map(level)
 }
 
-/// The published value of `metric` with the patch, divided by that with Linux; `None` if one of the
-/// two was not published.
+/// The published value of `metric` with the patch, divided by its published value with Linux;
+/// `None` if one of the two values was not published.
 pub(super) fn published_ratio(figures: &[Figure], machine: &str, metric: &Metric) -> Option<f64> {
     let [linux, patch] =
         [BASELINE, PATCH].map(|design| published(figures, machine, design, metric));

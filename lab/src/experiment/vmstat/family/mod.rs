@@ -1,7 +1,7 @@
 //! Runs the patch and our design in every workload of the vmstat experiment, on both machines.
-//! Shows each metric as a ratio to Linux, beside the published ratios.
+//! Shows each metric as a ratio to Linux, together with the published ratios.
 //!
-//! The submodule `member` has one workload on one machine, and `tables` the tables.
+//! The submodule `member` has one workload on one machine, and `tables` has the tables.
 
 mod member;
 mod tables;
@@ -33,8 +33,8 @@ const SEPARATE: [&str; 2] = [SLOWED, PHASED_WHEEL];
 /// All workloads on all machines.
 pub(super) struct Family {
     members: Vec<Member>,
-    /// The machines of the experiment. The report with the tables of the family is that of the
-    /// first.
+    /// The machines of the experiment. The report on the first machine has the tables of the
+    /// family.
     machines: Vec<String>,
     /// The published figures.
     figures: Vec<Figure>,
@@ -42,9 +42,9 @@ pub(super) struct Family {
     seeds: usize,
 }
 
-/// Runs all workloads on all machines. The workload [`MAIN`] has run already on the machine of this
-/// report, so its results are reused. In a full run, [`MAIN`] also runs on the other machine for as
-/// long and on as many seeds. All other runs are shorter and have fewer seeds.
+/// Runs all workloads on all machines. The workload [`MAIN`] has already run on the machine of this
+/// report, so its results are reused. In a full run, [`MAIN`] also runs on the other machine, for
+/// the same time and on the same seeds. All other runs are shorter and have fewer seeds.
 pub(super) fn measure(run: &Run<'_, VmstatSetup>) -> Result<Family, Error> {
     let numbers = run.numbers();
     let seconds = numbers.get("family_seconds");
@@ -115,9 +115,9 @@ impl Family {
         )
     }
 
-    /// Formats the range, over the members of the family, of `metric` with the patch divided by
-    /// `metric` with Linux. The ratio of a member is the median over its seeds. A member in which
-    /// Linux's median is zero is left out.
+    /// Formats the range of the ratios of all members of the family. The ratio of a member is
+    /// `metric` with the patch divided by `metric` with Linux, as the median over the seeds. A
+    /// member in which Linux's median is zero is left out.
     fn range(&self, metric: &Metric) -> String {
         let ratios = self.members.iter().filter_map(|one| one.ratio(metric));
         let ratios: Vec<f64> = ratios.collect();
@@ -126,9 +126,9 @@ impl Family {
         format!("{} to {}", ratio_of(1.0, low), ratio_of(1.0, high))
     }
 
-    /// The clause that compares the workloads with that of the mailing-list thread. It lists the
-    /// workloads whose four ratios are all within a factor of 2 of the published ones on every
-    /// machine, or says that there are none, and names the nearest workload.
+    /// The clause that compares the workloads with the workload of the mailing-list thread. It
+    /// lists the workloads whose four ratios are all within a factor of 2 of the published ones on
+    /// every machine, or says that there are none. It also names the nearest workload.
     fn likeness(&self) -> String {
         let complete = self.beside();
         let is_like = |pairs: &Vec<Beside>| pairs.iter().all(|pair| pair.is_within_two());
@@ -153,8 +153,8 @@ impl Family {
         format!("{like}; the nearest is {name}, typically {apart:.1} × apart")
     }
 
-    /// For each workload, the patch's ratios to Linux on all machines, beside the published ratios.
-    /// Leaves out the workloads that lack a ratio because Linux's median is zero.
+    /// For each workload, the patch's ratios to Linux on all machines, together with the published
+    /// ratios. Leaves out the workloads that lack a ratio because Linux's median is zero.
     fn beside(&self) -> Vec<(&'static str, Vec<Beside>)> {
         let of_workload = |mix: &'static Mix| {
             let members = self.members_of(mix.name);
@@ -173,15 +173,15 @@ impl Family {
         members.filter(move |member| member.workload.name == workload)
     }
 
-    /// The workloads on the one machine on which the designs of [`SEPARATE`] also ran, so that the
-    /// causes of the patch's gain are known.
+    /// The workloads on the first machine. Only there did the designs of [`SEPARATE`] run too,
+    /// which show the causes of the patch's gain.
     fn separated(&self) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
         members.filter(|member| member.machine == self.machines[0])
     }
 
-    /// The sentence that lists, for each cause from which the patch gains, the workloads in which
-    /// it does.
+    /// The sentence that lists the causes of the patch's gain, each with the workloads in which the
+    /// patch gains from it.
     fn due_to(&self) -> String {
         let mut by_cause: BTreeMap<Cause, Vec<&str>> = BTreeMap::new();
         for member in self.separated() {

@@ -13,7 +13,7 @@ use crate::report::misses::Beside as Figure;
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Table, tabulate};
 
-/// A row of a table: the published figures for a machine, or one workload of the family on it.
+/// A row of a table: the published figures for a machine, or our results of one workload on it.
 #[derive(Clone, Copy)]
 enum Line<'a> {
     /// The published figures for a machine.
@@ -32,7 +32,8 @@ impl Family {
         ]
     }
 
-    /// All rows, machine by machine. Each machine's first row has the figures published for it.
+    /// All rows, machine by machine. The first row of each machine has the figures that were
+    /// published for it.
     fn lines<'a>(&'a self) -> Vec<Line<'a>> {
         let figures = &self.figures;
         let of_machine = |machine: &'a String| {
@@ -154,8 +155,8 @@ impl Line<'_> {
         }
     }
 
-    /// The value of `metric` with the design of Linux: in a published row the published value,
-    /// otherwise the median of our runs.
+    /// The value of `metric` with the design of Linux: the published value in a row of published
+    /// figures, otherwise the median of our runs.
     fn level(&self, metric: &Metric) -> String {
         let value = match self {
             Self::Published(machine, figures) => published(figures, machine, BASELINE, metric),
@@ -176,8 +177,8 @@ impl Line<'_> {
         human(100.0 * decays / all, Unit::Percent)
     }
 
-    /// The value of `metric` with `design`, divided by that with Linux. In a row with published
-    /// figures, it is always the published ratio of the patch, whatever `design` is.
+    /// The value of `metric` with `design`, divided by its value with Linux. In a row of published
+    /// figures, it is always the published ratio of the patch, for any `design`.
     fn ratio(&self, design: &str, metric: &Metric) -> String {
         match self {
             Self::Published(machine, figures) => {

@@ -1,5 +1,5 @@
-//! Tests the tables and the conclusion that the experiment draws from several workloads, on made-up
-//! results of runs.
+//! Tests the tables and the conclusion that the experiment draws from several workloads. The
+//! results of the runs are invented.
 
 use super::*;
 use crate::experiment::vmstat::setup::METRICS;
@@ -15,8 +15,8 @@ fn figures() -> Vec<Figure> {
 }
 
 /// Makes the results of all workloads without running them. `ratio` gets the names of a workload, a
-/// machine and a metric, and returns the patch's value divided by Linux's. All other designs have
-/// Linux's values.
+/// machine and a metric, and returns the patch's value divided by Linux's value. All other designs
+/// get the values of Linux.
 fn family(ratio: fn(&str, &str, &str) -> f64) -> Family {
     let member = |machine: &'static str, workload: &'static Mix| {
         let designs = [&DESIGNS[..], &SEPARATE[..]].concat();
@@ -53,7 +53,8 @@ fn family(ratio: fn(&str, &str, &str) -> f64) -> Family {
     }
 }
 
-/// The published value with the patch divided by that with Linux, or 0.5 if none was published.
+/// The published value with the patch divided by the published value with Linux. Returns
+/// 0.5 if one of the two values was not published.
 fn published(machine: &str, metric: &str) -> f64 {
     let compared = COMPARED.into_iter();
     let mut found = compared.filter(|(_, of)| of.name == metric);
@@ -97,8 +98,8 @@ fn a_workload_with_the_published_ratios_is_like_the_thread_s() {
     for row in &patch.rows {
         let expected = match row[0].as_str() {
             "steady" => "yes",
-            // Rows without a verdict: the workload `idle`, in which Linux has no contention to
-            // divide by, and the published figures, which are not compared with themselves.
+            // Two rows have no verdict. In the workload `idle`, Linux has no contention to divide
+            // by. The published figures are not compared with themselves.
             "idle" | "(published)" => "–",
             _ => "no: none of them",
         };
