@@ -81,7 +81,7 @@ impl<S, K> Part<S, K> {
     }
 }
 
-/// The data of a [`Part`] without the function that makes it.
+/// The data of a `Part` without the function that makes it.
 #[derive(Clone, Copy, Debug)]
 pub struct PartInfo {
     /// The name by which files refer to the part.
@@ -92,7 +92,7 @@ pub struct PartInfo {
     pub designs: &'static [&'static str],
 }
 
-/// A [`Code`] of any types.
+/// A `Code` with any type parameters.
 pub trait Subject: Sync {
     /// The name of the workload in files.
     fn workload(&self) -> &'static str;

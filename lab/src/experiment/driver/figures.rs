@@ -10,7 +10,7 @@ pub(in crate::experiment) struct Published {
     /// is its name in the file.
     pub(in crate::experiment) machine: String,
     pub(super) thread: Thread,
-    /// Where in the thread the figures were published, and what was measured on which machine.
+    /// The place of the figures in the thread, the quantity, and the machine that was measured.
     pub(super) source: String,
     pub(in crate::experiment) figures: Vec<Figure>,
 }

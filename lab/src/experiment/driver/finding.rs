@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::measure::stats::Verdict;
 
-/// The answer to the question in one sentence, what else follows from the runs, and at most five
+/// The answer to the question in one sentence, further conclusions from the runs, and at most five
 /// numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::experiment) struct Finding {

@@ -308,8 +308,8 @@ fn huge_blocks(testbed: &Testbed) -> u32 {
     zones.iter().map(of).sum()
 }
 
-/// Returns a machine that is a part of `whole`: `cpus` CPUs, which are those of its first
-/// last-level caches, and memory in proportion.
+/// Returns a machine that is a part of `whole`. It has the `cpus` CPUs of the first last-level
+/// caches of `whole`, and a proportional part of the memory.
 fn part(whole: &Profile, cpus: u32) -> Profile {
     let topology = &whole.topology;
     let mut places: Vec<_> = topology.ids().map(|cpu| topology.place(cpu)).collect();

@@ -52,13 +52,13 @@ const FLAT: &str = "flat";
 const TREE: &str = "tree";
 const OURS: &str = "one-sided";
 
-/// The numbers of tasks for which a table shows what the tasks spend their time on.
+/// The numbers of tasks for which a table shows how the tasks spend their time.
 const SHOWN_TASKS: [u32; 3] = [1, 24, 384];
 
 /// All runs of this experiment on one machine.
 type RssRun<'a> = Run<'a, FaultSetup, Kept>;
 
-/// A table of what the benchmark's tasks spend their time on. `mode` says whether the tasks are
+/// A table that shows how the benchmark's tasks spend their time. `mode` says whether the tasks are
 /// processes or threads.
 fn times(run: &Run<'_, FaultSetup, Kept>, mode: Mode, note: String) -> Table {
     let of_tasks = |tasks: u32| {
@@ -96,8 +96,8 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// A note for the report: for each kind of counter, the largest difference of its rate of page
-/// faults from that of flat counters, and the number of tasks at which it occurs.
+/// A note for the report. For each kind of counter, it has the largest difference of the page-fault
+/// rate from the rate with flat counters, and the number of tasks at which this difference occurs.
 fn furthest(run: &Run<'_, FaultSetup, Kept>) -> String {
     let rates = run.setup.rates();
     let said = |design: &str| {

@@ -1,4 +1,4 @@
-//! The simulated rates of the benchmark beside the published ones, at every number of tasks.
+//! The simulated rates of the benchmark and the published rates, at every number of tasks.
 
 use super::setup::{MODES, PARTS, name, rate};
 use super::{FLAT, OURS, RssRun, TREE, change};

@@ -5,7 +5,6 @@
 //! gains in each. We chose `first-bursts` first, and then `bursts`, because the patch gains nothing
 //! in `first-bursts`. We chose the parameters of the other workloads before we ran them, and
 //! without the published figures.
-//! workloads first ran, and without the published figures.
 
 use plimsoll_mm::units::{Nanos, Pages};
 
