@@ -73,7 +73,7 @@ const OUT_DIRECT: Metric = Metric::neither("pages_out_direct", Unit::Pages);
 const SCANNED: Metric = Metric::neither("pages_scanned", Unit::Pages);
 /// The number of times that an allocation reclaimed memory itself (direct reclaim).
 const DIRECT: Metric = Metric::neither("direct_reclaims", Unit::Count);
-/// The number of times that an allocation woke a kswapd.
+/// The number of wake-ups of kswapd threads.
 const WAKES: Metric = Metric::neither("kswapd_wakes", Unit::Count);
 /// The number of waits for zone locks.
 const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);

@@ -127,7 +127,7 @@ pub(super) struct FindingText {
 pub(super) struct Cards {
     pub(super) title: String,
     pub(super) note: String,
-    /// True if the runs at the low and at the high card are as short as those of a quick run.
+    /// True if the runs at the low and at the high card are as short as runs of a quick report.
     pub(super) is_quick: bool,
     /// True if the table also has rows for the middle card, although the rest of the report already
     /// shows the results at that card.

@@ -1,8 +1,8 @@
 //! `reproduce purge` and `reproduce exits`: what do page lists gain if they own blocks?
 //!
-//! Patches of April 2026 proposed that CPUs own page blocks. Reports in that thread named two loads
-//! that need it: allocators whose own threads purge memory, and exits of large processes. In both
-//! loads, one CPU allocates a page and another CPU frees the page. Each experiment runs on 96, 192
+//! Patches of April 2026 proposed that CPUs own page blocks. The proposal came with reports of two
+//! loads that need it: allocators that purge memory from separate threads, and exits of large
+//! processes. In both loads, one CPU allocates a page and another CPU frees the page. Each experiment runs on 96, 192
 //! and 384 CPUs, with memory that is fresh, aged and fragmented.
 //!
 //! The submodule `setup` has the machines, the loads and the metrics.
