@@ -2,8 +2,8 @@
 //!
 //! Patches of April 2026 proposed that CPUs own page blocks. The proposal came with reports of two
 //! loads that need it: allocators that purge memory from separate threads, and exits of large
-//! processes. In both loads, one CPU allocates a page and another CPU frees the page. Each experiment runs on 96, 192
-//! and 384 CPUs, with memory that is fresh, aged and fragmented.
+//! processes. In both loads, one CPU allocates a page and another CPU frees the page. Each
+//! experiment runs on 96, 192 and 384 CPUs, with memory that is fresh, aged and fragmented.
 //!
 //! The submodule `setup` has the machines, the loads and the metrics.
 
