@@ -16,6 +16,7 @@ use plimsoll_lab::run::options::Jitter;
 
 use crate::command::results::Results;
 use crate::command::sweep::Sweep;
+use crate::html::HtmlArgs;
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
 use crate::output::{Extent, Format, Output};
@@ -124,6 +125,8 @@ pub(crate) struct Reproduce {
     #[command(flatten)]
     pub(crate) extent: Extent,
     #[command(flatten)]
+    pub(crate) html: HtmlArgs,
+    #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -190,6 +193,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     pub(crate) extent: Extent,
     #[command(flatten)]
+    pub(crate) html: HtmlArgs,
+    #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -210,6 +215,8 @@ pub(crate) struct Run {
     pub(crate) runs: Runs,
     #[command(flatten)]
     pub(crate) extent: Extent,
+    #[command(flatten)]
+    pub(crate) html: HtmlArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
@@ -238,7 +245,7 @@ pub(crate) struct Replay {
     /// Instead of simulating a machine, compares each decision of Plimsoll with the one that the
     /// recorded kernel made
     #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card", "verbose", "metric"])]
-    #[arg(conflicts_with_all = ["store", "no_store", "resume"])]
+    #[arg(conflicts_with_all = ["store", "no_store", "resume", "html"])]
     pub(crate) exact: bool,
     /// With --exact: compares only this subject: page-lists, timers, counters, additions, kills,
     /// scores, reaping or watermarks
@@ -268,6 +275,8 @@ pub(crate) struct Replay {
     pub(crate) record: RecordRun,
     #[command(flatten)]
     pub(crate) extent: Extent,
+    #[command(flatten)]
+    pub(crate) html: HtmlArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]

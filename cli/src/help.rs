@@ -50,6 +50,10 @@ static EXAMPLES: &[Examples] = &[
                 "plimsoll compare make-like --machine grace-72 --b linux@vm.stat_interval=5",
                 "Linux with another interval of the vmstat work",
             ),
+            (
+                "plimsoll compare stress-vm-bursts --machine grace-72 --html bursts.html",
+                "also a page with charts of one run of each design",
+            ),
         ],
     },
     Examples {

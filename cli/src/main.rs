@@ -7,6 +7,7 @@
 mod args;
 mod command;
 mod help;
+mod html;
 #[cfg(target_os = "linux")]
 mod linux_args;
 mod output;

@@ -263,7 +263,7 @@ fn check_extent(format: Format, extent: &Extent) -> anyhow::Result<()> {
 }
 
 /// The command line of this program, as a shell would read it.
-fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     quoted(env::args().skip(1))
 }
 

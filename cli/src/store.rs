@@ -11,6 +11,7 @@ use plimsoll_lab::report::{Report, Table};
 use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::store::head::{Head, Inputs, Machine, New, Program};
 use plimsoll_lab::store::{Collected, Printed, RunFolder, Store, hash_of};
+use plimsoll_lab::watch::Course;
 
 /// The folder of the store, unless the user names one.
 const FOLDER: &str = ".plimsoll";
@@ -135,6 +136,15 @@ impl Keeping {
     /// Keeps a report.
     pub(crate) fn report(&mut self, report: &Report) -> anyhow::Result<()> {
         self.print(|| Printed::Report(Box::new(report.clone())))
+    }
+
+    /// Keeps the courses of the runs that were watched.
+    pub(crate) fn courses(&mut self, courses: &[Course]) -> anyhow::Result<()> {
+        let kept = match &self.run {
+            Some(run) => run.keep_courses(courses),
+            None => Ok(()),
+        };
+        self.tolerate(kept).map(drop)
     }
 
     /// Keeps a table that belongs to no single report.

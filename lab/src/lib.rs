@@ -8,6 +8,7 @@ pub mod catalog;
 mod error;
 pub mod exact;
 pub mod experiment;
+pub mod html;
 pub mod measure;
 pub mod plan;
 pub mod replay;
@@ -18,6 +19,7 @@ pub mod show;
 pub mod store;
 pub mod trace;
 pub mod validate;
+pub mod watch;
 pub mod workload;
 
 pub use error::Error;

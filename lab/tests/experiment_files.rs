@@ -31,6 +31,7 @@ const WHOLE_MAX: u64 = i64::MAX as u64;
 
 fn how() -> How {
     How {
+        watch: None,
         jobs: Jobs::new(NonZeroUsize::new(2).expect("not zero")),
         record: None,
     }

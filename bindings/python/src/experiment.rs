@@ -84,6 +84,7 @@ pub(crate) fn run<'py>(
     let how = drive::How {
         jobs: call.jobs.clone(),
         record: None,
+        watch: None,
     };
     let new = source.new_run(&from_file, &[], None);
     let new = new.map_err(|error| raised(&error))?;
@@ -119,6 +120,7 @@ fn run_point<'py>(
     let how = drive::How {
         jobs: call.jobs.clone(),
         record: None,
+        watch: None,
     };
     let count = usize::try_from(sweep::count(&axes)).unwrap_or(usize::MAX);
     let points = [point];

@@ -83,6 +83,7 @@ impl Replay {
             jobs: call.jobs.clone(),
             card: card.map_err(|why| Error::Invalid(format!("{why}")))?,
             record: None,
+            watch: None,
         })
     }
 }

@@ -11,6 +11,7 @@ use plimsoll_lab::store::head::Machine;
 use plimsoll_lab::store::inputs;
 
 use crate::args::Compare;
+use crate::html::HtmlFile;
 use crate::output::Sink;
 use crate::recordings::Shelf;
 use crate::store::Keeping;
@@ -51,9 +52,11 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         ("workers", number(args.workers.map(u64::from))),
         ("length_ms", number(args.length_ms)),
     ]);
+    let mut page = HtmlFile::open(args.html, vec![args.machine.clone()])?;
     let how = How {
         jobs: Jobs::new(args.runs.jobs()),
         record: shelf.events_max(),
+        watch: page.watch(),
     };
     let prepared = prepare::prepare(&plan).map_err(command::first)?;
     let mut sink = Sink::open(args.output, args.extent)?;
@@ -65,7 +68,9 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     let (report, recordings) = keeping.of_begun(run)?;
     sink.write(&report)?;
     keeping.report(&report)?;
+    let reports = [report];
+    page.write(&reports, None, &mut keeping)?;
     keeping.finish()?;
     shelf.write(&recordings)?;
-    sink.check_metrics(&[report])
+    sink.check_metrics(&reports)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use plimsoll_lab::Error;
+use plimsoll_lab::catalog::machines;
 use plimsoll_lab::experiment;
 use plimsoll_lab::plan::drive::{self, How};
 use plimsoll_lab::plan::{
@@ -18,6 +19,7 @@ use plimsoll_lab::store::{hash_of, inputs};
 
 use crate::args::{ListExperiments, NewExperiment, Run};
 use crate::command::reproduce;
+use crate::html::HtmlFile;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
 
@@ -36,11 +38,16 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
     if let Some(seeds) = args.runs.seeds {
         from_file.plan.seeds = seeds;
     }
+    let plan = &from_file.plan;
+    let folder = &plan.folder;
+    let machines_of_page = plan.machines.iter();
+    let machines_of_page = machines_of_page.map(|name| machines::machine_at(folder, name));
+    let mut page = HtmlFile::open(args.html, machines_of_page.collect())?;
     let how = How {
         jobs: Jobs::new(args.runs.jobs()),
         record: None,
+        watch: page.watch(),
     };
-    let plan = &from_file.plan;
     let points = match &plan.sweep {
         None => Vec::new(),
         Some(axes) => {
@@ -68,6 +75,7 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
         sink.write(&report)?;
         keeping.report(&report)?;
         reports.push(report);
+        page.write(&reports, None, keeping)?;
         anyhow::Ok(())
     };
     if let Some(prepared) = &prepared {

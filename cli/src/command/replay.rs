@@ -8,6 +8,7 @@ use plimsoll_lab::store::head::Machine;
 use plimsoll_lab::store::inputs;
 
 use crate::args::Replay;
+use crate::html::HtmlFile;
 use crate::output::{BadInput, Sink};
 use crate::recordings::Shelf;
 use crate::store::Keeping;
@@ -27,9 +28,11 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
         None => (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
     };
     let shelf = Shelf::open(args.record)?;
+    let machine = args.machine.unwrap_or_default();
+    let mut page = HtmlFile::open(args.html, vec![machine.clone()])?;
     let options = ReplayOptions {
         file: args.file,
-        machine: args.machine.unwrap_or_default(),
+        machine,
         scale: args.scale,
         a: args.a,
         b: args.b,
@@ -37,6 +40,7 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
         jobs,
         card: args.card.into(),
         record: shelf.events_max(),
+        watch: page.watch(),
     };
     let mut sink = Sink::open(args.output, args.extent)?;
     if options.file == STDIN && args.store.resume.is_some() {
@@ -51,9 +55,11 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     let (report, recordings) = keeping.of_begun(run)?;
     sink.write(&report)?;
     keeping.report(&report)?;
+    let reports = [report];
+    page.write(&reports, None, &mut keeping)?;
     keeping.finish()?;
     shelf.write(&recordings)?;
-    sink.check_metrics(&[report])
+    sink.check_metrics(&reports)
 }
 
 /// Runs an exact replay. A difference from the recorded kernel is a finding, not an error.

@@ -22,6 +22,7 @@ use plimsoll_lab::store::{hash_of, inputs};
 
 use crate::args::{ProgressForm, Reproduce, Run, WithJitter};
 use crate::command::ending;
+use crate::html::HtmlFile;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
 
@@ -49,6 +50,7 @@ pub(crate) fn run_file(args: Run, experiment: Box<dyn Experiment + Send>) -> any
         runs: args.runs,
         quick: args.quick,
         extent: args.extent,
+        html: args.html,
         store: args.store,
         output: args.output,
         experiment: Vec::new(),
@@ -86,6 +88,8 @@ fn run_all(
         }
         output::writable(page, "--misses")?;
     }
+    let mut page_file = HtmlFile::open(args.html, Vec::new())?;
+    options.watch = page_file.watch();
     let mut sink = Sink::open(args.output, args.extent)?;
     let (machines, mut inputs) = inputs::of_experiments(experiments, &options);
     inputs.extend(more);
@@ -107,6 +111,7 @@ fn run_all(
             overall.beside(|| sink.write(&report))?;
             overall.beside(|| keeping.report(&report))?;
             all.push(report);
+            overall.beside(|| page_file.write(&all, None, &mut keeping))?;
         }
     }
     overall.finish();
@@ -115,6 +120,7 @@ fn run_all(
     }
     let figures = whole.then(|| misses::table(&ending::figures_of(&all)));
     ending::write(&mut sink, &all, figures.as_ref())?;
+    page_file.draw(&all, figures.as_ref())?;
     if let Some(figures) = &figures {
         keeping.table(figures)?;
     }

@@ -8,6 +8,7 @@ use plimsoll_lab::store::export::Rows;
 use plimsoll_lab::store::{self, Printed, State, Store};
 
 use crate::command::ending;
+use crate::html::{HtmlArgs, HtmlFile};
 use crate::output::{self, Extent, Format, Output, Sink};
 use crate::samples::{self, TableFormat};
 use crate::store::{folder, warn};
@@ -37,6 +38,8 @@ enum ResultsCommand {
         id: String,
         #[command(flatten)]
         extent: Extent,
+        #[command(flatten)]
+        html: HtmlArgs,
         #[command(flatten)]
         output: Output,
     },
@@ -75,7 +78,12 @@ pub(crate) fn run(args: Results) -> anyhow::Result<()> {
     match args.command {
         None => list(&store, Format::Table),
         Some(ResultsCommand::List { format }) => list(&store, format),
-        Some(ResultsCommand::Show { id, extent, output }) => show(&store, &id, extent, output),
+        Some(ResultsCommand::Show {
+            id,
+            extent,
+            html,
+            output,
+        }) => show(&store, &id, extent, html, output),
         Some(ResultsCommand::Diff { a, b, output }) => diff(&store, [&a, &b], output),
         Some(ResultsCommand::Export { id, output, format }) => {
             export(&store, &id, output.as_deref(), format)
@@ -96,8 +104,15 @@ fn list(store: &Store, format: Format) -> anyhow::Result<()> {
     })
 }
 
-fn show(store: &Store, id: &str, extent: Extent, output: Output) -> anyhow::Result<()> {
+fn show(
+    store: &Store,
+    id: &str,
+    extent: Extent,
+    html: HtmlArgs,
+    output: Output,
+) -> anyhow::Result<()> {
     let run = store.find(id)?;
+    let page = HtmlFile::open(html, Vec::new())?;
     let mut sink = Sink::open(output, extent)?.of_command(run.head.command_line());
     let (mut reports, mut figures) = (Vec::new(), None);
     for printed in run.printed()? {
@@ -110,6 +125,8 @@ fn show(store: &Store, id: &str, extent: Extent, output: Output) -> anyhow::Resu
         }
     }
     ending::write(&mut sink, &reports, figures.as_ref())?;
+    let page = page.of_kept(run.head.command_line(), run.courses()?);
+    page.draw(&reports, figures.as_ref())?;
     sink.check_metrics(&reports)?;
     let id = &run.head.id;
     match run.state() {

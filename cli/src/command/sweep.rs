@@ -75,6 +75,7 @@ pub(crate) fn run(args: &Sweep) -> anyhow::Result<()> {
     let how = How {
         jobs: Jobs::new(args.runs.jobs()),
         record: None,
+        watch: None,
     };
     let run = sweep_summary::run(plan, axes, &points, &how, &progress);
     progress.finish();

@@ -15,6 +15,7 @@ use crate::report::{Row, VerdictRow};
 use crate::run::cases::{Case, matrix, run_cases};
 use crate::run::options::{Determinism, Options};
 use crate::run::progress::Progress;
+use crate::watch::Course;
 
 /// The samples of every design on every seed.
 #[derive(Clone, Debug)]
@@ -50,7 +51,8 @@ impl Comparison {
     /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
     /// sample. For each design, this method also returns that second value from the run with the
     /// first seed. A journal has no second values. So the cases of the first seed always run,
-    /// unless `T` is `()`.
+    /// unless `T` is `()`. They also always run if the options ask to watch runs: then the course
+    /// of each of them is kept, if this is the main comparison of a report.
     ///
     /// # Errors
     /// As [`Comparison::run`].
@@ -64,7 +66,19 @@ impl Comparison {
         run: impl Fn(&Case<D>) -> (Sample, T) + Sync,
     ) -> Result<(Self, Vec<T>), Error> {
         let cases = matrix(designs, &options.seeds);
-        let (samples, kept) = missing::run(&cases, designs.len(), options, progress, &run)?;
+        let watched = options.watch.as_ref().zip(progress.main_comparison());
+        let watched_run = |case: &Case<D>| match &watched {
+            Some((courses, title)) if options.seeds.first() == Some(&case.seed) => {
+                let name = |course: &mut Course| {
+                    course.experiment.clone_from(&title.what);
+                    course.machine.clone_from(&title.machine);
+                    course.design = case.design.to_string();
+                };
+                courses.of(name, || run(case))
+            }
+            _ => run(case),
+        };
+        let (samples, kept) = missing::run(&cases, designs.len(), options, progress, watched_run)?;
         if options.determinism == Determinism::Check {
             let again = run_cases(&cases, &options.jobs, progress, |case| run(case).0);
             check_equal(&cases, &samples, &again)?;

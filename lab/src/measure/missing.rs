@@ -12,8 +12,8 @@ use crate::run::progress::Progress;
 
 /// Returns the sample of each case. For each of the first `first` cases, also returns the second
 /// value that `run` returned. Each case that runs is added to the journal of `progress`. A case
-/// that the journal already has runs only if its second value is needed. If the options ask to run
-/// each case twice, all cases run.
+/// that the journal already has runs only if its second value is needed, or if it is one of the
+/// first cases and runs are watched. If the options ask to run each case twice, all cases run.
 pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
     cases: &[Case<D>],
     first: usize,
@@ -23,7 +23,8 @@ pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
 ) -> Result<(Vec<Sample>, Vec<T>), Error> {
     let journal = progress.begin_comparison();
     let known = known(cases, options, journal.as_ref());
-    let is_run = |nth: usize| known[nth].is_none() || (nth < first && unit::<T>().is_none());
+    let again = unit::<T>().is_none() || options.watch.is_some();
+    let is_run = |nth: usize| known[nth].is_none() || (nth < first && again);
     let runs: Vec<&Case<D>> = (0..cases.len())
         .filter(|nth| is_run(*nth))
         .map(|nth| &cases[nth])

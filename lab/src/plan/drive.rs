@@ -20,6 +20,7 @@ use crate::run::jobs::Jobs;
 use crate::run::options::{Determinism, Effort, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
+use crate::watch::Courses;
 
 /// How a plan runs. Nothing here changes its results.
 #[derive(Clone, Debug)]
@@ -29,6 +30,9 @@ pub struct How {
     /// The maximum number of events to record of each design's run of the first seed; `None`
     /// records nothing.
     pub record: Option<usize>,
+    /// Where to keep the course of each design's run of the first seed; `None` if no run is
+    /// watched.
+    pub watch: Option<Courses>,
 }
 
 /// Runs the designs of `prepared` on the machine of `planned`. Returns a report on the waits for
@@ -98,6 +102,7 @@ pub(super) fn compare(
         effort: Effort::Full,
         determinism: Determinism::Trust,
         jitter: plan.jitter,
+        watch: how.watch.clone(),
     };
     Comparison::run_keeping(&prepared.designs, &options, progress, |case| {
         let record = how.record.filter(|_| case.seed == options.seeds[0]);

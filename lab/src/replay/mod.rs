@@ -37,6 +37,7 @@ use crate::run::jobs::Jobs;
 use crate::run::options::{Determinism, Effort, Jitter, Options};
 use crate::run::progress::Progress;
 use crate::trace::Recording;
+use crate::watch::Courses;
 
 /// The user's options for a replay.
 #[derive(Clone, Debug)]
@@ -59,6 +60,9 @@ pub struct ReplayOptions {
     pub card: Card,
     /// The maximum number of events to record of the first seed's run; `None` records nothing.
     pub record: Option<usize>,
+    /// Where to keep the course of each design's run with the first seed; `None` if no run is
+    /// watched.
+    pub watch: Option<Courses>,
 }
 
 /// Replays a recording and reports tables of its locks and page lists.
@@ -176,6 +180,7 @@ fn of_replay(options: &ReplayOptions) -> Options {
         effort: Effort::Full,
         determinism: Determinism::Trust,
         jitter: Jitter::Off,
+        watch: options.watch.clone(),
     }
 }
 

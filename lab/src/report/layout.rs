@@ -58,8 +58,14 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
 /// The rows and the verdicts of `report`, as grids.
 pub(super) fn rows_and_verdicts(report: &Report, width: usize) -> Vec<Block> {
     let rows = design_by_metric(&report.rows, width);
-    let verdicts = verdicts(&report.verdicts);
-    let mut blocks: Vec<Block> = rows.into_iter().chain(verdicts).map(Block::Grid).collect();
+    let rows = rows.into_iter().map(Block::Grid);
+    rows.chain(verdict_blocks(report)).collect()
+}
+
+/// The verdicts of `report`, as grids, and advice if they show no difference.
+pub(crate) fn verdict_blocks(report: &Report) -> Vec<Block> {
+    let grids = verdicts(&report.verdicts).into_iter();
+    let mut blocks: Vec<Block> = grids.map(Block::Grid).collect();
     let unsure = |row: &VerdictRow| row.comparison.verdict == Verdict::NoDifference;
     let unsure_count = report.verdicts.iter().filter(|row| unsure(row)).count();
     if unsure_count > 0 {
@@ -74,7 +80,7 @@ pub(super) fn rows_and_verdicts(report: &Report, width: usize) -> Vec<Block> {
 
 /// For each headline, one line with the prices that decide it. If the sensitivity table was made
 /// on another machine or with other prices than the report's, a line that says so comes first.
-pub(super) fn decided(decided: &Decided) -> Vec<String> {
+pub(crate) fn decided(decided: &Decided) -> Vec<String> {
     let note = (!decided.note.is_empty()).then(|| format!("Deciding prices: {}.", decided.note));
     let line = |headline: &DecidedHeadline| {
         let DecidedHeadline { a, b, metric, .. } = headline;
@@ -113,7 +119,7 @@ pub(super) fn decided(decided: &Decided) -> Vec<String> {
 const WITHIN_NOISE: &str = "the verdict or the ratio, but within the noise of";
 
 /// Each table as a grid, followed by its note.
-pub(super) fn tables(tables: &[Table]) -> Vec<Block> {
+pub(crate) fn tables(tables: &[Table]) -> Vec<Block> {
     let mut blocks = Vec::new();
     for table in tables {
         blocks.push(Block::Grid(Grid {
@@ -128,7 +134,7 @@ pub(super) fn tables(tables: &[Table]) -> Vec<Block> {
     blocks
 }
 
-pub(super) fn title(report: &Report) -> String {
+pub(crate) fn title(report: &Report) -> String {
     let Report {
         experiment,
         machine,

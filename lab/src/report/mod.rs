@@ -9,7 +9,7 @@ pub mod csv;
 pub mod figures;
 mod fit;
 pub mod json;
-mod layout;
+pub(crate) mod layout;
 pub mod mail;
 pub mod markdown;
 pub mod misses;

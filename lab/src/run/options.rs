@@ -5,6 +5,7 @@ use plimsoll_sim::profile::{Card, NO_JITTER};
 
 use super::aging::Memory;
 use super::jobs::Jobs;
+use crate::watch::Courses;
 
 /// The user's options for an experiment.
 #[derive(Clone, Debug)]
@@ -25,6 +26,9 @@ pub struct Options {
     pub determinism: Determinism,
     /// Whether interrupts, softirqs and steals disturb simulated CPUs.
     pub jitter: Jitter,
+    /// Where to keep the course of each design's run with the first seed; `None` if no run is
+    /// watched. Watching changes no result.
+    pub watch: Option<Courses>,
 }
 
 impl Options {
@@ -40,6 +44,7 @@ impl Options {
             effort: Effort::Full,
             determinism: Determinism::Trust,
             jitter: Jitter::On,
+            watch: None,
         }
     }
 

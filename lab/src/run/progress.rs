@@ -97,6 +97,12 @@ impl Progress {
         Some(begun.begin(self.lock_title().clone()))
     }
 
+    /// The name of the comparison that runs, if it is the main one of a report on a machine.
+    pub(crate) fn main_comparison(&self) -> Option<Title> {
+        let title = self.lock_title().clone();
+        (title.about.is_empty() && !title.machine.is_empty()).then_some(title)
+    }
+
     fn lock_title(&self) -> MutexGuard<'_, Title> {
         self.title.lock().expect("no holder of this lock panics")
     }

@@ -14,6 +14,7 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::holds::Limit;
+use plimsoll_mm::page::owned::Owning;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request};
 use plimsoll_mm::site::Site;
@@ -25,6 +26,7 @@ use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 use crate::measure::holds::HoldLog;
 use crate::run::as_recording::Recorder;
 use crate::run::pressure::{Pressure, ReclaimLog};
+use crate::watch::{self, Watcher};
 
 /// A simulated machine, its memory manager, and a log of both.
 pub struct Testbed {
@@ -34,6 +36,7 @@ pub struct Testbed {
     pub mm: Rc<Manager<Sim>>,
     log: Rc<RefCell<Log>>,
     recorder: Rc<RefCell<Option<Recorder>>>,
+    watcher: Option<Watcher>,
     /// The variant of each mechanism that the manager uses.
     pub design: Design,
     /// The address spaces whose pages are reclaimed, if the testbed has any.
@@ -208,14 +211,21 @@ impl Testbed {
     fn with_sim(sim: Sim, design: Design, config: Config<Sim>) -> Self {
         let mm = Manager::new(&sim, config).expect("there is memory to manage");
         let testbed = Self {
-            sim,
             mm: Rc::new(mm),
             log: Rc::default(),
             recorder: Rc::default(),
+            watcher: watch::attach(&sim),
+            sim,
             design,
             pressure: None,
         };
         testbed.watch();
+        // To read the length of a list with an inbox takes virtual time.
+        if let Some(watcher) = &testbed.watcher
+            && design.owning != Owning::Inbox
+        {
+            watcher.read_lists(&testbed.mm);
+        }
         testbed.mm.start(&testbed.sim);
         testbed
     }
@@ -249,12 +259,15 @@ impl Testbed {
             }
         }
         // Filling is not part of the run, so its holds are removed from the log.
-        self.log.take();
+        self.forget_log();
     }
 
     /// Removes what was logged so far, such as the work of preparing memory.
     pub(crate) fn forget_log(&self) {
         self.log.take();
+        if let Some(watcher) = &self.watcher {
+            watcher.forget(&self.sim);
+        }
     }
 
     /// Starts to record the events that a kernel would have printed, up to `events_max` events.
@@ -273,18 +286,25 @@ impl Testbed {
     fn watch(&self) {
         let (mm, log) = (Rc::clone(&self.mm), Rc::clone(&self.log));
         let recorder = Rc::clone(&self.recorder);
+        let watcher = self.watcher.clone();
         self.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {
                 log.borrow_mut().start(sim.now(), sim.this_cpu());
             }
             let recorder = recorder.borrow().clone();
-            recorder
-                .iter()
-                .for_each(|recorder| recorder.job_starts(sim, job));
+            if let Some(recorder) = &recorder {
+                recorder.job_starts(sim, job);
+            }
+            if let Some(watcher) = &watcher {
+                watcher.job_starts(sim, job);
+            }
             mm.run(sim, job);
-            recorder
-                .iter()
-                .for_each(|recorder| recorder.job_ends(sim, job));
+            if let Some(recorder) = &recorder {
+                recorder.job_ends(sim, job);
+            }
+            if let Some(watcher) = &watcher {
+                watcher.job_ends(sim, job);
+            }
         });
         let mm = Rc::clone(&self.mm);
         self.sim.on_idle(move |sim| mm.quiet(sim));
@@ -303,6 +323,9 @@ impl Testbed {
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
+        if let Some(watcher) = &self.watcher {
+            watcher.ended(&stats);
+        }
         let mut log = self.log.take();
         let limit = self.design.holds.limit(Site::Refill, Pages(63));
         assert!(

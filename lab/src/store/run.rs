@@ -14,10 +14,12 @@ use super::when::Moment;
 use super::{SCHEMA, Store, files};
 use crate::error::Error;
 use crate::run::journal::Journal;
+use crate::watch::Course;
 
 const HEAD: &str = "run.json";
 const CASES: &str = "cases.jsonl";
 const REPORT: &str = "report.jsonl";
+const COURSES: &str = "courses.json";
 const END: &str = "end.json";
 
 /// How many ids are tried before the folder is said to be unusable. Two runs that begin in the same
@@ -159,6 +161,15 @@ impl RunFolder {
         }
         let line = serde_json::to_string(printed).expect("a report always serialises") + "\n";
         let written = self.printed.write_all(line.as_bytes());
+        written.map_err(|error| files::unwritable(&self.folder, &error))
+    }
+
+    /// Keeps the courses of the runs that were watched, in place of those that were kept before.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn keep_courses(&self, courses: &[Course]) -> Result<(), Error> {
+        let written = files::replace(&self.folder.join(COURSES), &courses);
         written.map_err(|error| files::unwritable(&self.folder, &error))
     }
 
@@ -307,6 +318,14 @@ impl Kept {
             one_key.cmp(&(&other.comparison, &other.design, other.seed))
         });
         Ok(lines)
+    }
+
+    /// The courses of the runs that were watched; empty if none was.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn courses(&self) -> Result<Vec<Course>, Error> {
+        Ok(files::read(&self.folder.join(COURSES))?.unwrap_or_default())
     }
 
     /// What the run has printed.

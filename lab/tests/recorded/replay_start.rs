@@ -11,6 +11,7 @@ use plimsoll_sim::profile::Card;
 
 fn report(file: &str, scale: u32) -> Report {
     let options = ReplayOptions {
+        watch: None,
         file: format!("{}/tests/data/{file}", env!("CARGO_MANIFEST_DIR")),
         machine: "phone-8".to_owned(),
         scale: NonZeroU32::new(scale).expect("not zero"),

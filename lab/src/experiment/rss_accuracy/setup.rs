@@ -15,6 +15,7 @@ use crate::experiment::driver::{Reading, read, readings};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::testbed::simulated;
+use crate::watch;
 
 /// The largest error of the counter at any observation, in pages.
 pub(super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
@@ -68,6 +69,8 @@ pub(super) struct Seen {
 /// the seed.
 pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed: u64) -> Seen {
     let sim = Sim::new(profile, simulated(seed));
+    let watcher = watch::attach(&sim);
+    let of_task = watcher.clone();
     let seen = Rc::new(RefCell::new(Seen::default()));
     let plan = Plan::new(&sim, counting, Rss::<Sim>::WIDTH, BATCH)
         .expect("four counters on as many CPUs as a profile may have");
@@ -78,6 +81,7 @@ pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed:
             program,
             seed,
             seen: Seen::default(),
+            course: of_task,
         };
         program.run(sim, &rss, seed, &mut watcher);
         watcher.seen.length = sim.now();
@@ -86,6 +90,9 @@ pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed:
         ended.expect("all that was mapped has been unmapped");
     });
     sim.run();
+    if let Some(watcher) = watcher {
+        watcher.ended(&sim.stats());
+    }
     let mut seen = seen.take();
     seen.hash = fold_hashes([seen.hash, sim.stats().hash, seen.length.0]);
     seen
@@ -106,6 +113,8 @@ struct Watcher {
     program: Program,
     seed: u64,
     seen: Seen,
+    /// Where the errors are noted for a chart, if the run is watched.
+    course: Option<watch::Watcher>,
 }
 
 impl Watch for Watcher {
@@ -119,6 +128,9 @@ impl Watch for Watcher {
             "{approximate} was read of {truth} pages, which {bound:?} rules out (seed {})",
             self.seed
         );
+        if let Some(course) = &self.course {
+            course.counted(sim, approximate, truth);
+        }
         let seen = &mut self.seen;
         seen.worst = seen.worst.max(approximate.abs_diff(truth));
         seen.worst_shown = seen.worst_shown.max(approximate.max(0).abs_diff(truth));

@@ -21,6 +21,7 @@ use rand::RngExt;
 use crate::experiment::driver::{Reading, read, readings};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::testbed::simulated;
+use crate::watch;
 
 /// The number of cache lines that move to another socket per 1000 additions to a counter, if all
 /// CPUs do nothing but add.
@@ -96,12 +97,16 @@ impl Counted {
     /// Runs the setup once on all CPUs. Panics, and names the seed, if an addition is lost.
     pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
         let sim = Sim::new(profile, simulated(seed));
+        let watcher = watch::attach(&sim);
         let plan = Plan::new(&sim, counting, 1, Batch::RSS).expect("one counter fits");
         let counters = plan.init_many(&sim).expect("the host has memory for it");
         if let AnyCounters::OneSided(tree) = &counters {
             tree.grow(&sim).expect("the host has memory for it");
         }
         let [from, to] = add_on_all_cpus(&sim, &Rc::new(counters), pace);
+        if let Some(watcher) = watcher {
+            watcher.ended(&sim.stats());
+        }
         let mut lines = to.lines;
         for (line, before) in lines.iter_mut().zip(from.lines) {
             *line -= before;

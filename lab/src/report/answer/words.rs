@@ -65,7 +65,7 @@ pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
 }
 
 /// The lines under an answer's table for the verdicts that its cells do not say.
-pub(super) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
+pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
     let mut remarks = Vec::new();
     let few = |row: &AnswerRow| {
         let mut compared = row.compared();
