@@ -47,6 +47,7 @@ const LIGHT: (&str, MakeLike, u64) = (
         pages: 600,
         think_ns_per_page: 200,
         pause: Nanos::from_ms(60),
+        counts_rss: false,
     },
     2500,
 );
@@ -59,6 +60,7 @@ const HEAVY: (&str, MakeLike, u64) = (
         pages: 1000,
         think_ns_per_page: 10,
         pause: Nanos::from_ms(1),
+        counts_rss: false,
     },
     15,
 );
