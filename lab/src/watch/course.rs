@@ -48,9 +48,9 @@ pub struct Course {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Nanos,
-    /// Pages.
+    /// A number of pages.
     Pages,
     /// A number of events.
     Count,
