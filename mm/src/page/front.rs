@@ -124,14 +124,19 @@ impl<M: Machine> Zone<M> {
             taken
         });
         let taken = match taken? {
-            // The list is empty. A run from another CPU's front saves a refill from the zone.
-            0 if room.len() == RUN && slot.front.take_run(machine, room) => RUN,
-            taken => taken,
+            // The list is empty. A run from another CPU's front saves a refill from the zone. Its
+            // pages are tagged as fronted, except those that were freed twice.
+            0 if room.len() == RUN && slot.front.take_run(machine, room) => {
+                self.keep(room, |page| self.tags.get(page) == tag::FRONTED)
+            }
+            taken => {
+                let front = |&page: &u32| self.tags.set(page, tag::FRONTED);
+                run[..taken].iter().for_each(front);
+                taken
+            }
         };
         let (first, rest) = run[..taken].split_first_mut()?;
         machine.spend(Work::PcpAlloc, count_of(1 + rest.len()));
-        rest.iter()
-            .for_each(|&page| self.tags.set(page, tag::FRONTED));
         // `rest` begins with the page that was freed last, which must be pushed last.
         let pushed = rest.iter().rev();
         let pushed = pushed.take_while(|&&page| slot.front.push(machine, page));
@@ -235,10 +240,19 @@ impl<M: Machine> Zone<M> {
     /// Changes the tags of `pages` from fronted to listed. Moves the pages for which this succeeds
     /// to the beginning of `pages`, and returns their number.
     fn retag_fronted(&self, pages: &mut [u32]) -> usize {
+        let listed = tag::listed(Order::ZERO);
+        self.keep(pages, |page| {
+            self.tags.replace(page, tag::FRONTED, listed).is_ok()
+        })
+    }
+
+    /// Moves the pages for which `is_valid` returns `true` to the beginning of `pages`, in their
+    /// order. Drops the others. Returns the number of pages that were kept.
+    fn keep(&self, pages: &mut [u32], is_valid: impl Fn(u32) -> bool) -> usize {
         let mut kept = 0;
         for at in 0..pages.len() {
-            let (page, listed) = (pages[at], tag::listed(Order::ZERO));
-            if self.tags.replace(page, tag::FRONTED, listed).is_ok() {
+            let page = pages[at];
+            if is_valid(page) {
                 pages[kept] = page;
                 kept += 1;
             } else {
