@@ -1,5 +1,5 @@
-//! The interface to a journal, which keeps each case as soon as it has finished. A run that was
-//! broken off can then go on without the cases that the journal has.
+//! The interface to a journal, which stores each case when the case has finished. If a run was
+//! interrupted, the command can continue it, and skips the cases that are in the journal.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};

@@ -52,8 +52,8 @@ impl Homes {
         self.homes.get(cpu.index())
     }
 
-    /// Adds `delta` to a word of the CPU with this home, and returns the new value. Returns `None`,
-    /// without having done anything, if the caller does not run on the home.
+    /// Adds `delta` to a word that belongs to the CPU whose home is `home`, and returns the new
+    /// value. If the calling thread does not run on that CPU, returns `None` and changes nothing.
     #[inline(always)]
     pub(crate) fn add(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
         match rseq::add(rseq::mine(), &home.real, word, delta) {

@@ -28,7 +28,8 @@ pub struct Slope {
     pub at: u32,
     /// The number of pages in the long hold.
     pub pages: u32,
-    /// The average price of a page in the long hold, in nanoseconds.
+    /// The price of a page in a hold that moves this number of pages: the mean over the pages of the
+    /// hold, in nanoseconds.
     pub ns: u32,
 }
 

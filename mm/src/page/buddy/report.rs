@@ -29,7 +29,7 @@ enum Age {
     Given,
 }
 
-/// For each part of a zone that is as large as a huge block, its age: whether it was used lately.
+/// Whether each part of a zone was used lately. A part is as large as a huge block.
 #[derive(Debug)]
 pub(super) struct Ages(Vec<Age>);
 
