@@ -11,7 +11,7 @@ use crate::error::Error;
 /// `settings` is `KNOB=VALUE`, and sets a knob of all designs.
 ///
 /// # Errors
-/// [`Error::Invalid`] if a knob is not set in this form. The names need not exist.
+/// [`Error::Invalid`] if a knob is not set in this form. The names in the plan need not exist.
 pub fn plan(
     workload: &str,
     machine: &str,

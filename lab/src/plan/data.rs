@@ -14,7 +14,7 @@ use super::text::{CpuList, Time};
 use crate::run::aging::Memory;
 use crate::run::options::Jitter;
 
-/// Values of knobs, by the name in Plimsoll or in Linux.
+/// Values of knobs. The key is the name of the knob, in Plimsoll or in Linux.
 pub type Knobs = BTreeMap<String, u64>;
 
 /// Sets the knob `name` in `knobs`. A value under the knob's other name is removed.
@@ -44,12 +44,12 @@ pub struct Plan {
     pub workload: String,
     /// The parameters of the workload that do not have their default values.
     pub parameters: BTreeMap<String, u64>,
-    /// The state of memory when a run begins. All memory but what the workload needs is then in use
-    /// until the end. `None` leaves all memory free, in the largest blocks.
+    /// The state of memory when a run begins; `None` leaves all memory free, in the largest blocks.
+    /// Otherwise, all memory that the workload does not need is in use until the run ends.
     pub memory: Option<Memory>,
     /// The virtual duration of each run, in milliseconds. `None` stands for 1500 ms after the last
-    /// moment of `timeline`, or for longer if the designs differ in when vmstat work runs: at least
-    /// five intervals of that work.
+    /// moment of `timeline`. If the designs differ in when vmstat work runs, `None` also means at
+    /// least five intervals of vmstat work.
     pub length_ms: Option<u64>,
     /// The number of seeds. Every design runs with seeds 1 to this number.
     pub seeds: u64,
@@ -57,7 +57,7 @@ pub struct Plan {
     pub jitter: Jitter,
     /// The cost card: the low, middle or high value of every cost's range.
     pub card: Card,
-    /// The knobs of all designs. A knob of a design replaces the knob of this name.
+    /// The knobs of all designs. If a design sets a knob itself, the design's value counts.
     pub knobs: Knobs,
     /// The prices that are scaled, in percent of the machine's price.
     pub prices: BTreeMap<String, u32>,
@@ -104,7 +104,7 @@ pub struct PublishedOf {
 pub struct Sweep {
     /// The axes, in the order of the columns that show their values.
     pub axes: Vec<Axis>,
-    /// How many points of the grid run, drawn at random; `None` runs all points.
+    /// The points of the grid that run, if they are drawn at random; `None` runs all points.
     pub random: Option<Draw>,
 }
 
@@ -122,7 +122,7 @@ pub struct Draw {
 pub struct Axis {
     /// The setting that changes.
     pub target: Target,
-    /// Its values.
+    /// The values that the setting takes.
     pub values: Vec<AxisValue>,
 }
 
@@ -139,7 +139,7 @@ pub enum Target {
     Workload(String),
     /// A knob of all designs.
     Knob(String),
-    /// A factor of a price.
+    /// The factor of a price.
     Price(String),
 }
 
@@ -193,9 +193,9 @@ pub struct Moment {
     pub offline: CpuList,
     /// The CPUs that come online.
     pub online: CpuList,
-    /// The knobs that are set.
+    /// The knobs that change, with their new values.
     pub set: Knobs,
-    /// The labels of the designs in which `set` happens; empty for all designs.
+    /// The labels of the designs in which `set` changes knobs; empty for all designs.
     pub designs: Vec<String>,
 }
 

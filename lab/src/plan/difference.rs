@@ -42,7 +42,7 @@ fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
 }
 
 /// The virtual length of a run, in milliseconds, for a plan that states none: [`LENGTH_MS`], or at
-/// least [`INTERVALS`] intervals of the vmstat work if `designs` differ in when it runs.
+/// least [`INTERVALS`] intervals of the vmstat work if `designs` differ in when this work runs.
 pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     let differs = |other: &Tuned| {
         let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);
@@ -56,8 +56,8 @@ pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     LENGTH_MS.max(INTERVALS * intervals.max().unwrap_or(0))
 }
 
-/// Makes the error for two designs whose runs were identical. It names the mechanisms in which they
-/// differ, and commands whose runs depend on these mechanisms.
+/// Makes the error for two designs whose runs were identical. The error names the mechanisms in
+/// which the designs differ, and commands whose runs depend on these mechanisms.
 pub(super) fn identical(a: &Tuned, b: &Tuned, workload: &Workload) -> Error {
     let differing = mechanisms(a, b);
     let known = differing.iter().filter_map(|&nth| MECHANISMS.get(nth));

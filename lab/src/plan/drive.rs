@@ -22,7 +22,7 @@ use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
 use crate::watch::Courses;
 
-/// How a plan runs. Nothing here changes its results.
+/// How a plan runs. No field changes the results of the plan.
 #[derive(Clone, Debug)]
 pub struct How {
     /// The number of cases that run in parallel.
@@ -40,7 +40,7 @@ pub struct How {
 ///
 /// # Errors
 /// [`Error::Invalid`] if the runs of two designs are identical, because the workload does not use
-/// what they differ in.
+/// the mechanisms in which the designs differ.
 pub fn run(
     prepared: &Prepared<'_>,
     planned: &PlannedMachine,

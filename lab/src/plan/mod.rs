@@ -5,10 +5,10 @@
 //! the user's own choice of machine, workload and designs. The stages of a plan are:
 //!
 //! 1. [`command::plan`] or [`FromFile::load`] makes the [`Plan`], which is plain data;
-//! 2. [`sweep::points`] makes a plan for each point of its sweep;
+//! 2. [`sweep::points`] makes a plan for each point of the plan's sweep, if it has one;
 //! 3. [`prepare`](prepare::prepare) finds everything that the plan names;
-//! 4. [`drive::run`] runs it and makes a report. [`sweep_report::run`] runs all points and shows
-//!    them; [`sweep_summary::run`] runs all or some, and only counts verdicts.
+//! 4. [`drive::run`] runs the plan and makes a report. For a sweep, [`sweep_report::run`] runs all
+//!    points and shows them; [`sweep_summary::run`] runs some points or all, and counts verdicts.
 
 pub mod command;
 pub mod data;

@@ -39,14 +39,14 @@ pub struct Prepared<'p> {
     pub machines: Vec<PlannedMachine>,
 }
 
-/// One machine of a plan, and what a run on it begins with.
+/// One machine of a plan, and the state in which a run on the machine begins.
 #[derive(Clone, Debug)]
 pub struct PlannedMachine {
     /// The machine as the plan names it.
     pub machine: String,
-    /// The machine.
+    /// The description of the machine.
     pub profile: Profile,
-    /// The parameters of the workload.
+    /// The values of the workload's parameters on this machine.
     pub values: Values,
     pub(super) start: Start,
 }

@@ -17,7 +17,8 @@ use crate::error::Error;
 use crate::run::aging::Memory;
 use crate::run::options::Jitter;
 
-/// A plan with its text, so that later errors can show the place of their cause.
+/// A plan with the text of its file, so that later errors can show where in the text their cause
+/// is.
 #[derive(Debug)]
 pub struct FromFile {
     /// The plan.
@@ -75,7 +76,7 @@ impl FromFile {
     #[must_use]
     pub fn locate(&self, problems: &[Problem]) -> Error {
         let mistake = |problem: &Problem| {
-            // If the file leaves the key out, the nearest table that it has is shown.
+            // If the file does not have the key, the error shows the nearest table above it.
             let mut key = problem.key.as_str();
             let place = loop {
                 match (self.places.get(key), key.rfind(['.', '['])) {
@@ -118,7 +119,7 @@ fn plan(root: &Section<'_>) -> Plan {
             .and_then(|item| item.text().map(str::to_owned))
     };
     let usual = Plan::default();
-    // The reader refuses any version but its own, so the number itself is not kept.
+    // The reader refuses every other version of the format, so the plan does not keep the version.
     let _ = whole("schema");
     let (workload, parameters) = root
         .get("workload")

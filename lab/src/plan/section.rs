@@ -39,7 +39,7 @@ pub(crate) struct Section<'a> {
 #[derive(Clone)]
 pub(crate) struct Item<'a> {
     found: &'a Found,
-    /// The full key.
+    /// The full key, such as `workload.name`.
     pub(crate) path: String,
     value: &'a Spanned<DeValue<'a>>,
 }

@@ -61,7 +61,7 @@ pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Spanned<DeTable<'a>
     Err(error_of(file, text, errors.iter().map(mistake).collect()))
 }
 
-/// Makes one error of `mistakes` in the text of `file`, in the order of the file.
+/// Makes one error from `mistakes` in the text of `file`, in the order of the file.
 pub(crate) fn error_of(file: &str, text: &str, mut mistakes: Vec<Mistake>) -> Error {
     mistakes.sort_by_key(|mistake| mistake.span.start);
     mistakes.dedup();

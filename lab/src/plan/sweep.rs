@@ -82,11 +82,11 @@ pub fn points(plan: &Plan, sweep: &Sweep) -> Result<Vec<Point>, Vec<Problem>> {
     points.collect()
 }
 
-/// The point with the number `nth`, from 0, of the sweep of `plan`. Only this point is checked, so
-/// its cost does not grow with the number of points.
+/// The point with the number `nth`, from 0, of the sweep of `plan`. The function checks only this
+/// point, so its running time does not grow with the number of points.
 ///
 /// # Errors
-/// If the sweep does not have so many points, and everything that is wrong with this one.
+/// If the sweep has no point `nth`; otherwise, everything that is wrong with this point.
 pub fn one(plan: &Plan, sweep: &Sweep, nth: usize) -> Result<Point, Vec<Problem>> {
     let base = Plan {
         sweep: None,
@@ -165,8 +165,8 @@ fn is_same(one: &Target, other: &Target) -> bool {
     }
 }
 
-/// The label of a design that sets the knob `target` itself, so that a sweep over this knob would
-/// not change it.
+/// Returns the label of a design that sets the knob `target` itself. A sweep over this knob would
+/// not change it in that design.
 fn fixed_by<'p>(plan: &'p Plan, target: &Target) -> Option<&'p str> {
     let Target::Knob(name) = target else {
         return None;

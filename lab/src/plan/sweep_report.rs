@@ -15,10 +15,10 @@ use crate::report::value::{human_estimate, human_ratio};
 use crate::report::{Report, Table, VerdictRow};
 use crate::run::progress::Progress;
 
-/// Runs all `points` of `plan`, which [`sweep::points`] has made, on every machine of each.
+/// Runs all `points` of `plan`, which [`sweep::points`] has made, each on all its machines.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the runs of a design are identical to those of the first one at every
+/// [`Error::Invalid`] if the runs of a design are identical to those of the first design at every
 /// point.
 pub fn run(
     plan: &Plan,
@@ -95,8 +95,8 @@ pub(super) fn shown(plan: &Plan) -> Vec<&str> {
     }
 }
 
-/// Returns whether a column shows the machine. It does if there are several, unless the machine is
-/// an axis, which has a column anyway.
+/// Returns whether a column shows the machine. This is so if the plan has several machines, unless
+/// the machine is an axis, because each axis has a column of its own.
 fn shows_machine(plan: &Plan, sweep: &Sweep) -> bool {
     plan.machines.len() > 1 && sweep::machine_axis(sweep).is_none()
 }
@@ -120,7 +120,7 @@ fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
     shown(plan).into_iter().map(table).collect()
 }
 
-/// The title of the column of an axis. The prefix of a key is left out, because columns are narrow.
+/// The title of the column of an axis: the key without its prefix, because columns are narrow.
 fn column(target: &Target) -> String {
     match target {
         Target::Machine | Target::Memory | Target::Card => target.key(),

@@ -1,5 +1,5 @@
-//! Runs some points of a sweep, and counts the verdicts instead of showing every point: a table for
-//! sweeps whose samples another program reads.
+//! Runs some points of a sweep, and counts the verdicts instead of showing every point. The
+//! resulting table is for sweeps whose samples another program reads.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::run::progress::Progress;
 /// For each design but the first and each metric, how often each verdict was reached.
 type Counts = BTreeMap<(usize, usize), BTreeMap<&'static str, usize>>;
 
-/// Runs `points` of `plan` on every machine of each, and returns the table of the verdicts.
+/// Runs `points` of `plan`, each on all its machines, and returns the table of the verdicts.
 ///
 /// # Errors
 /// If a point cannot run.
@@ -58,7 +58,7 @@ pub fn run(
     })
 }
 
-/// Adds the verdicts of one point.
+/// Adds the verdicts of one point to `counts`.
 fn count(counts: &mut Counts, runs: &Comparison, metrics: &[&str]) {
     let verdicts = runs.verdicts(0);
     for (design, label) in runs.designs().iter().enumerate().skip(1) {

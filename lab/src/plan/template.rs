@@ -54,7 +54,7 @@ pub fn text(name: &str) -> String {
         "# An experiment of Plimsoll. Run it with `plimsoll run FILE`.\n\
          # Check it with `plimsoll check FILE`. Format: docs/experiments.md\n",
     );
-    // Keys of the file itself must stand before the first table.
+    // In TOML, the keys at the top level must stand before the first table.
     let mut tables = String::new();
     let of_plans = FILE.iter().filter(|key| !TOP.contains(&key.name));
     for key in of_plans {

@@ -13,7 +13,7 @@ const UNITS: [(&str, u64); 4] = [
     ("ns", 1),
 ];
 
-/// The last moment that a file may name: an hour.
+/// The latest time that a file may name: one hour.
 pub const TIME_MAX: Nanos = Nanos(3_600_000_000_000);
 
 /// A span of virtual time, written as a whole number with a unit: `2s`, `500ms`, `20us`, `7ns`.

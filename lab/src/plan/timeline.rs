@@ -1,8 +1,8 @@
 //! What happens at certain times of each run: CPUs go offline or come online, and knobs change.
 //!
-//! A CPU goes offline in the order of steps of Linux: the manager stops the CPU's vmstat work, the
+//! A CPU goes offline by the same steps as in Linux: the manager stops the CPU's vmstat work, the
 //! CPU's tasks move to other CPUs, and then the manager drains the CPU's page lists. A worker that
-//! had to move stays on its new CPU if the old one comes back.
+//! had to move stays on its new CPU if its old CPU comes back.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -18,8 +18,9 @@ use super::read::Problem;
 use crate::error::Error;
 use crate::run::testbed::Testbed;
 
-/// The interval at which the daemon that takes CPUs offline looks whether their tasks have moved. A
-/// task moves when it holds no sleeping lock and is in no section that keeps it on its CPU.
+/// The interval at which the daemon that takes CPUs offline checks whether the tasks of these CPUs
+/// have moved. A task moves when it holds no sleeping lock and is in no section that keeps it on
+/// its CPU.
 const LOOK_EVERY: Nanos = Nanos(1_000_000);
 
 /// The moments of `plan` that happen in runs of the design `label`, in the order of time.
@@ -121,7 +122,7 @@ fn changes(moment: &Moment, online: &mut BTreeSet<u32>) -> Vec<(&'static str, St
     mistakes
 }
 
-/// Makes `moments` happen in a run that has not begun yet. Those at time zero happen at once.
+/// Makes `moments` happen in a run that has not begun yet. Moments at time zero happen at once.
 pub(super) fn begin(testbed: &Testbed, moments: Vec<Moment>) {
     let (now, later): (Vec<Moment>, Vec<Moment>) = moments
         .into_iter()

@@ -97,8 +97,8 @@ fn a_timeline_that_cannot_happen_is_refused() {
     );
     assert_eq!(keys(vec![moment("1ms", "", "2")]), ["[0].online"]);
     assert_eq!(keys(vec![moment("1ms", "", "")]), ["[0]"]);
-    // Moments are checked in the order of time, not in that of the file: here the first entry
-    // brings back the CPU that the second entry takes away earlier.
+    // The check takes moments in the order of time, not in the order of the file: here the first
+    // entry brings back the CPU that the second entry takes away earlier.
     let (back, away) = (moment("2ms", "", "1"), moment("1ms", "1", ""));
     prepare(&plan("stress-vm", vec![back.clone(), away.clone()])).unwrap();
     assert_eq!(keys(vec![away.clone(), away]), ["[1].offline"]);

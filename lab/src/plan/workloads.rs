@@ -19,7 +19,8 @@ pub struct Workload {
     pub name: &'static str,
     /// A one-line description. `{parameter}` stands for the value of a parameter.
     pub about: &'static str,
-    /// What a task of the workload is, whose duration is measured; `None` if there are no tasks.
+    /// What a task of the workload is, in words; a run measures how long each task takes. `None` if
+    /// the workload has no tasks.
     pub task: Option<&'static str>,
     /// The parameters that the user can choose.
     pub parameters: &'static [Parameter],
@@ -28,7 +29,7 @@ pub struct Workload {
     /// The bytes that each worker needs. If the user chooses a state of memory, one and a half
     /// times as much is free when a run begins.
     pub(super) needs: fn(&Values) -> u64,
-    /// Starts the workload. Returns a record of its tasks; `None` if it has none.
+    /// Starts the workload. Returns a record of its tasks, or `None` if it has no tasks.
     pub(super) start: fn(&Testbed, &Values, Nanos) -> Option<Tasks>,
 }
 
@@ -160,7 +161,7 @@ pub static WORKLOADS: [Workload; 5] = [
             },
         ],
         swap: None,
-        // An app with the most mappings has some 520 MiB.
+        // An app with the largest allowed number of mappings has about 520 MiB.
         needs: |_| 520 << 20,
         start: |testbed, values, until| {
             let apps = KilledApps {

@@ -38,8 +38,8 @@ pub fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The text of an experiment file that holds `plan`. Reading the text gives an equal plan, but for
-/// the plan's folder, which is that of the file.
+/// The text of an experiment file that holds `plan`. Reading the text gives an equal plan, except
+/// that the plan's folder is then the folder of the file.
 #[must_use]
 pub fn to_toml(plan: &Plan) -> String {
     let mut lines = Lines::default();

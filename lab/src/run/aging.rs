@@ -1,16 +1,16 @@
 //! The state of memory at the beginning of a run: how much is free, and in blocks of which orders.
 //!
 //! On a machine that has just booted, free memory consists of blocks of the largest order. On a
-//! machine that has run for a while, the rest of memory is in use by something that stays there, so
-//! free pages have neighbours in use: they lie in small blocks and cannot merge into larger ones. A
-//! run that begins with fresh memory therefore favours designs that move whole blocks.
+//! machine that has run for a while, free pages lie between pages that stay in use. So the free
+//! pages are in small blocks, which cannot merge into larger ones. A run that begins with fresh
+//! memory therefore favours designs that move whole blocks.
 //!
-//! [`begin`] takes from each zone all memory but a given amount. That amount is free in blocks
+//! [`begin`] takes all memory of each zone but a given amount. This amount stays free, in blocks
 //! whose sizes are distributed as on a real machine, and no two free blocks of one order are
 //! buddies. The seed of the run decides which parts of the zone the free blocks lie in. Inside
-//! these parts, free blocks lie as close together as possible while the buddy of each is in use; a
-//! real machine scatters them further. How far apart they lie makes no difference to a run: the
-//! merges that are possible are the same, and the simulator does not price a page by its address.
+//! these parts, free blocks lie as close together as they can while the buddy of each is in use. On
+//! a real machine, free blocks are further apart. Their distance makes no difference to a run: the
+//! same merges are possible, and the simulator does not price a page by its address.
 //!
 //! The CPUs' page lists begin empty. A worker that is busy fills its CPU's lists within the first
 //! milliseconds, so experiments leave the beginning of a run out of their rates.
@@ -117,7 +117,7 @@ impl Memory {
 /// long-running machine uses memory for. Call this before the run, while all memory is free.
 ///
 /// # Errors
-/// [`Error::Invalid`] if a zone has less memory than that.
+/// [`Error::Invalid`] if a zone has too little memory for this state.
 pub fn begin(testbed: &Testbed, memory: Memory, leave: Pages) -> Result<(), Error> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(testbed.sim.seed());
     let zones = testbed.mm.pages().view(&testbed.sim);

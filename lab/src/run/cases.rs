@@ -39,7 +39,7 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
         .collect()
 }
 
-/// Runs every case, as many at a time as `jobs` allows, and returns the results in the order of
+/// Runs all `cases`, several at a time if `jobs` allows it, and returns the results in the order of
 /// `cases`.
 ///
 /// # Panics

@@ -1,9 +1,10 @@
-//! How long the cases of each experiment took on one computer, from which a command computes the
-//! time that is left.
+//! How long the cases of each experiment took on one computer. From these durations, a command
+//! computes the time that is left.
 //!
 //! An experiment runs its cases in *stretches*: one for its main table, one for each further table.
 //! The data file `lab/data/durations.json` has the stretches of every experiment in the order in
-//! which they run. Only their ratios matter, because the command compares them with its own speed.
+//! which they run. Only the ratios of the durations matter, because a command measures its own
+//! speed.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub struct Durations {
     pub quick: BTreeMap<String, Vec<Stretch>>,
 }
 
-/// Cases that an experiment runs one after the other, or several at a time.
+/// The cases that an experiment runs for one of its tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// The number of cases.
@@ -45,7 +46,7 @@ impl Durations {
         serde_json::from_str(FILE).expect("a test reads the committed file")
     }
 
-    /// The stretches of one experiment; none if the file does not have the experiment.
+    /// The stretches of one experiment; empty if the file does not have the experiment.
     #[must_use]
     pub fn of(&self, experiment: &str, effort: Effort) -> &[Stretch] {
         let all = match effort {

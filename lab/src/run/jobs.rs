@@ -15,7 +15,7 @@ use std::thread;
 #[derive(Clone, Debug)]
 pub struct Jobs {
     pool: Arc<Pool>,
-    /// If several cases wait, a free slot goes to the one whose handle has the lowest rank.
+    /// If several cases wait, a free slot goes to the case whose handle has the lowest rank.
     rank: usize,
     /// The number of slots that a case takes.
     taken: NonZeroUsize,
@@ -40,7 +40,7 @@ pub struct Stopped;
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// The number of waiting cases of each rank, without ranks that have none.
+    /// The number of waiting cases of each rank. A rank without waiting cases has no entry.
     waiting: BTreeMap<usize, usize>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Running<'a> {
 }
 
 impl Jobs {
-    /// Returns a handle on new slots, for `slots` cases at once.
+    /// Returns a handle on `slots` new slots.
     #[must_use]
     pub fn new(slots: NonZeroUsize) -> Self {
         let state = State {
@@ -72,7 +72,7 @@ impl Jobs {
         }
     }
 
-    /// Returns a handle on as many new slots as the host has CPUs.
+    /// Returns a handle on new slots, one for each CPU of the host.
     #[must_use]
     pub fn one_per_cpu() -> Self {
         Self::new(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
@@ -98,8 +98,8 @@ impl Jobs {
         }
     }
 
-    /// A handle on the same slots whose cases take all of them, because a case that runs beside
-    /// would change what they measure.
+    /// A handle on the same slots whose cases take all of them. So no other case runs at the same
+    /// time and changes what such a case measures.
     #[must_use]
     pub fn alone(&self) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Jobs {
 
     /// Whether [`Jobs::stop`] was called.
     pub(super) fn is_stopped(&self) -> bool {
-        // Relaxed: as the store in `stop`, its partner.
+        // Relaxed: as for the store in `stop`, the flag orders no other data.
         self.pool.stopped.load(Relaxed)
     }
 
@@ -128,7 +128,7 @@ impl Jobs {
         self.most.get()
     }
 
-    /// Waits until a case of this handle may run, and takes its slots.
+    /// Waits until a case of this handle may run, and takes the slots for the case.
     pub(super) fn wait(&self) -> Running<'_> {
         let mut state = self.pool.lock();
         *state.waiting.entry(self.rank).or_default() += 1;
@@ -183,8 +183,8 @@ mod tests {
         Jobs::new(NonZeroUsize::new(slots).expect("not zero"))
     }
 
-    /// Runs several cases on one thread for each of `jobs`, and returns the largest number of cases
-    /// that ran at once.
+    /// Starts a thread for each of `jobs`, which runs several cases one after the other. Returns
+    /// the largest number of cases that ran at once.
     fn most_inside(jobs: &[Jobs]) -> usize {
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {

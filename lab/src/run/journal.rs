@@ -14,14 +14,14 @@ use crate::measure::sample::Sample;
 pub struct Title {
     /// The experiment or workload.
     pub what: String,
-    /// The machine; empty if the comparison runs on no machine, or if its name does not tell.
+    /// The machine; empty if the comparison has no machine, or its caller did not name the machine.
     pub machine: String,
     /// What distinguishes the comparison from the main one of the same report; empty for the main
     /// one.
     pub about: String,
 }
 
-/// A comparison of a command.
+/// Identifies a comparison among those of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ComparisonKey {
     /// The experiment of the catalog to which the comparison belongs, or the command.
@@ -62,8 +62,8 @@ pub trait Journal: Debug + Send + Sync {
     /// The sample of a case that finished before; `None` if the case has not finished.
     fn find(&self, comparison: &ComparisonKey, design: &str, seed: u64) -> Option<Sample>;
 
-    /// Keeps the sample of a case that has just finished. A journal that cannot keep it tells the
-    /// user, but the run goes on.
+    /// Keeps the sample of a case that has just finished. A journal that cannot keep the sample
+    /// tells the user, and the run goes on.
     fn keep(&self, comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample);
 }
 
@@ -72,7 +72,7 @@ pub trait Journal: Debug + Send + Sync {
 pub(super) struct Begun {
     journal: Arc<dyn Journal>,
     experiment: String,
-    /// For each name, how many comparisons have begun.
+    /// For each name, how many comparisons of this name have begun.
     names: Mutex<BTreeMap<Title, usize>>,
 }
 
@@ -112,12 +112,12 @@ pub(crate) struct Cases {
 }
 
 impl Cases {
-    /// The sample of a case that finished before.
+    /// The sample of a case that finished in an earlier run, if the journal has it.
     pub(crate) fn find(&self, design: &str, seed: u64) -> Option<Sample> {
         self.journal.find(&self.key, design, seed)
     }
 
-    /// Keeps the sample of a case.
+    /// Keeps the sample of a case in the journal.
     pub(crate) fn keep(&self, design: &str, seed: u64, sample: &Sample) {
         self.journal.keep(&self.key, design, seed, sample);
     }

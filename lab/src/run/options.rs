@@ -48,7 +48,8 @@ impl Options {
         }
     }
 
-    /// The name of the built-in machine `machine`, with the variant that these options ask for.
+    /// The name of the built-in machine `machine`, or of its variant without disturbances if
+    /// `jitter` is off.
     #[must_use]
     pub fn on(&self, machine: &str) -> String {
         match self.jitter {

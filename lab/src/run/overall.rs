@@ -1,9 +1,9 @@
 //! The progress of a command that runs several experiments at once: one bar for all of them, with
 //! the time that is left.
 //!
-//! The time left follows from the work left, in seconds of the computer on which
-//! `lab/data/durations.json` was measured, and from the speed of this command so far. So the time is
-//! right even if the experiments that are left take longer for each case than those before.
+//! The time left follows from the work left and from the speed of this command so far. Work is
+//! counted in seconds of the computer on which `lab/data/durations.json` was measured. So the time
+//! is right even if the cases that are left take longer than the cases before.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -57,7 +57,7 @@ struct Of {
     /// The stretches that the experiment is expected to run.
     planned: Vec<Stretch>,
     /// The number of planned cases that finished before the run was resumed. They are the first
-    /// ones, because an experiment begins a stretch after the one before has ended.
+    /// planned cases, because an experiment begins a stretch after the stretch before it has ended.
     skipped: usize,
     /// The stretches that the experiment has begun.
     begun: Vec<Begun>,
@@ -76,7 +76,7 @@ struct Begun {
 }
 
 impl Overall {
-    /// The progress of experiments that run with `options`, in their order.
+    /// The progress of `experiments`, in this order, which run with `options`.
     #[must_use]
     pub fn new(experiments: &[&str], options: &Options, shown: Shown) -> Self {
         let durations = Durations::committed();
@@ -98,7 +98,7 @@ impl Overall {
             _ => ProgressBar::hidden(),
         };
         bar.set_style(style());
-        // Without a tick, the elapsed time would stand still during a long case.
+        // Without this tick, the bar would not update the elapsed time during a long case.
         bar.enable_steady_tick(Duration::from_millis(500));
         Self(Arc::new(Shared {
             bar,
@@ -177,7 +177,7 @@ impl Overall {
 
     fn draw(&self, state: &State) {
         let share = state.done() / state.total().max(f64::MIN_POSITIVE);
-        // Saturates at both ends, so the cast loses only the fraction.
+        // The cast saturates at both ends, so it loses only the fraction.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -194,9 +194,10 @@ impl Overall {
     }
 }
 
-/// The stretches of a run with `more_seeds` times as many seeds as the file's.
+/// `stretches`, for a run whose number of seeds is `more_seeds` times that of the data file.
 fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
-    // Saturates, and a number of cases is far below 2⁵², so the casts lose only the fraction.
+    // The casts saturate, and a number of cases is far below 2⁵², so the casts lose only the
+    // fraction.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -237,7 +238,8 @@ impl Of {
             return self.done();
         }
         let begun: f64 = self.begun.iter().map(|of| of.cases as f64 * of.each).sum();
-        // A stretch that has begun expects only the cases that it runs.
+        // The skipped cases are not among the cases of a stretch that has begun, so this code
+        // subtracts them only from planned stretches.
         let mut skipped = self.skipped;
         let left = |of: &Stretch| {
             let here = skipped.min(of.cases);
@@ -323,7 +325,8 @@ mod tests {
         assert_eq!(left_after(&overall, 5), None);
         overall.expect(0, 10);
         (0..10).for_each(|_| overall.step(0, Duration::from_secs(2)));
-        // Of 100 s, 10 are done in 20 s: the computer is half as fast as the file's.
+        // 10 s of the 100 s of work took 20 s: this computer is half as fast as the computer of the
+        // file.
         assert_eq!(left_after(&overall, 20), Some(180));
         overall.end(0);
         overall.expect(1, 2);

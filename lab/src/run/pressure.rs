@@ -94,16 +94,16 @@ impl Pressure {
         pressure
     }
 
-    /// Makes the kswapd of the node of `cpu` run on this CPU from its next wake-up on. A workload
-    /// that leaves CPUs idle chooses one of them, as a scheduler would do.
+    /// Makes the kswapd of the node of `cpu` run on `cpu` from kswapd's next wake-up on. A workload
+    /// that leaves CPUs idle chooses one of the idle CPUs, as a scheduler would do.
     pub(crate) fn seat_kswapd(&self, cpu: CpuId) {
         if let Some(reclaim) = self.reclaim.upgrade() {
             reclaim.embedder().seat.set(Some(cpu));
         }
     }
 
-    /// The time that all allocations together have waited for kswapd, or for other CPUs that
-    /// reclaim. They sleep for this time.
+    /// The time that all allocations together have slept to wait for kswapd, or for other CPUs that
+    /// reclaim.
     pub(crate) fn paused(&self) -> Nanos {
         let reclaim = self.reclaim.upgrade();
         reclaim.map_or(Nanos(0), |reclaim| reclaim.embedder().paused.get())
@@ -173,10 +173,10 @@ impl Embedder<Sim> for Threads {
         }
     }
 
-    /// Wakes the kswapd of `node`. If it is asleep, starts it as a thread on the CPU that the
-    /// workload has chosen. If the workload has chosen no CPU of the node, the thread runs on the
-    /// calling CPU if that CPU is of the node, or else on the node's first CPU, or on CPU 0 if the
-    /// node has no CPU.
+    /// Wakes the kswapd of `node`. If this kswapd is asleep, starts it as a thread. The thread runs
+    /// on the CPU that the workload has chosen, if that CPU is of `node`. Otherwise it runs on the
+    /// calling CPU if this CPU is of `node`, or else on the first CPU of `node`. If `node` has no
+    /// CPU, it runs on CPU 0.
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
         let Some(pressure) = self.pressure.borrow().upgrade() else {
             return;

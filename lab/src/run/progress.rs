@@ -17,9 +17,9 @@ pub struct Progress {
     /// If the run is one experiment of a command: the progress of the command, which has the only
     /// bar, and the index of the experiment.
     of: Option<(Overall, usize)>,
-    /// The name of the comparison that runs. Clones share it.
+    /// The name of the comparison that runs. All clones share the name.
     title: Arc<Mutex<Title>>,
-    /// The journal that keeps finished cases; `None` if nothing is kept.
+    /// The journal that keeps finished cases; `None` if no journal keeps them.
     begun: Option<Arc<Begun>>,
 }
 
@@ -79,9 +79,9 @@ impl Progress {
         };
     }
 
-    /// Restarts the bar as `label` with no steps; [`Progress::expect`] adds steps. A journal calls
-    /// the comparison `label` and does not know its machine, so use [`Progress::start_on`] for a
-    /// comparison on a machine.
+    /// Restarts the bar with the text `label` and no steps; [`Progress::expect`] adds steps. A
+    /// journal calls the comparison `label` and does not know its machine, so use
+    /// [`Progress::start_on`] for a comparison on a machine.
     pub fn start(&self, label: impl Into<Cow<'static, str>>) {
         let label = label.into();
         *self.lock_title() = Title {
@@ -91,7 +91,7 @@ impl Progress {
         self.label(label);
     }
 
-    /// Begins a comparison in the journal. `None` if nothing is kept.
+    /// Begins a comparison in the journal. Returns `None` if there is no journal.
     pub(crate) fn begin_comparison(&self) -> Option<Cases> {
         let begun = self.begun.as_ref()?;
         Some(begun.begin(self.lock_title().clone()))

@@ -1,9 +1,8 @@
 //! A simulated machine with a memory manager, and a log of what happens while it runs.
 //!
 //! Every run that uses the page allocator has a testbed, so all these runs are observed in one way,
-//! and in all of them the machine's load slows its CPUs down. The log contains when vmstat work
-//! starts, how many pages each hold of a zone lock moves, and how many holds move more than one
-//! batch.
+//! and load slows the CPUs down in all of them. The log contains when vmstat work starts, how many
+//! pages each hold of a zone lock moves, and how many holds move more than one batch.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -59,7 +58,7 @@ pub(crate) fn simulated(seed: u64) -> SimOptions {
 pub struct Log {
     /// The starts of vmstat work, in order of time.
     pub starts: Vec<Start>,
-    /// CPUs that the shepherd has kicked and whose work has not started yet.
+    /// The CPUs that the shepherd has kicked and whose vmstat work has not started yet.
     kicked: BTreeSet<CpuId>,
     /// The number of runs of the vmstat work on all CPUs. Each run is a refresh.
     pub refreshes: u64,
@@ -108,7 +107,7 @@ impl Testbed {
         Self::with_faults(profile, design, seed, Faults::default())
     }
 
-    /// Creates a testbed as [`Testbed::new`] does, whose simulator injects the faults that `faults`
+    /// Creates a testbed as [`Testbed::new`] does. Its simulator injects the faults that `faults`
     /// describes.
     ///
     /// # Panics
@@ -220,7 +219,8 @@ impl Testbed {
             pressure: None,
         };
         testbed.watch();
-        // To read the length of a list with an inbox takes virtual time.
+        // Reading the length of a list with an inbox takes virtual time, so a watcher
+        // does not read such lists here.
         if let Some(watcher) = &testbed.watcher
             && design.owning != Owning::Inbox
         {
@@ -231,9 +231,9 @@ impl Testbed {
     }
 
     /// Allocates memory until few pages of each zone are free. In the highest zone of each node,
-    /// `above` pages more than the zone's low watermark stay free; in every other zone, as many as
-    /// its low watermark. Call this before the run. The allocated blocks have all sizes down to one
-    /// page, so these numbers are exact.
+    /// the zone's low watermark plus `above` pages stay free; in every other zone, only the low
+    /// watermark. Call this before the run. The allocated blocks have all sizes down to one page,
+    /// so these numbers are exact.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.
@@ -318,8 +318,8 @@ impl Testbed {
     /// Ends the run and returns the machine's statistics and the log.
     ///
     /// # Panics
-    /// If `design` limits every hold strictly to one batch, and a hold moved several blocks with
-    /// more pages in all than a batch. Every hold of every run is checked.
+    /// If `design` limits every hold strictly to one batch, but a hold moved several blocks that
+    /// together have more pages than a batch. Every hold of every run is checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
@@ -378,7 +378,7 @@ impl Log {
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
             // The reclaim log counts its own events and ignores the rest, such as frees, phases and
-            // kills. A workload that needs those observes the machine directly.
+            // kills. A workload that needs the ignored events observes the machine directly.
             ref other => self.reclaim.note(other),
         }
     }

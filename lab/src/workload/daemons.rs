@@ -1,6 +1,7 @@
 //! The background work of every machine: short wake-ups, and occasional allocations of a few pages.
 //!
-//! Daemons matter to timers, because a deferrable timer fires only when something wakes its CPU.
+//! Daemons affect when timers fire: on an idle CPU, a deferrable timer fires only after something
+//! else wakes the CPU.
 
 use std::rc::Rc;
 
@@ -22,12 +23,12 @@ pub(crate) struct Daemons {
     /// pages changes this number, so the CPU's vmstat work then has differentials to fold.
     pub(crate) pages: usize,
     /// The mean number of wake-ups between two exchanges. In an exchange, the daemons free their
-    /// pages and allocate others.
+    /// pages and allocate new pages.
     pub(crate) exchange_one_in: u32,
 }
 
 impl Daemons {
-    /// Starts the daemons on each of `cpus`; they stop at `until`.
+    /// Starts the daemons on each of `cpus`. The daemons stop at `until`.
     pub(crate) fn start(
         self,
         testbed: &Testbed,

@@ -1,8 +1,8 @@
 //! Many large processes that end at the same time.
 //!
 //! A process has a thread on each CPU of a group. Each thread faults in a part of the process's
-//! memory. When the threads of all processes have done so, all processes end at once: the first CPU
-//! of each group unmaps the memory of the whole process, so most pages are freed by another CPU
+//! memory. After all threads of all processes have done this, all processes end at once. The first
+//! CPU of each group unmaps the memory of the whole process, so most pages are freed by another CPU
 //! than the one that allocated them. Then new processes start.
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use plimsoll_sim::Sim;
 use super::{Mapping, about};
 use crate::run::testbed::Testbed;
 
-/// The load: the size of its processes, and how often they run and end.
+/// A load of processes that end together: their size, and how often they run and end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exits {
     /// The number of threads of a process, each on a CPU of its own.
@@ -33,11 +33,11 @@ pub(crate) struct Exits {
 pub(crate) struct Exited {
     /// The number of processes that have ended in the rounds that count.
     pub(crate) processes: Cell<u64>,
-    /// The sum of the times that these processes took to exit, in nanoseconds.
+    /// The sum of the times that processes took to exit, in nanoseconds, without the first round.
     pub(crate) ns: Cell<u64>,
-    /// The longest time that one of these processes took to exit, in nanoseconds.
+    /// The longest time that a process took to exit, in nanoseconds, without the first round.
     pub(crate) longest_ns: Cell<u64>,
-    /// The time that all threads together took to fault their memory in, in nanoseconds.
+    /// The sum of the times that all threads took to fault in their memory, in nanoseconds.
     pub(crate) faulting_ns: Cell<u64>,
 }
 

@@ -21,22 +21,23 @@ pub struct MakeLike {
     pub jobs: u32,
     /// The mean number of pages that each process touches.
     pub pages: usize,
-    /// The mean time, in nanoseconds, that a process computes for each page in addition to the page
-    /// fault.
+    /// The mean time, in nanoseconds, that a process computes for each page. It does not include
+    /// the time of the page fault.
     pub think_ns_per_page: u32,
     /// The mean pause between the end of a process and the start of the next.
     pub pause: Nanos,
-    /// Whether each process counts its resident pages, in the way of the design.
+    /// Whether each process counts its resident pages. The design determines how it counts them.
     pub counts_rss: bool,
 }
 
 impl MakeLike {
     /// Starts the jobs; no process starts after `until`. Each process is a task, from its fork to
-    /// the end of its exit. It makes its counters of resident pages at the fork, adds each page
-    /// when it faults the page in, and ends the counters at its exit.
+    /// the end of its exit. The process makes its counters of resident pages at the fork, adds each
+    /// page when it faults the page in, and ends the counters at its exit.
     ///
     /// # Panics
-    /// If this computer has no memory for counters, or a process ends with pages that are counted.
+    /// If this computer has no memory for counters, or a counter of a process is not 0 when the
+    /// process ends.
     pub fn start(self, testbed: &Testbed, until: Nanos) -> Tasks {
         let tasks = Tasks::default();
         let cpus = testbed.sim.topology().cpus();
@@ -62,7 +63,8 @@ impl MakeLike {
     }
 
     fn process(&self, sim: &Sim, plan: Option<&Plan<Sim>>, mapping: &mut Mapping<'_>) {
-        /// A process touches this many pages, then computes, and so on in turns.
+        /// The number of pages that a process touches before it computes. The process repeats both
+        /// steps.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
         let rss = plan.map(|plan| Rss::new(sim, plan).expect("this computer has the memory"));
@@ -86,7 +88,7 @@ impl MakeLike {
     }
 }
 
-/// A number of pages that one page table maps, as a change of a counter.
+/// Converts a number of pages that one page table maps into a change of a counter.
 fn signed(pages: usize) -> i64 {
     i64::try_from(pages).expect("a page table maps 512 pages")
 }
@@ -99,8 +101,8 @@ mod tests {
 
     use super::*;
 
-    /// The hash of a short run in which processes count in the way of `counting`, or not at all,
-    /// and the number of processes that ended.
+    /// Runs a short load and returns the run's hash and the number of processes that ended. If
+    /// `counts_rss` is true, the processes count their resident pages in the way of `counting`.
     fn run(counting: Counting, counts_rss: bool) -> (u64, usize) {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
         let design = Design {

@@ -17,7 +17,7 @@ use crate::run::testbed::Testbed;
 /// A workload: programs on CPUs, and the state of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
-    /// The name, unique in its family.
+    /// The name of the mix, unique in the experiment's list of mixes.
     pub(crate) name: &'static str,
     /// The situation on a real machine that the mix imitates.
     pub(crate) stands_for: &'static str,
@@ -46,11 +46,12 @@ pub(crate) struct Cpus {
 /// A program that a mix can contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Program {
-    /// A worker on each CPU.
+    /// A worker of `stress-ng --vm` on each CPU of the part.
     Stress(StressVm),
-    /// The daemons of each CPU.
+    /// The daemons of each CPU of the part.
     Daemons(Daemons),
-    /// A reader of a file on each CPU. The memory of the mix must be [`Memory::Cached`].
+    /// A reader of a file on each CPU of the part. The memory of the mix must be
+    /// [`Memory::Cached`].
     Readers(Readers),
     /// Jobs that move between all CPUs of the machine. The CPUs of the [`Part`] have no effect.
     Make(MakeLike),
@@ -65,7 +66,7 @@ pub(crate) enum Memory {
     /// memory is in use and stays in use: nothing reclaims it.
     Short,
     /// As [`Memory::Short`], but `cached` of the pages in use are pages of the files that the
-    /// [`Readers`] read. Kswapd and allocations reclaim them. There is no swap.
+    /// [`Readers`] read. Kswapd and allocations reclaim pages of these files. There is no swap.
     Cached { cached: Pages },
 }
 
@@ -80,7 +81,7 @@ impl Mix {
         found.ok_or_else(|| Error::unknown("workload", name, &names))
     }
 
-    /// Makes the machine for a run. It can reclaim memory only if the mix's memory is
+    /// Makes the machine for a run. The machine can reclaim memory only if the mix's memory is
     /// [`Memory::Cached`].
     pub(crate) fn testbed(&self, profile: &Profile, design: Design, seed: u64) -> Testbed {
         match self.memory {
@@ -89,7 +90,7 @@ impl Mix {
         }
     }
 
-    /// Prepares the memory, and starts the programs. They stop at `until`.
+    /// Prepares the memory, and starts the programs. The programs stop at `until`.
     pub(crate) fn start(&self, testbed: &Testbed, until: Nanos) {
         self.memory.prepare(testbed);
         let all = testbed.sim.topology().cpus();
@@ -118,7 +119,7 @@ impl Cpus {
         remainders: &[0],
     };
 
-    /// The CPUs on a machine of `cpus` CPUs, in ascending order.
+    /// The CPUs that this value selects on a machine of `cpus` CPUs, in ascending order.
     fn of(self, cpus: u32) -> impl Iterator<Item = CpuId> {
         let chosen = move |cpu: &u32| self.remainders.contains(&(cpu % self.divisor));
         (0..cpus).filter(chosen).map(CpuId)
@@ -130,14 +131,14 @@ impl Memory {
         let leave = match self {
             Self::Plenty => return,
             Self::Short => Pages(0),
-            // These pages stay free here; the readers then fill them with pages of files.
+            // `cached` pages stay free for now; the readers then fill them with pages of files.
             Self::Cached { cached } => cached,
         };
         let begun = aging::begin(testbed, aging::Memory::Fresh, leave);
         begun.expect("the machine has this much memory");
     }
 
-    /// The number of pages of files in memory when the programs start.
+    /// The number of pages of files that are in memory when the programs start.
     const fn cached(self) -> u64 {
         match self {
             Self::Plenty | Self::Short => 0,

@@ -1,4 +1,4 @@
-//! Workloads: what CPUs do, as programs that fault, unmap and spend time.
+//! Workloads: programs that make CPUs fault in pages, unmap them and compute.
 
 pub(crate) mod daemons;
 pub(crate) mod exits;
@@ -29,7 +29,7 @@ const COUNTED_TOGETHER: usize = 31;
 /// The number of pages that a CPU unmaps before it frees them all (Linux: one chunk of a gather).
 const UNMAPPED_TOGETHER: usize = 512;
 
-/// The kinds of work to unmap a page, in order, without the work of the page allocator.
+/// The kinds of work that unmapping a page takes, in order, without the work of the page allocator.
 pub(crate) const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
 /// Anonymous memory of one mapping, page by page.
@@ -79,9 +79,9 @@ impl<'a> Mapping<'a> {
         true
     }
 
-    /// Faults in one new page. Returns `None` if memory ran out. Otherwise returns whether this
-    /// page completed a batch. If it did, the CPU has just added the batch to the machine's
-    /// counters, and the caller puts as many pages on the lists by which pages are aged.
+    /// Faults in one new page. Returns `None` if memory ran out, and `Some(true)` if this page
+    /// completed a batch. In that case, the CPU has just added the batch to the machine's counters,
+    /// and the caller puts the batch's pages on the lists by which pages are aged.
     pub(crate) fn fault_one(&mut self, sim: &Sim) -> Option<bool> {
         sim.spend(Work::Fault, 1);
         let pfn = self.mm.pages().alloc(sim, Request::new(Order::ZERO)).ok()?;
@@ -112,7 +112,7 @@ impl<'a> Mapping<'a> {
         self.unmap_with(sim, unmapped, remove);
     }
 
-    /// As [`Mapping::unmap_each`], but does not charge for taking pages off the lists by which they
+    /// As [`Mapping::unmap_each`], but spends no time on taking pages off the lists by which pages
     /// are aged. Instead it calls `lru_remove` with the number of these pages.
     ///
     /// # Panics
@@ -138,8 +138,8 @@ impl<'a> Mapping<'a> {
         self.pages.clear();
     }
 
-    /// The mapped pages, for use after the task has ended. [`Mapping::of`] makes a mapping of them
-    /// again.
+    /// The mapped pages, for use after the task has ended. [`Mapping::of`] makes a mapping of these
+    /// pages again.
     #[must_use]
     pub(crate) fn into_pages(mut self, sim: &Sim) -> Vec<Pfn> {
         self.count(sim);

@@ -1,9 +1,10 @@
 //! Processes that together use more memory than the machine has, so that some of their pages are in
 //! swap.
 //!
-//! Each worker is a process. It first touches all its pages in order. From then on it touches
-//! random pages: nine times out of ten one of its hot pages, which are the first half, and
-//! otherwise any page. If the page is in swap, it returns to memory, and another page has to go.
+//! Each worker is a process. It first touches all its pages in order, and from then on random
+//! pages. Nine of ten random touches go to hot pages, which are the first half of the process's
+//! pages. The tenth goes to any of its pages. If the touched page is in swap, it returns to memory,
+//! and another page goes to swap.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::run::testbed::Testbed;
 /// The first page of each process's memory.
 const START: u64 = 1 << 20;
 
-/// The number of touches in ten that are touches of hot pages.
+/// Of ten random touches, the number that go to hot pages.
 const HOT_OF_TEN: u32 = 9;
 
 /// The memory that the processes use, and how much memory the machine has for them.
@@ -28,8 +29,8 @@ const HOT_OF_TEN: u32 = 9;
 pub struct Overcommit {
     /// The number of pages of each process.
     pub pages: u32,
-    /// The memory that the machine has for all processes together, as a percentage of what they
-    /// use. It does not include the memory below the low watermarks.
+    /// The memory that the machine has for all processes together, in percent of the memory that
+    /// the processes use. Memory below the low watermarks does not count.
     pub memory_percent: u32,
     /// The time that a process computes between two touches, in nanoseconds.
     pub think_ns: u32,
@@ -37,16 +38,16 @@ pub struct Overcommit {
 
 impl Overcommit {
     /// The size of a swap area, in slots of one page, that can hold all pages of `workers`
-    /// processes. With it, the processes cannot run out of memory.
+    /// processes. With a swap area of this size, the processes cannot run out of memory.
     #[must_use]
     pub const fn slots(&self, workers: u32) -> u32 {
         self.pages.saturating_mul(workers)
     }
 
-    /// Starts a process on each of `cpus`; they stop at `until`.
+    /// Starts a process on each of `cpus`. The processes stop at `until`.
     ///
     /// # Panics
-    /// If `testbed` cannot reclaim memory, because `Testbed::with_pressure` did not make it.
+    /// If `testbed` cannot reclaim memory (see `Testbed::with_pressure`).
     pub fn start(self, testbed: &Testbed, cpus: &[CpuId], until: Nanos) {
         let pressure = testbed.pressure.as_ref();
         let pressure = pressure.expect("the workload's testbed reclaims");

@@ -1,9 +1,9 @@
-//! Threads that allocate while a few others purge, as under an allocator that returns unused memory
-//! from threads of its own (jemalloc, tcmalloc).
+//! Threads that allocate, and a few threads that purge, as in a program whose allocator returns
+//! unused memory to the kernel in threads of its own (jemalloc, tcmalloc).
 //!
-//! A worker faults in spans of memory and uses them. It keeps a few spans and leaves the oldest to
-//! the purger of its group of CPUs. Once in a while the purger unmaps all spans that it has been
-//! left. So the pages that one CPU allocates are freed by another.
+//! A worker faults in spans of memory and uses them. It keeps a few spans, and hands the oldest to
+//! the purger of its group of CPUs. From time to time, the purger unmaps all spans that workers
+//! have handed to it. So one CPU frees the pages that another CPU has allocated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,14 +25,14 @@ pub(crate) const SPAN: usize = 512;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purge {
     /// The number of CPUs in a group. A purger runs on the first CPU of the group, and a worker on
-    /// each other one.
+    /// each other CPU of the group.
     pub(crate) group: u32,
-    /// The number of spans that a worker keeps.
+    /// The number of spans that a worker keeps before it hands the oldest span to the purger.
     pub(crate) kept: usize,
-    /// The number of spans that may wait for a purger, for each of its workers. If there are more,
-    /// a worker sleeps.
+    /// The number of spans per worker that may wait for a purger. While more spans wait, the
+    /// workers sleep.
     pub(crate) waiting: usize,
-    /// The time in which a worker uses a page, in nanoseconds.
+    /// The time for which a worker uses each page, in nanoseconds.
     pub(crate) use_ns_per_page: u64,
     /// The mean time between two purges of a group.
     pub(crate) pause: Nanos,
@@ -41,15 +41,15 @@ pub(crate) struct Purge {
 /// Counts of the work that the purging threads have done.
 #[derive(Debug, Default)]
 pub(crate) struct Purged {
-    /// The number of spans that were unmapped.
+    /// The number of spans that purgers have unmapped.
     pub(crate) spans: Cell<u64>,
-    /// The total time that it took to unmap these spans, in nanoseconds.
+    /// The total time that purgers took to unmap spans, in nanoseconds.
     pub(crate) ns: Cell<u64>,
     /// The longest time to unmap one span, in nanoseconds.
     pub(crate) longest_ns: Cell<u64>,
 }
 
-/// The spans that wait for a purger, each with the time from which it may be unmapped.
+/// The spans that wait for a purger, each with the time from which the purger may unmap it.
 #[derive(Default)]
 struct Queue {
     spans: RefCell<VecDeque<(Nanos, Vec<Pfn>)>>,
@@ -57,8 +57,8 @@ struct Queue {
 }
 
 impl Purge {
-    /// Starts workers and purgers on all CPUs of the machine. Workers stop at `until` and leave all
-    /// their memory to the purgers, which end when they have unmapped everything.
+    /// Starts workers and purgers on all CPUs of the machine. Workers stop at `until` and hand all
+    /// their memory to the purgers. The purgers end when they have unmapped everything.
     pub(crate) fn start(self, testbed: &Testbed, until: Nanos) -> (Done, Rc<Purged>) {
         let (done, purged) = (Done::default(), Rc::<Purged>::default());
         let cpus = testbed.sim.topology().cpus();
@@ -128,8 +128,8 @@ fn leave(sim: &Sim, queue: &Queue, pages: Option<Vec<Pfn>>) {
     queue.spans.borrow_mut().extend(timed);
 }
 
-/// Takes a span that was left at or before the current time. A worker whose clock is ahead may have
-/// left spans at later times.
+/// Takes a span that a worker put into `queue` at or before the current time. A worker whose clock
+/// is ahead may have put spans there at later times.
 fn next(sim: &Sim, queue: &Queue) -> Option<Vec<Pfn>> {
     let now = sim.now();
     let mut spans = queue.spans.borrow_mut();

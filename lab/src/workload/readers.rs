@@ -33,11 +33,13 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Starts a reader on each of `cpus`, with a file of its own; they stop at `until`. First
-    /// brings `cached` pages of the files into memory, those at the ends, in no virtual time.
+    /// Starts a reader on each of `cpus`, with a file of its own. The readers stop at `until`.
+    /// Before they start, the last pages of the files, `cached` pages in all, come into memory in
+    /// no virtual time.
     ///
     /// # Panics
-    /// If `testbed` was made without pressure, or there is no memory for these pages.
+    /// If `testbed` cannot reclaim memory (see `Testbed::with_pressure`), or has no memory for the
+    /// `cached` pages.
     pub(crate) fn start(self, testbed: &Testbed, cpus: &[CpuId], cached: u64, until: Nanos) {
         let pressure = testbed.pressure.as_ref();
         let pressure = pressure.expect("the workload's testbed reclaims");

@@ -1,6 +1,6 @@
 //! `stress-ng --vm` on a machine with too little memory: workers that repeatedly map memory, write
-//! every page, use every page once more, and unmap all of them. Reclaim moves pages to swap in
-//! between.
+//! every page, use every page once more, and unmap all of them. Meanwhile, reclaim moves pages to
+//! swap.
 //!
 //! The workers of [`stress_vm`](super::stress_vm) have no page tables, so none of their pages can
 //! be moved to swap. Each worker here is a process with an address space. If a page is in swap when
@@ -24,7 +24,8 @@ use crate::run::testbed::Testbed;
 const START: Vpn = Vpn(1 << 20);
 
 /// The number of pages that a worker touches before it computes and looks at the clock. If some of
-/// them are in swap, the worker brings them back together (Linux: `vm.page-cluster`, 8 pages).
+/// these pages are in swap, the worker brings them back together (Linux: `vm.page-cluster`, 8
+/// pages).
 const STEP: u64 = 8;
 
 /// The work of each worker in a round.
@@ -40,11 +41,11 @@ pub(crate) struct StressSwap {
 }
 
 impl StressSwap {
-    /// Starts a worker on each of `cpus`; they stop at `until`. The counter counts each page twice
-    /// in a round: when the worker writes it, and when the worker uses it again.
+    /// Starts a worker on each of `cpus`. The workers stop at `until`. The returned counter counts
+    /// each page twice in a round: when the worker writes it, and when the worker uses it again.
     ///
     /// # Panics
-    /// If `testbed` was made without pressure.
+    /// If `testbed` cannot reclaim memory (see `Testbed::with_pressure`).
     pub(crate) fn start(
         self,
         testbed: &Testbed,
@@ -63,8 +64,8 @@ impl StressSwap {
                 }
                 let space = pressure.space(sim);
                 let all = u64::from(Pages::from_bytes(self.bytes).0);
-                // Without pauses, workers are to be at different points of a round when a run
-                // begins. So the first round of each has a random length.
+                // Workers that do not pause are to be at different points of a round when a run
+                // begins. So the first round of each worker has a random length.
                 let mut pages = match self.pause {
                     Pause::No => sim.rng().random_range(0..=all),
                     _ => self.next_round(sim, all),
@@ -79,7 +80,7 @@ impl StressSwap {
         done
     }
 
-    /// The number of pages of a round: with pauses it varies, as in
+    /// The number of pages of a round. If workers pause, the number is random, as in
     /// [`StressVm`](super::stress_vm::StressVm).
     fn next_round(&self, sim: &Sim, all: u64) -> u64 {
         match self.pause {

@@ -20,8 +20,8 @@ use crate::run::testbed::Testbed;
 pub struct StressVm {
     /// The bytes that a worker maps in a round (stress-ng: `--vm-bytes`).
     pub bytes: u64,
-    /// The time to write a pattern to a mapped page and read it back, in nanoseconds. If it is
-    /// zero, a run measures only page faults and the page allocator, as `page_fault1` of
+    /// The time to write a pattern to a mapped page and read it back, in nanoseconds. If this time
+    /// is zero, a run measures only page faults and the page allocator, as `page_fault1` of
     /// will-it-scale does.
     pub use_ns_per_page: u32,
     /// The pause between two rounds.
@@ -53,13 +53,13 @@ impl Pause {
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pages: Rc<Cell<u64>>,
-    /// The rounds, without the first one of each worker and without those that the end of the run
-    /// cut short. The pause after a round is not part of the round.
+    /// The rounds, without the first round of each worker and without rounds that the end of the
+    /// run cut short. The pause after a round is not part of the round.
     pub rounds: Tasks,
 }
 
 impl Done {
-    /// The number of pages that were faulted in so far.
+    /// The number of pages that all workers have faulted in so far.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages.get()
@@ -71,7 +71,7 @@ impl Done {
 }
 
 impl StressVm {
-    /// Starts a worker on each of `cpus`; they stop at `until`.
+    /// Starts a worker on each of `cpus`. The workers stop at `until`.
     pub fn start(
         self,
         testbed: &Testbed,
@@ -106,8 +106,8 @@ impl StressVm {
         done
     }
 
-    /// The number of pages in the first round. Without pauses it is random, so that busy workers
-    /// are at different points of a round from the beginning of the run on.
+    /// The number of pages in the first round. If workers do not pause, this number is random, so
+    /// that the workers are at different points of a round from the beginning of the run on.
     fn first_round(&self, sim: &Sim) -> usize {
         match self.pause {
             Pause::No => sim
@@ -135,7 +135,7 @@ impl StressVm {
         done: &Done,
         until: Nanos,
     ) -> usize {
-        /// The worker faults in this many pages before it looks at the clock again.
+        /// The number of pages that the worker faults in before it looks at the clock again.
         const STEP: usize = 256;
         let mut mapped = 0;
         while mapped < wanted && sim.now() < until {

@@ -51,11 +51,11 @@ pub enum Kind {
     Pairs,
     /// A number, or a list of numbers, that may be negative.
     Numbers,
-    /// A table of the numbers of the workload that differ.
+    /// A table of the workload's numbers that are different in a quick run.
     Quick,
-    /// A table of such tables, by machine.
+    /// For each machine, a table of the workload's numbers that are different on this machine.
     On,
-    /// A table of texts with any keys.
+    /// A table whose values are texts and whose keys the reader does not restrict.
     Named,
 }
 

@@ -2,13 +2,13 @@
 //!
 //! Every new page goes onto its node's lists, and every freed page comes off them. A CPU does both
 //! in batches of up to 31 pages, and takes the lock of the lists once for each batch (Linux:
-//! `folio_batch_move_lru`, `folios_put_refs`). All tasks of a node share this lock, whether or not
-//! they share an address space: without memory cgroups, and for tasks of one cgroup, a node has one
-//! set of lists (Linux: `lruvec`).
+//! `folio_batch_move_lru`, `folios_put_refs`). All tasks of a node share this lock, even if they
+//! have different address spaces. In Linux, this holds if there are no memory cgroups, or if all
+//! the tasks are in one cgroup: a node then has one set of lists (`lruvec`).
 //!
 //! Taking a page off the lists has a price of its own, `lru_remove`. Putting a page on the lists
 //! touches the same lines, so it has the same price here. But the price of a fault already includes
-//! putting the page on the lists, so about 1 % of a fault is charged twice.
+//! putting the page on the lists, so about 1 % of the price of a fault is charged twice.
 
 use plimsoll_mm::machine::{Lock, Machine};
 use plimsoll_mm::site::{LockClass, Site, Work};
@@ -65,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a machine on which each of `cpus` takes 1000 pages off its node's lists and puts 31 on
-    /// them.
+    /// Runs a machine on which each of `cpus` takes 1000 pages off its node's lists and then puts
+    /// 31 pages on them.
     fn removed(cpus: [u32; 2]) -> Sim {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
         let sim = Sim::new(&profile, SimOptions::default());

@@ -2,12 +2,12 @@
 //! and unmaps it. The tasks are processes, or threads of one process.
 //!
 //! Resident pages are counted as in Linux: one by one when they are faulted in, and per page table
-//! when they are unmapped. Mapping and unmapping take the mmap_lock of the address space as
-//! writers. As in Linux, a task that unmaps turns its writer's lock into a reader's lock before it
-//! removes the pages. Readers can then enter, but no other task can map or unmap until the pages
-//! are removed.
+//! when they are unmapped. A task that maps or unmaps memory takes the mmap_lock of the address
+//! space as a writer. As in Linux, a task that unmaps turns its writer's lock into a reader's lock
+//! before it removes the pages. Readers can then enter, but no other task can map or unmap until
+//! the pages are removed.
 //!
-//! The submodules simulate what tasks share besides that lock:
+//! The submodules simulate what tasks share besides the mmap_lock:
 //!
 //! - `lruvec`: the lists by which the pages of a node are aged, which all tasks share;
 //! - `vmas`: the mappings of threads, which Linux merges, and their locks;
@@ -84,9 +84,9 @@ pub(crate) struct Mark {
     pub(crate) waited: Nanos,
 }
 
-/// The approximate time of one page fault, in nanoseconds. This time, multiplied by the number of
-/// pages in a round, is about the length of a round. Each task starts after a random delay, which
-/// is at most that long.
+/// The approximate time of one page fault, in nanoseconds. Each task starts after a random delay.
+/// The delay is at most this time multiplied by the number of pages in a round, about the length of
+/// a round.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
 /// The number of pages that a task faults in before it checks whether the run is over. It is the
@@ -211,7 +211,7 @@ impl PageFault {
 }
 
 /// The number of rounds that a task has completed, and the times at which the first and the last of
-/// them ended.
+/// these rounds ended.
 #[derive(Default)]
 struct Rounds {
     ended: u32,
@@ -238,7 +238,7 @@ impl Rounds {
 }
 
 impl Waiting {
-    /// Notes that a task asks for an mmap_lock. Returns the time.
+    /// Notes that a task asks for an mmap_lock. Returns the current time, in nanoseconds.
     fn begin(&self, sim: &Sim) -> u64 {
         let asked = sim.now().0;
         let (tasks, sum) = self.0.get();
@@ -246,7 +246,7 @@ impl Waiting {
         asked
     }
 
-    /// Notes that the task that asked at the time `asked` has the lock.
+    /// Notes that the task that asked for the lock at the time `asked` now holds it.
     fn end(&self, asked: u64) {
         let (tasks, sum) = self.0.get();
         self.0.set((tasks - 1, sum - asked));

@@ -1,15 +1,15 @@
 //! An address space of the benchmark, and how its threads delay each other in it.
 //!
 //! If the tasks are processes, each has an address space to itself. No other task wants the locks
-//! that its faults take, and the price of a fault includes the cost of these locks. Threads share
-//! the mmap_lock, the mappings and the translations. Before memory is freed, every CPU that runs a
-//! thread of the process has to drop its translations. The thread that unmaps interrupts these CPUs
-//! and waits for them. This costs `tlb_flush` for the first of them, and `ipi` for each further
-//! one.
+//! that a process's faults take, and the price of a fault includes the cost of these locks. Threads
+//! share the mmap_lock, the mappings and the translations. Before memory is freed, every CPU that
+//! runs a thread of the process has to drop its translations. The thread that unmaps interrupts
+//! these CPUs and waits for them. This costs `tlb_flush` for the first CPU, and `ipi` for each
+//! further CPU.
 //!
-//! Linux can sometimes do with fewer interrupts. From 6.15 on, it needs none on newer AMD
-//! processors. And it does not interrupt a CPU whose thread sleeps, unless page tables are freed.
-//! Here the thread always interrupts all these CPUs.
+//! Linux sometimes interrupts fewer CPUs. From 6.15 on, it interrupts none on newer AMD processors.
+//! It also skips a CPU whose thread sleeps, unless page tables are freed. The simulation always
+//! interrupts every CPU that runs a thread of the process.
 
 use std::cell::RefCell;
 
@@ -182,8 +182,8 @@ mod tests {
     use super::*;
     use crate::run::testbed::Testbed;
 
-    /// Lets one of `tasks` tasks map, fault in and unmap `pages` pages twice. Returns the time, in
-    /// nanoseconds, that it spends on flushes of translations, and on further interrupts.
+    /// Lets one of `tasks` tasks map, fault in and unmap `pages` pages twice. Returns two times
+    /// that the task spends, in nanoseconds: on flushes of translations, and on further interrupts.
     fn flushes(tasks: u32, pages: usize) -> [u64; 2] {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
         let testbed = Testbed::new(&profile, Design::UNPATCHED, 1);

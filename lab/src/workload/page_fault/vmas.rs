@@ -6,16 +6,17 @@
 //! write its reference count twice for each fault (`vma_start_read`, `vma_end_read`).
 //!
 //! A thread that maps or unmaps memory changes such a shared mapping: it extends or splits the
-//! mapping. Before that, it locks the mapping and waits until no other thread is in a fault of it
-//! (`vma_start_write`). The mapping stays locked until the thread releases the mmap_lock, or turns
-//! it into a reader's lock. A thread that faults in the meantime takes the mmap_lock as a reader
-//! instead, and so waits behind all tasks that already wait for the mmap_lock.
+//! mapping. Before the change, the thread locks the mapping and waits until no other thread is in a
+//! fault of it (`vma_start_write`). The mapping stays locked until the thread releases the
+//! mmap_lock, or turns the mmap_lock into a reader's lock. Another thread that faults in the
+//! meantime takes the mmap_lock as a reader, and so waits behind all tasks that already wait for
+//! the mmap_lock.
 //!
-//! The first fault of a mapping gives it an `anon_vma`, and needs the mmap_lock for that. Two
-//! mappings that touch can merge unless both have an `anon_vma` and these differ.
+//! The first fault of a mapping gives the mapping an `anon_vma`, and needs the mmap_lock for this.
+//! Two mappings that touch can merge unless each has an `anon_vma` and the two differ.
 //!
 //! In Linux, a fault that was locked out because another CPU was changing the mapping tries once
-//! more without the mmap_lock. Here it takes the mmap_lock at once.
+//! more without the mmap_lock. In the simulation, the fault takes the mmap_lock at once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,7 +30,7 @@ use plimsoll_sim::Sim;
 /// of threads that fault at once.
 const WRITER: i64 = 1 << 30;
 
-/// The time after which a writer looks again whether the last fault has left a mapping.
+/// The interval at which a writer checks whether the last fault has left the mapping.
 const LOOK_AGAIN_NS: u32 = 200;
 
 /// The mappings of a process. Its addresses are divided into places, each as large as the memory
@@ -115,9 +116,9 @@ impl Vmas {
     }
 
     /// Enters the mapping of `place` for a fault. Calls `prepare` if the mapping has no `anon_vma`
-    /// yet; `prepare` returns whether the caller may give it one. Returns `None` if `prepare`
-    /// returns false, if a writer has locked the mapping, or if `place` now belongs to another
-    /// mapping.
+    /// yet; `prepare` returns whether the caller may give the mapping one. Returns `None` if
+    /// `prepare` returns false, if a writer has locked the mapping, or if `place` now belongs to
+    /// another mapping.
     pub(super) fn enter(
         &self,
         sim: &Sim,
@@ -210,13 +211,15 @@ impl Vma {
 }
 
 impl Entered {
-    /// Counts one more fault of `vma`. Returns `None` if a writer waits for the faults under way.
+    /// Counts one more fault of `vma`. Returns `None` if a writer waits until the faults of `vma`
+    /// end.
     ///
     /// The count must not change while a writer waits, so Linux reads the count and then changes it
     /// by compare-and-exchange: two accesses of the line. If another CPU changes the count between
-    /// the two, the exchange fails. But the failed exchange has fetched the line, so the next one
-    /// succeeds at once. The simulator would instead queue the next exchange behind all CPUs that
-    /// wait for the line. So the second access is an addition here, which cannot fail.
+    /// the two accesses, the exchange fails. But the failed exchange has fetched the line, so a
+    /// second exchange succeeds at once. The simulator would queue the second exchange behind all
+    /// CPUs that wait for the line. So the simulation uses an addition, which cannot fail, in place
+    /// of the exchange.
     fn of(sim: &Sim, vma: Rc<Vma>) -> Option<Self> {
         if vma.readers.load(sim, Ordering::Acquire) >= WRITER {
             return None;
@@ -243,8 +246,8 @@ mod tests {
         Sim::new(&profile, SimOptions::default())
     }
 
-    /// For each place, the number of its mapping. The mappings are numbered in the order of the
-    /// places.
+    /// The number of each place's mapping; `None` for an unmapped place. The mappings are numbered
+    /// in the order of the places.
     fn shape(vmas: &Vmas) -> Vec<Option<usize>> {
         let mut seen: Vec<*const Vma> = Vec::new();
         let mut number = |vma: &Rc<Vma>| {
@@ -300,8 +303,8 @@ mod tests {
         assert_eq!(shape(&vmas), [Some(0), Some(0), Some(1)]);
     }
 
-    /// A mapping that is merged or split passes its `anon_vma` on, so the next fault of either part
-    /// needs no mmap_lock.
+    /// After a merge or a split, the mappings keep the `anon_vma`, so their next faults need no
+    /// mmap_lock.
     #[test]
     fn an_anon_vma_survives_a_merge_and_a_split() {
         let (sim, vmas) = (machine(), Vmas::default());
@@ -352,7 +355,7 @@ mod tests {
     }
 
     /// CPU 1 is in a fault of the lower of two mappings for 1 ms, while CPU 0 fills the gap between
-    /// them. The two become one, so CPU 0 has to wait for that fault.
+    /// the mappings. The two mappings become one, so CPU 0 has to wait for that fault.
     #[test]
     fn a_writer_waits_for_the_faults_of_both_mappings_that_it_merges() {
         let sim = machine();
@@ -378,8 +381,9 @@ mod tests {
         sim.run();
     }
 
-    /// Two CPUs map and unmap while two other CPUs fault. A fault that was let in is in the mapping
-    /// that has the place now, and no writer changes that mapping before the fault has left.
+    /// Two CPUs map and unmap while two other CPUs fault. A fault that `enter` let in is in the
+    /// mapping that covers the place now. No writer changes this mapping before the fault has left
+    /// it.
     #[test]
     fn a_fault_that_was_let_in_is_in_a_mapping_that_does_not_change() {
         let profile = Profile::load("phone-8", Card::Mid).expect("built in");

@@ -1,6 +1,6 @@
 //! A machine out of memory: allocators stall, a victim is killed, and its memory is freed.
 //!
-//! Processes have memory, and their counters are spread over the CPUs that touched this memory.
+//! Each process has memory that several CPUs touched, and its counters are spread over these CPUs.
 //! Hogs grow on several threads, and allocators allocate in bursts, until no memory is left. Only
 //! the start of a storm is scripted; everything else follows from the page allocator's last resort.
 //! The run ends when every allocator has all the memory that it wanted or has died. Then all
@@ -42,7 +42,7 @@ pub(crate) struct Storm {
     pub(crate) free: Pages,
     /// The number of bursts that each allocator makes.
     pub(crate) bursts: u32,
-    /// How a hog dies once it is told to.
+    /// How a hog dies after it was told to die.
     pub(crate) ending: Ending,
 }
 
@@ -54,8 +54,8 @@ pub(crate) enum Ending {
     /// The hog dies as with [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of
     /// every kill and calls `process_mrelease`.
     Helped,
-    /// One thread of each hog waits for a device, which responds at this time after the start of
-    /// the storm.
+    /// One thread of each hog waits for a device. The device responds at this time after the start
+    /// of the storm.
     Stuck(Nanos),
 }
 
@@ -288,7 +288,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     taken
 }
 
-/// The number of free pages of a zone that are out of reach for an allocation that may wait.
+/// The number of free pages of a zone that an allocation must leave free if it may wait.
 fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }

@@ -10,7 +10,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// The most CPUs on which one process has touched its memory.
+/// The largest number of CPUs on which one process has touched its memory.
 const RAN_ON_MAX: u64 = 4;
 
 /// The number of processes of each kind.
@@ -107,7 +107,7 @@ impl Headcount {
         }
     }
 
-    /// Divides the pages of a process between its home CPU and some others, about equally.
+    /// Divides the pages of a process about equally between its home CPU and some other CPUs.
     fn touch(&self, home: CpuId, cpus: u32, rng: &mut Xoshiro256PlusPlus) -> Vec<(CpuId, u64)> {
         let pages = rng.random_range(self.pages.clone());
         let on = rng.random_range(1..=RAN_ON_MAX).min(pages);

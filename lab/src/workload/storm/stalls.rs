@@ -38,7 +38,7 @@ pub(super) enum StormEvent {
     Select(Edge),
     /// A task sleeps so that other tasks can run.
     Pause(Edge),
-    /// This process was told to die.
+    /// The process with this index was told to die.
     Kill(u32),
     /// A task starts to empty the memory of this victim.
     Empty(u32),
@@ -105,7 +105,7 @@ impl Part {
     }
 }
 
-/// The stall of one allocation: the time from finding no page until it has a page or fails.
+/// The stall of one allocation, from finding no page until the allocation has a page or fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
     /// The CPU of the allocation.
@@ -285,8 +285,8 @@ fn edge(what: StormEvent, kind: fn(Edge) -> StormEvent) -> Option<Edge> {
         .find(|edge| kind(*edge) == what)
 }
 
-/// The spans of one kind, from their beginnings and ends. An end closes the latest beginning on the
-/// same CPU that is still open. Spans that have not ended are left out.
+/// The spans of the kind of event that `edge` selects. The end of a span closes the latest open
+/// span on the same CPU. Spans that have not ended are left out.
 fn spans(
     notes: &[TimedEvent],
     edge: impl Fn(StormEvent) -> Option<Edge>,

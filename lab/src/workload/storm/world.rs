@@ -1,5 +1,4 @@
-//! A machine that runs out of memory: its processes and their owner, the effects of a kill, and the
-//! reaper.
+//! A machine that runs out of memory: its processes, the effects of a kill, and the reaper.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -26,9 +25,9 @@ use super::stalls::{Edge, StormEvent, TimedEvent};
 use crate::run::testbed::Testbed;
 use crate::run::testbed::simulated;
 
-/// The time that the OOM killer takes to look at a process again, in nanoseconds, when all cache
-/// lines of the process are in its CPU's caches. It was measured with 1000 processes; a first look
-/// at each of them takes 180 to 190 ns.
+/// The time that the OOM killer takes to look at a process again, in nanoseconds, if all cache
+/// lines of the process are in the caches of the OOM killer's CPU. We measured it with 1000
+/// processes. The first look at a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// The machine of a storm, with its processes and the OOM killer.
@@ -41,7 +40,7 @@ pub(super) struct StormWorld {
     processes: Vec<Arc<Process<Sim>>>,
     population: Population,
     ending: Ending,
-    /// For each CPU, the process for which it allocates.
+    /// For each CPU, the process for which the CPU allocates.
     current: RefCell<Vec<Option<u32>>>,
     reaper_runs: Cell<bool>,
     pub(super) seen: Rc<Seen>,
@@ -66,7 +65,7 @@ pub(super) struct Proc {
 pub(super) struct Seen {
     pub(super) notes: RefCell<Vec<TimedEvent>>,
     pub(super) kills: RefCell<Vec<Kill>>,
-    /// For each CPU, the process whose memory it is emptying.
+    /// For each CPU, the process whose memory the CPU is emptying.
     emptying: RefCell<Vec<Option<u32>>>,
     /// For each process, whether the current selection has looked at it.
     looked: RefCell<Vec<bool>>,
@@ -78,10 +77,10 @@ pub(super) struct Seen {
 pub(crate) struct Kill {
     /// The process that was told to die.
     pub(crate) process: u32,
-    /// The number of pages that this process had.
+    /// The size of the process that was told to die, in pages.
     pub(crate) pages: u64,
-    /// The size of the largest process that was not dying yet, or of the process that was told to
-    /// die if it was larger.
+    /// The size of the largest process, in pages, among the process that was told to die and all
+    /// processes that were not dying yet.
     pub(crate) most: u64,
 }
 
@@ -198,8 +197,8 @@ impl StormWorld {
         });
     }
 
-    /// Runs `work`, which empties the memory of process `id`. Records when that begins and what it
-    /// frees.
+    /// Runs `work`, which empties the memory of process `id`. Records when `work` begins and what
+    /// it frees.
     fn empties(&self, sim: &Sim, id: u32, work: impl FnOnce()) {
         let cpu = sim.this_cpu();
         self.note(sim, StormEvent::Empty(id));
@@ -391,8 +390,8 @@ impl Owner<Sim> for Embedder {
         Some(Arc::clone(&world.processes[id as usize]))
     }
 
-    /// Sleeps for one jiffy as the timer wheel rounds it: the current jiffy does not count (Linux:
-    /// `schedule_timeout_killable(1)`).
+    /// Sleeps for one jiffy as Linux' timer wheel rounds it (`schedule_timeout_killable(1)`): until
+    /// the second tick from now.
     fn pause(&self, sim: &Sim) {
         let world = self.world();
         world.note(sim, StormEvent::Pause(Edge::Begin));

@@ -14,13 +14,13 @@ pub(crate) enum Victim {
     ///
     /// * The heap is anonymous memory, with 16 pages for each small mapping, all touched.
     /// * The length of a small mapping is 1 to 256 pages, with a uniformly distributed logarithm.
-    ///   Before each small mapping are 1 to 16 unmapped pages.
+    ///   1 to 16 unmapped pages precede each small mapping.
     /// * Of the small mappings, 53 % are anonymous (allocators), 35 % private files (code and its
     ///   data), 10 % shared (graphics, caches), and 2 % stacks. A stack has 256 pages, of which 16
     ///   are touched.
-    /// * In a small mapping other than a stack, the first pages are touched: from half to all of
-    ///   them, uniformly distributed. In a private file, the first quarter of the touched pages is
-    ///   written to.
+    /// * In a small mapping other than a stack, the first pages are touched. The touched share is
+    ///   uniformly distributed from a half to all. In a private file, the first quarter of the
+    ///   touched pages is written to.
     /// * A fifth of the heap and of the anonymous mappings is in swap.
     ///
     /// The published measurements give no such figures for a real app. These figures are ours,
@@ -62,16 +62,16 @@ pub(crate) struct Part {
     pub(crate) swapped: u64,
     /// The node of the threads that touch the mapping. Nodes are counted from the node of the CPU
     /// on which the victim's last user exits, which is node 0 here. On a machine with fewer nodes,
-    /// the number counts modulo the number of nodes.
+    /// the number is taken modulo the number of nodes.
     pub(crate) node: u32,
 }
 
 /// The kind of memory that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Anonymous memory, in huge pages if they are used and fit.
+    /// Anonymous memory, in huge pages if `huge` is true and they fit.
     Anonymous {
-        /// Whether huge pages are used.
+        /// Whether the process uses huge pages.
         huge: bool,
     },
     /// A private mapping of a separate file.
@@ -106,8 +106,8 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// On average, one in this number of an app's small anonymous mappings is in swap, and one in this
-/// number of its heap's pages.
+/// One in this number of the pages of an app's heap is in swap, and on average one in this number
+/// of its small anonymous mappings.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 

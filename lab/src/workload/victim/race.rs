@@ -1,5 +1,5 @@
 //! A victim is killed: its last user empties its address space on one CPU, while helpers empty it
-//! on others.
+//! on other CPUs.
 //!
 //! The kill is at time 0. Each task starts within [`START_WITHIN`] of the kill, at a time drawn
 //! from the seed; this delay stands for the time to wake the task up. The race ends when the last
@@ -64,7 +64,7 @@ pub(crate) enum MemoryLeft {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. The
-    /// reaper also started at once in the published test of the patch with which it begins at the
+    /// reaper also started at once in the published test of the patch that makes it begin at the
     /// highest mapping.
     Reaper,
     /// A task that calls `process_mrelease`.
@@ -100,7 +100,7 @@ pub(crate) struct Raced {
     pub(crate) tree: PhaseTree,
     /// The number of pages on page lists at the end of the race: free, but not in their zones yet.
     pub(crate) listed: u64,
-    /// The time that it takes to return the pages of `listed` to their zones. Some CPU must do this
+    /// The time that it takes to return the `listed` pages to their zones. Some CPU must do this
     /// work later.
     pub(crate) owed: Nanos,
     /// The hash of everything that the run did, including the creation of the victim.
@@ -111,7 +111,7 @@ pub(crate) struct Raced {
     help: Help,
     locks: Vec<LockUse>,
     /// The waits of the last user, and the waits of all helpers together. The first time of each
-    /// pair was spent waiting for page-table locks, the second asleep, waiting for the mmap_lock.
+    /// pair is the wait for page-table locks. The second is the sleep that waits for the mmap_lock.
     waits: [(Nanos, Nanos); 2],
 }
 
@@ -181,7 +181,7 @@ impl Race {
     }
 
     /// Chooses the time of the kill, and starts the tasks of the last user and the helpers soon
-    /// after it.
+    /// after the kill.
     fn start(&self, testbed: &Testbed, victim_space: &Rc<VictimSpace>, seed: u64) -> Rc<Times> {
         let kill = testbed.sim.stats().now + REST;
         let times: Rc<Times> = Rc::default();
@@ -216,7 +216,7 @@ impl Race {
 
 impl Times {
     /// Notes that a task has finished its work. If the address space has ended by then, all memory
-    /// is free; the earliest time at which a task finds this counts.
+    /// is free. The earliest time at which a task finds the address space ended is the result.
     fn note_end(&self, sim: &Sim, victim_space: &VictimSpace) {
         let now = sim.now();
         if victim_space.space.has(sim, Flag::Ended) {
@@ -438,8 +438,8 @@ mod tests {
         assert!(none.ran(Party::Exit) > plenty.ran(Party::Exit));
     }
 
-    /// The pages of a victim return to the nodes that they came from, on whichever node a CPU
-    /// empties them.
+    /// The pages of a victim return to the nodes that they came from, regardless of the node of the
+    /// CPU that frees them.
     #[test]
     fn pages_of_two_nodes_go_back_to_both_whoever_empties() {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");

@@ -71,8 +71,8 @@ impl VictimSpace {
         sim.run();
     }
 
-    /// Maps one part of the victim's memory and touches its pages. Then moves to swap the pages
-    /// that the part wants there.
+    /// Maps one part of the victim's memory, touches its pages, and moves `part.swapped` of them to
+    /// swap.
     pub(super) fn make(&self, sim: &Sim, part: &Part) {
         let memory = self.memory(sim);
         let (object, backing) = self.back(sim, part.kind);
