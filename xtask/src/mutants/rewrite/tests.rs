@@ -93,14 +93,14 @@ const CHANGES: [(Genre, &str, &str, &str, &str); 12] = [
     ),
     (
         Genre::BinaryOperator,
-        "*it ",
+        "*number ",
         ">",
         "<",
         "3 24 7 8 false true 3 false",
     ),
     (
         Genre::BinaryOperator,
-        "*it > 1) ",
+        "*number > 1) ",
         "||",
         "&&",
         "3 24 7 8 false true 3 false",
