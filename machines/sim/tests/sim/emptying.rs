@@ -76,8 +76,8 @@ impl Notified<Sim> for Choosy {
 
 /// Unmaps the `pages` pages of `lone`, on a machine on which a flush takes long. Meanwhile three
 /// other CPUs look at the page tables. Asserts that the gather is full after every `each` pages,
-/// and that the last flush is for the remaining pages. Also asserts that a CPU gets into the table
-/// that has filled the gather only after the flush has ended.
+/// and that the last flush is for the remaining pages. Also asserts that no CPU takes the lock of
+/// the table whose pages filled the gather before the flush has ended.
 fn no_cpu_looks_before_the_flush(lone: Rc<Lone>, pages: u64, each: u64) {
     let flushes: Rc<RefCell<Vec<Range<u64>>>> = Rc::default();
     let notes = Rc::clone(&flushes);

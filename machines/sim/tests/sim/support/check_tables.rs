@@ -177,8 +177,9 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
     }
 }
 
-/// The tasks that are freeing page tables. The last user frees the page tables only after it has
-/// emptied all mappings. So the tables are empty when it frees them, unless helpers share the work.
+/// The tasks that are freeing page tables. If the last user of an address space works alone, it
+/// first empties all mappings, and then frees the page tables, which are empty by then. If helpers
+/// share the work ([`Reaping::MeetInTheMiddle`]), this need not hold, and nothing is checked.
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     reaping: Reaping,
