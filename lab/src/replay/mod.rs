@@ -60,16 +60,16 @@ pub struct ReplayOptions {
     pub card: Card,
     /// The maximum number of events to record of the first seed's run; `None` records nothing.
     pub record: Option<usize>,
-    /// Where to keep the course of each design's run with the first seed; `None` if no run is
-    /// watched.
+    /// Collects the course of each design's run with the first seed: what happened in the run, over
+    /// virtual time. `None` if no run is watched.
     pub watch: Option<Courses>,
 }
 
 /// Replays a recording and reports tables of its locks and page lists.
 ///
 /// # Errors
-/// If the machine or design is unknown, the profile or the recording is bad, or there are more
-/// copies than the machine has CPUs for.
+/// If the machine or design is unknown, the profile or the recording is bad, or the machine has too
+/// few CPUs for all copies of the recording.
 pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     // Names are checked before the recording is read, so that a misspelt name fails at once.
     let profile = Profile {
@@ -138,7 +138,7 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
     Ok((report, recordings))
 }
 
-/// A report of `runs` on `machine` with its answer, rows and verdicts.
+/// Makes the report of `runs` on `machine`: the answer, the rows and the verdicts.
 fn compared(options: &ReplayOptions, machine: &str, runs: &Comparison) -> Report {
     let (seeds, hash) = (runs.seeds(), runs.hash());
     let mut report = Report::new("replay", machine, options.card, seeds, hash);
@@ -154,7 +154,7 @@ fn compared(options: &ReplayOptions, machine: &str, runs: &Comparison) -> Report
     report
 }
 
-/// The metrics with which a report begins: what CPUs wait for the zone locks.
+/// The metrics with which a report begins: how often and how long CPUs wait for the zone locks.
 const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "wait_max_ns"];
 
 fn question(options: &ReplayOptions, designs: &[String], machine: &str) -> String {
@@ -199,7 +199,7 @@ fn check_scale(plan: &Plan, scale: NonZeroU32, profile: &Profile) -> Result<(), 
     )))
 }
 
-/// A table of the pages that moved between page lists and zones, with the recorded number of
+/// A table of the pages that moved between page lists and zones, beside the recording's number of
 /// `mm_page_pcpu_drain` events.
 fn lists(
     recording: &Recording,

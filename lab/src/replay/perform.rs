@@ -26,13 +26,14 @@ use crate::measure::locks;
 use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
 
-/// Several copies of a recording may run side by side. They start at random times within this time.
+/// The copies of a recording that run side by side start at random times within this time.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 
-/// The time for which a free sleeps before it checks again whether another CPU has allocated the
-/// block.
+/// A CPU that frees a block sleeps for this time before it checks again whether another CPU has
+/// allocated the block.
 const WAIT_STEP: Nanos = Nanos(1000);
-/// After this many checks, a free whose block is still not allocated is dropped.
+/// If a block is still not allocated after this many checks, the replay drops the free of the
+/// block.
 const WAIT_STEPS_MAX: u32 = 10_000;
 
 /// What a replay's run has produced, apart from its metrics ([`Sample`]).
@@ -46,7 +47,7 @@ pub(super) struct Performed {
     pub(super) listed: u64,
     /// The number of allocations that failed.
     pub(super) failed: u64,
-    /// The number of frees that were dropped because there was no block to free.
+    /// The number of frees that the replay dropped because there was no block to free.
     pub(super) dropped: u64,
     /// The longest time by which a CPU finished later than in the recording.
     pub(super) lag: Nanos,
@@ -206,8 +207,8 @@ impl Copy {
         for (at, slot) in slots.enumerate() {
             match pfns[..got].get(at) {
                 Some(&pfn) => self.blocks[slot as usize].set(Some((pfn, Order::ZERO))),
-                // If the bulk allocation supplied too few pages, the missing ones are allocated
-                // singly, as Linux's callers do.
+                // If the bulk allocation supplied too few pages, the CPU allocates the missing
+                // pages singly, as Linux's callers do.
                 None => self.alloc(sim, slot, ask),
             }
         }
@@ -250,7 +251,7 @@ impl Copy {
     }
 
     /// Takes the block of a slot, or returns `None` if the block is not allocated in time. The CPU
-    /// that allocates the block may be later than it was in the recording; each sleep lets that CPU
+    /// that allocates the block may do so later than in the recording; each sleep lets that CPU
     /// advance.
     fn wait_for(&self, sim: &Sim, slot: u32) -> Option<(Pfn, Order)> {
         for _turn in 0..WAIT_STEPS_MAX {

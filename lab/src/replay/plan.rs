@@ -31,8 +31,8 @@ pub(super) struct Plan {
 pub(super) struct PlannedOp {
     /// The time since the beginning of the plan, in nanoseconds.
     pub(super) at_ns: u64,
-    /// The slot of the block. For [`What::Bulk`] it is the first slot; [`What::FreeOld`] ignores
-    /// it.
+    /// The slot of the block. For [`What::Bulk`], it is the slot of the first block; for
+    /// [`What::FreeOld`], it means nothing.
     pub(super) slot: u32,
     pub(super) what: What,
 }

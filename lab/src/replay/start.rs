@@ -1,5 +1,5 @@
-//! Sets the state in which a replay starts: that of the recorded machine when the recording began,
-//! or all memory free.
+//! Sets the state in which a replay starts. Either it is the state of the recorded machine when the
+//! recording began, or all memory is free.
 
 use std::cell::RefCell;
 
@@ -19,8 +19,7 @@ use crate::run::testbed::Testbed;
 /// The state in which a replay starts.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
-    /// Page lists are empty and all memory is free, because the recorded state is not known for the
-    /// given reason.
+    /// Page lists are empty and all memory is free. `Why` says why the recorded state is unknown.
     Cold(Why),
     /// Zones and page lists are as they were on the recorded machine.
     Recorded(&'a State),
@@ -105,8 +104,7 @@ impl Memory {
     /// Sets the zones and page lists of `testbed` to the recorded state. `testbed` has the zones of
     /// [`Memory::areas`], and `cpus` are the recorded numbers of the CPUs in the plan.
     ///
-    /// # Errors
-    /// The reason why the state could not be set.
+    /// Returns the reason why the state could not be set.
     pub(super) fn begin(
         testbed: &Testbed,
         state: &State,
@@ -139,8 +137,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Fills the page lists of the simulated CPU `cpu` as those of the recorded CPU with the number
-    /// `recorded` were filled.
+    /// Gives the page lists of the simulated CPU `cpu` the recorded pages: those of the recorded
+    /// CPU with the number `recorded`.
     fn seed_lists(
         &self,
         testbed: &Testbed,
@@ -174,8 +172,8 @@ impl Memory {
     }
 
     /// Takes a block that has been in use since before the recording. The block comes from the zone
-    /// that stands for the recorded zone of `ask`. `None` if that zone has no such block left, or
-    /// if the recorded zone is unknown.
+    /// that stands for the recorded zone of `ask`. Returns `None` if this zone has no such block
+    /// left, or if the recorded zone is unknown.
     pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: ZoneRequest) -> Option<Pfn> {
         let zone = self.zone(sim, sim.this_cpu(), ask.zone?);
         let mut stock = self.stock[zone as usize].borrow_mut();

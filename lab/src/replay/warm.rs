@@ -127,9 +127,8 @@ impl Planner {
         }
     }
 
-    /// Splits an allocated block into blocks of `order`. The kernel split the block too: the
-    /// recording has frees of parts of it. Returns the slot of the first part, which begins at
-    /// `pfn`.
+    /// Splits an allocated block into blocks of `order`, because the recording has frees of parts
+    /// of the block. Returns the slot of the first part, which begins at `pfn`.
     fn split(&mut self, at: (u32, u64), of: (u32, Order), order: Order, pfn: u64) -> u32 {
         let (slot, whole) = of;
         let first = self.plan.slots;

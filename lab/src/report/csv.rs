@@ -1,6 +1,6 @@
 //! The rows of reports as comma-separated values (RFC 4180): a line for each experiment, machine,
-//! design and metric. The further tables of a report are text for people, so they are left out;
-//! the JSON has them.
+//! design and metric. CSV leaves out the other tables of a report, which are text for people; the
+//! JSON has them.
 
 use super::pick::Detail;
 use super::{Report, Row, Table};
@@ -9,8 +9,8 @@ use super::{Report, Row, Table};
 pub const HEAD: &str =
     "experiment,machine,card,seeds,design,metric,unit,median,low,high,published\n";
 
-/// Renders the rows of `report` without the line of names. A number that is not finite and a value
-/// that was not published are empty fields.
+/// Renders the rows of `report` without the line of column names. A number that is not finite, or a
+/// value that was not published, becomes an empty field.
 #[must_use]
 pub fn render(report: &Report, detail: Detail<'_>) -> String {
     let shown = detail.of_report(report);
@@ -41,9 +41,9 @@ fn line(report: &Report, row: &Row) -> String {
     fields.join(",") + "\n"
 }
 
-/// Renders tables without a report around them, with a line for each cell: the title of the table,
-/// the number of the row from 1, the head of the column, and the cell. So tables with different
-/// columns make one file.
+/// Renders tables that belong to no report, with a line for each cell. A line has the table's
+/// title, the row's number (from 1), the column's head, and the cell. In this form, tables with
+/// different columns fit into one file.
 #[must_use]
 pub fn render_tables(tables: &[Table]) -> String {
     let of_table = |table: &Table| -> String {

@@ -21,8 +21,8 @@ pub struct Figures {
     /// The heads of the key columns. The keys identify a row.
     pub keys: Vec<&'static str>,
     /// The number of key columns, from the first on, by which a row is found in another recording:
-    /// two rows are compared if they agree in these columns. Keys such as process ids come after
-    /// them, because they differ between recordings.
+    /// two rows are compared if they agree in these columns. Keys that differ between recordings,
+    /// such as process ids, are in later columns.
     pub same: usize,
     /// Whether the key columns come before or after the numbers.
     pub keys_stand: Stand,

@@ -3,17 +3,16 @@
 
 use super::layout::{Column, GAP, Grid};
 
-/// A grid that fits a width, or the text that takes the place of a grid that no split makes narrow
-/// enough.
+/// Grids that fit a width, or lists in place of a grid that no split makes narrow enough.
 pub(super) enum Fitted {
-    /// Grids that fit side by side or one below the other.
+    /// The parts of a grid, each of which fits the width; a grid that fits as it is has one part.
     Grids(Vec<Grid>),
-    /// The caption of the grid, and for each row a list of every head with its cell.
+    /// The caption of the grid, and a list for each row: each cell with the head of its column.
     Lists(String, Vec<Vec<(String, String)>>),
 }
 
 /// Splits `grid` until each part is at most `width` characters wide if its cells break between
-/// words. Each part repeats the first columns, as many as tell the rows apart.
+/// words. Each part repeats the first columns: those that together tell the rows apart.
 pub(super) fn fit(grid: Grid, width: usize) -> Fitted {
     let least: Vec<usize> = (0..grid.columns.len())
         .map(|nth| longest_word(&grid, nth))
@@ -58,7 +57,7 @@ pub(super) fn fit(grid: Grid, width: usize) -> Fitted {
     Fitted::Grids(groups.iter().enumerate().map(of_group).collect())
 }
 
-/// The width of columns with these widths, and the gaps between them.
+/// The width of columns with these widths, including the gaps between the columns.
 fn together(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }

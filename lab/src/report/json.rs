@@ -1,4 +1,4 @@
-//! One experiment as one JSON object on one line. Other programs read these objects, so keys are
+//! One experiment as one JSON object on one line. Other programs read these objects, so keys may be
 //! added, but never removed or renamed.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use super::{Decided, DecidedHeadline, DecidingPrice, Report, Row, Table, Verdict
 use crate::bench::{self, Found};
 use crate::exact::{Judgement, Outcome};
 
-/// The version of the format of all objects but reports.
+/// The version of the format of all objects except reports.
 const SCHEMA: u32 = 1;
 /// The version of the format of reports. Version 2 added `answer`.
 const SCHEMA_OF_REPORTS: u32 = 2;
@@ -43,7 +43,7 @@ pub fn render(report: &Report) -> String {
 /// Renders the results of the benchmark called `name`, without a newline.
 ///
 /// # Panics
-/// Never: as [`render`].
+/// Never, as in [`render`].
 #[must_use]
 pub fn render_bench(name: &str, found: &Found) -> String {
     let object = BenchObject {
@@ -58,7 +58,7 @@ pub fn render_bench(name: &str, found: &Found) -> String {
 /// Renders tables that belong to no report, without a newline. `name` names the set of tables.
 ///
 /// # Panics
-/// Never: as [`render`].
+/// Never, as in [`render`].
 #[must_use]
 pub fn render_tables(name: &str, tables: &[Table]) -> String {
     let object = TablesObject {
@@ -72,7 +72,7 @@ pub fn render_tables(name: &str, tables: &[Table]) -> String {
 /// Renders the outcome of an exact replay, without a newline.
 ///
 /// # Panics
-/// Never: as [`render`].
+/// Never, as in [`render`].
 #[must_use]
 pub fn render_exact(outcome: &Outcome) -> String {
     let object = ExactObject {
@@ -167,7 +167,8 @@ struct AnswerRowObject<'a> {
     published_ratio: Option<f64>,
 }
 
-/// The value of one side, with its ratio to the first side. The first side itself has no ratio.
+/// The value of one side (a compared design), and its ratio to the value of the first side. The
+/// first side has no ratio.
 #[derive(Serialize)]
 struct AnswerCellObject<'a> {
     design: &'a str,

@@ -62,7 +62,7 @@ pub(super) fn rows_and_verdicts(report: &Report, width: usize) -> Vec<Block> {
     rows.chain(verdict_blocks(report)).collect()
 }
 
-/// The verdicts of `report`, as grids, and advice if they show no difference.
+/// The verdicts of `report`, as grids, and advice if a verdict shows no difference.
 pub(crate) fn verdict_blocks(report: &Report) -> Vec<Block> {
     let grids = verdicts(&report.verdicts).into_iter();
     let mut blocks: Vec<Block> = grids.map(Block::Grid).collect();
@@ -78,8 +78,8 @@ pub(crate) fn verdict_blocks(report: &Report) -> Vec<Block> {
     blocks
 }
 
-/// For each headline, one line with the prices that decide it. If the sensitivity table was made
-/// on another machine or with other prices than the report's, a line that says so comes first.
+/// For each headline, one line with the prices that decide it. If the sensitivity table was made on
+/// another machine than the report, or with other prices, the first line says so.
 pub(crate) fn decided(decided: &Decided) -> Vec<String> {
     let note = (!decided.note.is_empty()).then(|| format!("Deciding prices: {}.", decided.note));
     let line = |headline: &DecidedHeadline| {
@@ -115,7 +115,7 @@ pub(crate) fn decided(decided: &Decided) -> Vec<String> {
     note.into_iter().chain(headlines).collect()
 }
 
-/// The end of a sentence about prices that may not matter, up to the number of seeds.
+/// The middle of a sentence about prices that may not matter; the number of seeds follows.
 const WITHIN_NOISE: &str = "the verdict or the ratio, but within the noise of";
 
 /// Each table as a grid, followed by its note.

@@ -9,8 +9,8 @@ use super::summary;
 /// scroll.
 const WIDTH: usize = 120;
 
-/// Renders `report` with a newline at the end: its answer, then everything else that it has, or the
-/// metrics that `detail` names.
+/// Renders `report` with a newline at the end. The answer comes first, then the metrics that
+/// `detail` names, or everything else in the report if `detail` names none.
 #[must_use]
 pub fn render(report: &Report, detail: Detail<'_>) -> String {
     let answer = &report.answer;

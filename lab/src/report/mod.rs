@@ -47,7 +47,7 @@ pub struct Report {
     /// One hash of everything that happened in the runs that `rows` shows. If `tables` shows other
     /// runs, the hash does not include them.
     pub hash: u64,
-    /// The question, the answer in one sentence, and the few metrics that it is about.
+    /// The question, the answer in one sentence, and the few metrics that the sentence is about.
     pub answer: Answer,
     /// A row for each design and metric.
     pub rows: Vec<Row>,
@@ -119,12 +119,12 @@ pub struct VerdictRow {
 /// The prices that decide the headline comparisons of an experiment, from the sensitivity table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
-    /// If the sensitivity table does not fit this report, because it was made on another machine or
-    /// with other prices, a remark that says so. Otherwise empty.
+    /// A remark if the sensitivity table does not fit this report, because the table was made on
+    /// another machine or with other prices; otherwise empty.
     pub note: String,
-    /// The number of seeds with which the table was made.
+    /// The number of seeds with which the sensitivity table was made.
     pub seeds: usize,
-    /// Each headline.
+    /// The headline comparisons of the experiment.
     pub headlines: Vec<DecidedHeadline>,
 }
 

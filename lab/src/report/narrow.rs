@@ -1,4 +1,4 @@
-//! Tests that every report fits its width, whatever is in it.
+//! Tests that every report fits its width, whatever the report contains.
 
 use proptest::prelude::*;
 

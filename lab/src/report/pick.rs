@@ -10,14 +10,14 @@ pub enum Detail<'a> {
     Answer,
     /// The answer, and everything else that the report has.
     Whole,
-    /// The answer, and the rows and verdicts of the metrics with these names. A name is that of a
-    /// metric, with or without `_ns`.
+    /// The answer, and the rows and verdicts of the metrics with these names. A name may leave out
+    /// the metric's suffix `_ns`.
     Metrics(&'a [String]),
 }
 
 impl<'a> Detail<'a> {
-    /// The detail that the user asks for: `metrics`, if there are any, or else everything if
-    /// `verbose`, or else the answer.
+    /// The detail that the user asks for: the metrics that `metrics` names; if it names none,
+    /// everything if `verbose` is true, and otherwise the answer.
     #[must_use]
     pub fn of(verbose: bool, metrics: &'a [String]) -> Self {
         match (metrics, verbose) {
@@ -52,7 +52,7 @@ fn names_metric(name: &str, metric: &str) -> bool {
 /// Checks that each of `names` is the name of a metric in `known`.
 ///
 /// # Errors
-/// [`Error::Unknown`] for the first other name. It offers the nearest names.
+/// [`Error::Unknown`] for the first name that is not in `known`. It offers the nearest known names.
 pub fn check<S: AsRef<str>>(names: &[String], known: &[S]) -> Result<(), Error> {
     let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     for name in names {

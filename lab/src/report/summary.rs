@@ -7,8 +7,9 @@ use super::value::{NOTHING, human};
 use super::{Report, Table};
 
 /// The table of the answers of all `reports`. A line with the experiment and its machine comes
-/// before the lines of each report. The columns of values are those of the experiments: Linux, the
-/// patch and ours. A report with other columns has their names before its values.
+/// before the lines of each report. The columns of values are Linux, the patch and ours, as in the
+/// catalog's experiments. If a report compares other designs, its values have the designs' names
+/// before them.
 #[must_use]
 pub fn table(reports: &[Report]) -> Table {
     let answered = reports

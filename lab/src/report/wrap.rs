@@ -17,8 +17,8 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Breaks `text` into lines as [`wrap`] does, with `first` before the first line and as many spaces
-/// before the others.
+/// Breaks `text` into lines as [`wrap`] does. Puts `first` before the first line, and spaces of the
+/// same width before each other line.
 #[must_use]
 pub(crate) fn hanging(first: &str, text: &str, width: usize) -> Vec<String> {
     let indent = first.chars().count();

@@ -8,8 +8,8 @@ use plimsoll_recording::{Contents, ReadError, Warning};
 use super::summary::Summary;
 use super::{Event, Record};
 
-/// The events of a recording that a replay can perform, with their counts, and with warnings about
-/// the others.
+/// The events of a recording that a replay can perform, with their counts, and warnings about the
+/// file.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// All events, in order of time. Each free occurs once, and there is no [`Event::FreeBatched`].
@@ -78,8 +78,8 @@ impl Recording {
     }
 }
 
-/// Converts every event of a batched free to a plain free. Its order is that of the page's
-/// allocation, or 0 if the recording does not show the allocation.
+/// Converts every `mm_page_free_batched` event to a plain free. Such a free gets the order with
+/// which its page was allocated, or 0 if the recording does not show the allocation.
 fn batched_are_the_frees(records: &mut [Record]) {
     let mut live = HashMap::new();
     for record in records {

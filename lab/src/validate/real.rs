@@ -11,7 +11,7 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
-/// The largest accepted factor between the prices before the first measurement and those timed
+/// The largest accepted factor between the prices before the first measurement and the prices timed
 /// later. A larger factor means that the virtual CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
@@ -43,7 +43,7 @@ impl Real {
         Seen::from(&self.waits)
     }
 
-    /// Checks whether the price of a hand-over is known precisely enough to judge a prediction by
+    /// Checks whether the price of a hand-over is known precisely enough to judge a prediction for
     /// this load.
     ///
     /// A hand-over takes two or three transfers of a cache line, depending on what the waiter's CPU
@@ -78,7 +78,7 @@ pub enum Skip {
     Moved,
     /// The two measurements of the load differ by more than a prediction's accepted error.
     Noise(Miss),
-    /// A hand-over has no single price: it varies by this many nanoseconds, more than a
+    /// A hand-over has no single price: its time varies by this many nanoseconds, more than a
     /// prediction's accepted error.
     Blurred(f64),
 }

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// A load is measured twice, each time for this long, so that a change of the computer's speed
-/// shows.
+/// Each load is measured twice, for this long each time. The second measurement shows whether the
+/// computer's speed has changed.
 const DURATION: Duration = Duration::from_millis(700);
 
 const SEED: u64 = 1;

@@ -23,11 +23,11 @@ const ACQUISITIONS: u32 = 200_000;
 /// Returns the machine `laptop-2` with the lock prices of two real CPUs, which are the means of
 /// `prices`.
 ///
-/// The price of moving a cache line is the measured one, but at most the prices of the two lock
-/// operations that include the move: a hand-over, and acquiring a free lock that the other CPU held
-/// last. If the two CPUs are threads of one core, no cache line moves between them. The measurement
-/// in which they pass a line back and forth then shows how much the two threads disturb each other,
-/// which may take longer than a lock operation.
+/// The price of moving a cache line is the measured price, but at most the price of each of two
+/// lock operations that include the move. These operations are a hand-over, and acquiring a free
+/// lock that the other CPU held last. If the two CPUs are threads of one core, no cache line moves
+/// between them. Then the measured price of a move only shows how much the threads disturb each
+/// other, and it may be higher than the price of a lock operation.
 ///
 /// # Errors
 /// If the built-in machine cannot be loaded.
@@ -50,8 +50,8 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Returns the waits of two CPUs of `profile` that compute, and hold the lock, for as long as the
-/// real CPUs of `real` did.
+/// Returns the waits of two simulated CPUs of `profile`, which compute, and hold the lock, for as
+/// long as the two CPUs of the measurement `real` did.
 #[must_use]
 pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     let options = SimOptions {
@@ -92,8 +92,8 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     }
 }
 
-/// Returns a quantile of `sorted`: the smallest value such that a part of at least `share`, from 0
-/// to 1, of all values is equal to it or smaller.
+/// Returns a quantile of `sorted`: the smallest value that at least the share `share` of all
+/// values, from 0 to 1, does not exceed.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

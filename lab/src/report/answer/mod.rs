@@ -25,8 +25,8 @@ pub struct Answer {
     pub question: String,
     /// The answer in one sentence.
     pub sentence: String,
-    /// What the compared designs are, such as `Linux`, `patch` and `ours`. The first is the base
-    /// with which the others are compared. Each is the head of a column.
+    /// The names of the compared sides, such as `Linux`, `patch` and `ours`, as heads of columns.
+    /// The first side is the base with which the others are compared.
     pub sides: Vec<String>,
     /// The metrics that the answer shows, at most [`ROWS_MAX`].
     pub rows: Vec<AnswerRow>,
@@ -41,7 +41,7 @@ pub struct AnswerRow {
     pub metric: Metric,
     /// The value of each side; `None` if the side has no design for this metric.
     pub cells: Vec<Option<AnswerCell>>,
-    /// The value of the second side divided by that of the first, as published.
+    /// The published value of the second side, divided by the published value of the first side.
     pub published_ratio: Option<f64>,
 }
 

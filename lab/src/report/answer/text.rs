@@ -18,7 +18,7 @@ const GAP: &str = "  ";
 /// The first lines of `report`: its title, its question, its answer, and the table of the answer.
 /// There are at most [`LINES_MAX`] lines. Each has at most `width` characters, unless a single word
 /// is longer. If there is too little room, blank lines are left out, and then the last rows of the
-/// table, which all other tables have too.
+/// table. The full tables below the answer have these rows too.
 #[must_use]
 pub fn lines(report: &Report, width: usize, paint: Paint) -> Vec<String> {
     let title = wrap(&title(report), width).into_iter();
@@ -112,7 +112,8 @@ fn table(answer: &Answer, width: usize, room: usize, paint: Paint) -> Vec<String
     [head.into(), rows].concat()
 }
 
-/// The first of `parts` that fit into `room` lines together.
+/// Joins the lines of `parts`, from the first part on, and stops before the part that would exceed
+/// `room` lines.
 fn within(parts: impl Iterator<Item = Vec<String>>, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for part in parts {

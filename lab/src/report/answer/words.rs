@@ -64,7 +64,7 @@ pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
     }
 }
 
-/// The lines under an answer's table for the verdicts that its cells do not say.
+/// The lines below an answer's table. They state the verdicts for which the cells have no word.
 pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
     let mut remarks = Vec::new();
     let few = |row: &AnswerRow| {
@@ -90,7 +90,8 @@ pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
     remarks
 }
 
-/// What `row` measures, with the sides whose difference from the base is not seen.
+/// Names the quantity of `row`, and the sides that show no difference from the base. `None` if
+/// every side shows one.
 fn unseen(answer: &Answer, row: &AnswerRow) -> Option<String> {
     let sides: Vec<&str> = row
         .compared()
@@ -117,7 +118,7 @@ const STATEMENTS: [Verdict; 5] = [
     Verdict::TooFewSeeds,
 ];
 
-/// Says what the designs B do to the metrics of `rows`, compared with A, the first of `designs`.
+/// Says how the designs B change the metrics of `rows`, compared with A, the first of `designs`.
 pub(super) fn sentence(designs: &[String], rows: &[AnswerRow]) -> String {
     let Some((a, others)) = designs.split_first() else {
         return String::new();
@@ -147,7 +148,8 @@ pub(super) fn sentence(designs: &[String], rows: &[AnswerRow]) -> String {
     format!("Compared with `{a}`, {}.", of_each.join("; "))
 }
 
-/// What design B, at index `nth`, does to the rows with this verdict, in words.
+/// Says how the design B at index `nth` changes the metrics of those rows that have this verdict.
+/// `None` if no row has it.
 fn clause(nth: usize, verdict: Verdict, a: &str, rows: &[AnswerRow]) -> Option<String> {
     let of = |row: &&AnswerRow| {
         let mut compared = row.compared();

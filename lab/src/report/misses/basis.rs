@@ -2,21 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How our figure depends on the published figure. If it does depend on it, the two may agree
-/// although the simulation is wrong.
+/// How our figure depends on the published figure. If our figure depends on the published one, the
+/// two may agree although the simulation is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// Our figure does not depend on the published figure.
     Independent,
-    /// We derived a price from the published figure, so it proves nothing if our figure agrees.
+    /// We derived a price from the published figure, so an agreement of the two figures proves
+    /// nothing.
     Fitted,
     /// Both figures follow directly from how the patch is built: nothing has to be measured.
     Construction,
 }
 
 impl Basis {
-    /// The word for JSON, and for the page.
+    /// The word for this basis in JSON and on the page `docs/misses.md`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

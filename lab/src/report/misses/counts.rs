@@ -17,7 +17,7 @@ pub struct Counts {
     /// The number of matches that prove nothing, because our figure depends on the published one;
     /// see [`Basis`].
     pub given: usize,
-    /// The number of matches that would be matches too if the patch had no effect in our runs.
+    /// The number of matches that would still be matches if the patch had no effect in our runs.
     pub without_effect: usize,
     /// The number of matches that are counted neither in `given` nor in `without_effect`.
     pub telling: usize,
@@ -26,8 +26,8 @@ pub struct Counts {
     pub off: usize,
     /// The number of figures that do not match.
     pub misses: usize,
-    /// The number of figures that are open: the published change is nearly none, and the interval
-    /// of ours is too wide to say whether ours is none.
+    /// The number of figures that are open: the published change is nearly zero, and the interval
+    /// of our change is too wide to say whether our change is nearly zero, too.
     pub open: usize,
     /// The number of figures for which nothing is measured.
     pub not_measured: usize,

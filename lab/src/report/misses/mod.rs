@@ -1,7 +1,7 @@
 //! Published figures beside ours: the types, and the rule that says which figures match.
 //!
 //! An experiment declares published figures, and its runs measure ours. [`page`] makes the page
-//! `docs/misses.md` of them, [`stored`] keeps at the end of that page what the runs measured, and
+//! `docs/misses.md` from both, [`stored`] keeps the measured values at the end of that page, and
 //! [`table`](self::table()) is the short table at the end of `plimsoll reproduce`.
 
 mod basis;
@@ -24,12 +24,12 @@ use crate::measure::stats::Estimate;
 
 /// Two values or ratios match if the larger is at most this many times the smaller.
 pub const FACTOR: f64 = 2.0;
-/// If a published ratio differs from 1 by less than this, the publication says that the patch
-/// changes nothing. Even a bad simulation is likely to show no change, so such a figure has a
-/// stricter rule than [`FACTOR`]; see [`Beside::agreement`].
+/// A published ratio that differs from 1 by less than this counts as no change by the patch. Even a
+/// bad simulation is likely to show no change, so such a figure has a stricter rule than
+/// [`FACTOR`]; see [`Beside::agreement`].
 pub const NO_CHANGE: f64 = 0.05;
-/// The largest change, in percent, that counts as none. This is the largest variation between runs
-/// that the thread on batched frees gives for its measurements.
+/// The largest change, in percent, that counts as no change. This is the largest variation between
+/// runs that the thread on batched frees gives for its measurements.
 pub const EQUAL_PERCENT: f64 = 0.56;
 
 /// The published values of a figure.
@@ -79,13 +79,13 @@ pub struct Beside {
     pub unit: Unit,
     /// The published values.
     pub published: Values,
-    /// How our figure depends on the published one, and so whether it proves anything that they
-    /// agree.
+    /// How our figure depends on the published one. This decides whether an agreement of the two
+    /// proves anything.
     pub basis: Basis,
     /// Where our figure is measured; `None` if no experiment measures it.
     pub place: Option<Place>,
     /// The cause of the difference between the published figure and ours, or the reason why we do
-    /// not measure it.
+    /// not measure our figure.
     pub why: Cow<'static, str>,
     /// Our figure; `None` if it was not measured.
     pub ours: Option<Ours>,
@@ -99,15 +99,15 @@ pub enum Agreement {
     Match,
     /// The ratios, or the single values, differ by more than [`Agreement::Match`] allows.
     Miss,
-    /// The published change is below [`NO_CHANGE`], and the interval of ours is too wide to say
-    /// whether ours is none.
+    /// The published change is below [`NO_CHANGE`], and the interval of our change is too wide to
+    /// say whether the patch changes nothing in our runs.
     Open,
-    /// Ours was not measured.
+    /// Our figure was not measured.
     NotMeasured,
 }
 
 impl Agreement {
-    /// The word for reports.
+    /// The word for this agreement in reports.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl Beside {
         }
     }
 
-    /// Our ratio of the patch to Linux.
+    /// The ratio of the patch to Linux in our runs.
     #[must_use]
     pub fn our_ratio(&self) -> Option<f64> {
         let ours = self.ours.as_ref()?;
@@ -171,9 +171,9 @@ impl Beside {
         ours.map_or(Agreement::NotMeasured, |ours| self.agreement_with(ours))
     }
 
-    /// The agreement if the patch had no effect in our runs: with our value for Linux in place of
-    /// that for the patch. If this is a match, a match of ours says nothing about the patch.
-    /// `None` if ours is not a ratio, or was not measured.
+    /// The agreement if the patch had no effect in our runs, that is, if our value for Linux took
+    /// the place of our value for the patch. If even this is a match, a match of our figure says
+    /// nothing about the patch. `None` if our figure is not a ratio, or was not measured.
     #[must_use]
     pub fn agreement_without_effect(&self) -> Option<Agreement> {
         let ours = self.ours.as_ref().filter(|ours| ours.ratio.is_some())?;
@@ -236,7 +236,7 @@ fn near(one: f64, other: f64) -> bool {
     (1.0 / FACTOR..=FACTOR).contains(&off)
 }
 
-/// Returns whether `off`, the quotient of two values, is beyond [`FACTOR`].
+/// Returns whether `off`, the quotient of two values, differs from 1 by more than [`FACTOR`].
 fn is_off(off: f64) -> bool {
     !near(1.0, off)
 }
@@ -249,7 +249,7 @@ pub(super) fn published_text(figure: &Beside) -> String {
     }
 }
 
-/// Our values as text, in the form of the published ones.
+/// Our values as text, in the form that [`published_text`] gives the published values.
 pub(super) fn our_text(figure: &Beside) -> String {
     match (&figure.ours, &figure.published) {
         (None, _) => NOTHING.to_owned(),
@@ -271,8 +271,7 @@ pub(super) fn ratio_text(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| NOTHING.to_owned(), |ratio| ratio_of(1.0, ratio))
 }
 
-/// The figures of each thread, thread by thread. Within a thread they have the order in which they
-/// were declared.
+/// Each thread with its figures. The figures are in the order in which they were declared.
 pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec<&Beside>)> {
     let of = |thread| figures.iter().filter(move |figure| figure.thread == thread);
     Thread::ALL
@@ -280,7 +279,7 @@ pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec
         .map(move |thread| (thread, of(thread).collect()))
 }
 
-/// The verdict on the figure if the patch had no effect in our runs, or a dash.
+/// The word for the figure's agreement if the patch had no effect in our runs, or a dash.
 pub(super) fn without_effect_text(figure: &Beside) -> &'static str {
     let agreement = figure.agreement_without_effect();
     agreement.map_or(NOTHING, Agreement::word)
@@ -440,7 +439,8 @@ mod tests {
     fn a_patch_without_effect_matches_near_ratios_and_misses_far_ones() {
         let figures = sample();
         let words: Vec<&str> = figures.iter().map(without_effect_text).collect();
-        // The published ratios are none, 0.134, 0.5 and almost 1; the last figure is not measured.
+        // The published ratios of the first four figures are none, 0.134, 0.5 and almost 1. The
+        // fifth figure is not measured.
         assert_eq!(words, [NOTHING, "miss", "match", "match", NOTHING]);
         let mut level_off = sample().remove(3);
         level_off.published = Values::Levels(vec![3e6, 3e6]);

@@ -38,8 +38,7 @@ fn page(figures: &[Beside], stored: &[Stored]) -> String {
 
 /// Makes the page from the reports of a full run.
 ///
-/// # Errors
-/// If the reports are not those of a full run of all experiments: a figure is missing.
+/// If a figure is missing, because the reports are not those of a full run of all experiments.
 pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, Error> {
     let with_figures = reports.iter().filter(|report| !report.figures.is_empty());
     let stored: Vec<Stored> = with_figures.map(Stored::of).collect();
@@ -55,11 +54,11 @@ pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, E
     of_stored(declared, &stored)
 }
 
-/// Returns the page `committed` with new values: those that `reports` measured replace those that
-/// the page keeps of the same experiments and machines.
+/// Returns the page `committed` with new values: the values in `reports` replace the page's values
+/// of the same experiments and machines.
 ///
 /// # Errors
-/// If the page keeps nothing that can be read.
+/// If the values at the end of the page are missing or cannot be read.
 pub fn updated(
     committed: &str,
     declared: Vec<Beside>,

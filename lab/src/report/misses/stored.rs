@@ -1,7 +1,7 @@
 //! The measured values, as they are kept at the end of `docs/misses.md`.
 //!
 //! The page is made of the declared figures and of these values. So a test can make the page again
-//! without a run, and the committed page cannot differ from what is declared.
+//! without running an experiment, and notices if the committed page differs from the declarations.
 
 use serde::{Deserialize, Serialize};
 
@@ -84,8 +84,8 @@ impl Stored {
         pairs.next()
     }
 
-    /// The same values with 12 significant digits. Such a value does not change when it is written,
-    /// read and written again.
+    /// These values, rounded to 12 significant digits. A rounded value does not change when it is
+    /// written, read and written again.
     fn rounded(&self) -> Self {
         let mut rounded = self.clone();
         for figure in &mut rounded.figures {
@@ -154,7 +154,7 @@ pub fn still_declared(mut stored: Vec<Stored>, declared: &[Beside]) -> Vec<Store
     stored
 }
 
-/// Puts the stored values into the declared figures, as ours.
+/// Fills in our values of the declared figures from the stored values.
 ///
 /// # Errors
 /// If a stored figure is not declared, or is declared for other designs.
@@ -218,8 +218,8 @@ mod tests {
         }
     }
 
-    /// One figure on two machines, and with two pairs of designs: each gets the values that were
-    /// measured for it.
+    /// One figure on two machines, and with two pairs of designs: each declaration gets the values
+    /// that were measured for it.
     #[test]
     fn figures_that_differ_only_by_machine_or_designs_keep_their_own_values() {
         let two = sample().remove(1);

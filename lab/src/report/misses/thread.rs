@@ -18,7 +18,8 @@ pub enum Thread {
     Counters,
     /// The self-test of the lab. Its figures are made up.
     Selftest,
-    /// A source that the page does not show, such as that of a user's experiment.
+    /// A source that the page `docs/misses.md` does not show, such as the source in a user's
+    /// experiment.
     Other,
 }
 
