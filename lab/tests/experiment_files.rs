@@ -1,5 +1,6 @@
-//! Experiment files: what is written is read again, no text makes the reader panic, a file gives
-//! the results of the command line of the same choice, and the files in `experiments/` run.
+//! Tests experiment files: a written plan is read back unchanged, no text makes the reader panic, a
+//! file gives the same results as the same choice on the command line, and the files in
+//! `experiments/` run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -112,7 +113,7 @@ fn a_sweep() -> impl Strategy<Value = Sweep> {
     })
 }
 
-/// The first element with each key.
+/// The first element of `of` for each key.
 fn distinct<T, K: PartialEq>(of: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for one in of {
@@ -176,7 +177,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// Files that are right.
+/// Experiment files without mistakes.
 const FILES: [&str; 3] = [
     include_str!("../../experiments/first.toml"),
     include_str!("../../experiments/missing-cpus.toml"),
@@ -288,7 +289,7 @@ fn a_file_gives_the_runs_of_the_command_line_of_the_same_choice() {
     assert_ne!(hash(&other), hash(&of_file));
 }
 
-/// A profile beside the file is found from any working directory.
+/// A profile that lies beside the file is found from any working directory.
 #[test]
 fn a_profile_is_relative_to_the_file() {
     let folder = std::env::temp_dir().join(format!("plimsoll-files-{}", std::process::id()));

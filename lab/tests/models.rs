@@ -67,12 +67,12 @@ fn lock_models_agree_with_the_memory_manager_inside() {
 
 /// Without strict order, a CPU does not wait for its turn before it accesses its own page lists and
 /// counters, so it may run ahead of other CPUs. If another CPU accesses these lists or counters,
-/// that CPU may see their future state; the simulator counts such slips. Of the known loads, that
-/// of this test has the most slips, because CPU 0 drains the lists of all CPUs every 2 ms.
+/// that CPU may see their future state; the simulator counts such slips. Of the known loads, the
+/// load of this test has the most slips, because CPU 0 drains the lists of all CPUs every 2 ms.
 ///
 /// If CPUs may run ahead by 10 µs, the number of acquisitions of the zone lock on a phone differs
-/// by 20 % from that in strict order. The other figures of the zone lock differ by up to 12 %. With
-/// the default limit, which is chosen for speed, figures may differ by a third or more.
+/// by 20 % from the number in strict order. The other figures of the zone lock differ by up to 12
+/// %. With the default limit, which is chosen for speed, figures may differ by a third or more.
 #[test]
 fn running_ahead_moves_what_strict_order_gives_by_little() {
     let far = SimOptions::default().run_ahead;

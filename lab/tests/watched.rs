@@ -1,5 +1,5 @@
-//! The course of a run, as a page shows it: watching changes no result, and what is shown is what
-//! the machine has counted.
+//! Tests the course of a run, as a page shows it: watching changes no result, and the page shows
+//! what the machine has counted.
 
 use std::num::NonZeroUsize;
 
@@ -30,8 +30,8 @@ fn compare(workload: &str, machine: &str, length_ms: u64, watch: Option<Courses>
     run.expect("designs that differ").0
 }
 
-/// The report and the courses of a comparison. Checks that it has the hash of one that was not
-/// watched.
+/// The report and the courses of a comparison. Checks that watching does not change the hash of the
+/// comparison.
 fn watched(workload: &str, machine: &str, length_ms: u64) -> (Report, Vec<Course>) {
     let courses = Courses::default();
     let report = compare(workload, machine, length_ms, Some(courses.clone()));
@@ -65,7 +65,7 @@ fn a_course_has_the_waits_that_the_machine_counted() {
             course.bin_ns * course.bins as u64 > course.length_ns,
             "{name}"
         );
-        // The table of the report has the same run: the first seed's.
+        // The table and the course are of the same run: the run with the first seed.
         let title = format!("Waits for locks under {name}, first seed");
         let table = report.tables.iter().find(|table| table.title == title);
         let table = table.expect("the report has the locks of each design");

@@ -76,8 +76,9 @@ fn note(varied: &Varied, machine: &str) -> Result<String, Error> {
     Ok(notes.join("; "))
 }
 
-/// Describes how a headline changes at half and at twice the price: its verdict or, if that
-/// remains, its ratio of the designs. A change within the noise of the seeds is left out.
+/// Describes how a headline changes at half and at twice the price. Gives the new verdict or, if
+/// the verdict stays, the new ratio of the designs. Leaves out changes within the noise of the
+/// seeds.
 fn effect(headline: &Headline, price: &Price) -> String {
     let both = [("halved", &price.half), ("doubled", &price.twice)];
     let of = |(when, at): (&str, &Compared)| {

@@ -8,8 +8,8 @@ pub struct Headlines {
     pub experiment: &'static str,
     /// The machine whose prices are varied.
     pub machine: &'static str,
-    /// Designs A and B, and the metric on which B is compared with A. A run with
-    /// [`Effort::Quick`](crate::run::options::Effort::Quick) measures the metric.
+    /// The headlines: designs A and B, and the metric on which B is compared with A. Even a run
+    /// with [`Effort::Quick`](crate::run::options::Effort::Quick) measures these metrics.
     pub of: &'static [Headline],
 }
 

@@ -102,7 +102,7 @@ impl Kept {
     /// Reads a file that `plimsoll sensitivity --save` wrote.
     ///
     /// # Errors
-    /// If the text is no such file.
+    /// If `text` is not the content of such a file.
     pub fn read(text: &str) -> Result<Self, Error> {
         let broken = |error| {
             Error::Invalid(format!(
@@ -112,8 +112,9 @@ impl Kept {
         serde_json::from_str(text).map_err(broken)
     }
 
-    /// Takes over the results of every experiment that `other` has, and keeps those of all other
-    /// experiments. The result is in the order of [`headlines::ALL`](super::headlines::ALL).
+    /// Replaces the results of every experiment that `other` has, and keeps the results of all
+    /// further experiments. The result is in the order of
+    /// [`headlines::ALL`](super::headlines::ALL).
     #[must_use]
     pub fn replaced_by(mut self, other: Self) -> Self {
         for varied in other.experiments {
@@ -161,16 +162,16 @@ impl Headline {
         self.prices.iter().filter(move |price| price.any(decides))
     }
 
-    /// The number of prices with which the headline [changes](Headline::changes), but only within
-    /// the noise of the seeds.
+    /// The number of prices that [change](Headline::changes) the headline, but only within the
+    /// noise of the seeds.
     #[must_use]
     pub fn within_noise(&self) -> usize {
         let changes = |price: &&Price| price.any(|at| self.changes(at));
         self.prices.iter().filter(changes).count() - self.deciding().count()
     }
 
-    /// Returns whether the verdict of `at` differs from that with unchanged prices, or its ratio
-    /// differs by more than the factor [`MOVES`].
+    /// Returns whether the verdict of `at` differs from the verdict with unchanged prices, or its
+    /// ratio differs from the ratio with unchanged prices by more than the factor [`MOVES`].
     #[must_use]
     pub fn changes(&self, at: &Compared) -> bool {
         self.flips(at) || self.moves(at) > MOVES
@@ -184,13 +185,14 @@ impl Headline {
         end(at.low) > end(self.plain.high) || end(at.high) < end(self.plain.low)
     }
 
-    /// Returns whether the verdict of `at` differs from that with unchanged prices.
+    /// Returns whether the verdict of `at` differs from the verdict with unchanged prices.
     #[must_use]
     pub fn flips(&self, at: &Compared) -> bool {
         at.verdict != self.plain.verdict
     }
 
-    /// The factor by which the ratio of `at` differs from that with unchanged prices, at least 1.
+    /// The factor, at least 1, by which the ratio of `at` differs from the ratio with unchanged
+    /// prices.
     #[must_use]
     pub fn moves(&self, at: &Compared) -> f64 {
         factor(self.plain.ratio, at.ratio)

@@ -1,8 +1,8 @@
 //! Halves and doubles each price of a machine, and runs the headline comparisons again.
 //!
-//! Most prices decide nothing, so each price is first varied on the first seed alone. If that
-//! changes no run, the workload does not charge the price. If it moves no headline by more than
-//! [`SCREEN`], the price is left out. The other prices are varied on all seeds.
+//! Most prices decide nothing, so each price is first varied on the first seed alone. If this
+//! changes no run, the workload does not charge the price. If it moves no headline by more than the
+//! factor [`SCREEN`], the price is left out. The other prices are varied on all seeds.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ const SCALES: [u32; 2] = [50, 200];
 /// empty. Varies only `prices`, or all prices if `prices` is empty.
 ///
 /// # Errors
-/// If a name is unknown, or the experiment has no prices that could be varied.
+/// If a name is unknown, or an experiment has no prices that could be varied.
 pub fn run(
     names: &[String],
     prices: &[CostKey],
@@ -56,7 +56,7 @@ pub fn prices(keys: &[String]) -> Result<Vec<CostKey>, Error> {
     keys.iter().map(one).collect()
 }
 
-/// Looks up all names, so that a misspelt one is found before anything runs.
+/// Looks up all names, so that a misspelt name is found before anything runs.
 ///
 /// # Errors
 /// As [`run`].
@@ -150,7 +150,7 @@ struct Runs<'a> {
 
 impl Runs<'_> {
     /// Runs the designs of the headlines on the first `seeds` seeds. `scaled` is appended to the
-    /// name of the machine. It is empty or scales a price, as `@work.fault=50` does.
+    /// name of the machine. It is empty, or scales a price, such as `@work.fault=50` to 50 %.
     fn at(&self, scaled: impl fmt::Display, seeds: usize) -> Result<Comparison, Error> {
         let machine = format!("{}{scaled}", self.of.machine);
         let mut options = self.options.clone();
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// The test experiment empties an address space. That charges no reads from swap
+    /// The test experiment empties an address space. Its workload charges no reads from swap
     /// (`work.swap_in`), but it charges taking pages out of page tables (`work.zap`).
     #[test]
     fn a_price_that_is_not_charged_is_named_and_one_that_is_charged_moves_a_ratio() {

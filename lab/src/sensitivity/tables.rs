@@ -10,9 +10,9 @@ use crate::report::{Table, tabulate};
 /// The table of a headline shows at least this many prices: those that move the headline most.
 const SHOWN: usize = 5;
 
-/// First a table for each headline that some price changes, with the prices that change it most at
-/// the top. Then a table of the headlines that no price changes, and a table of the prices that the
-/// experiments never charge.
+/// Makes a table for each headline that some price changes, with the prices that change it most at
+/// the top. Then come a table of the headlines that no price changes, and a table of the prices
+/// that the experiments never charge.
 ///
 /// # Errors
 /// If the result names an unknown price.
@@ -82,7 +82,8 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
 /// The end of a table's sentence about prices whose effect may only be noise.
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
-/// The mark for a price in a headline's table: whether it decides the headline, or only seems to.
+/// The mark for a price in a headline's table. It says whether the price decides the headline, or
+/// changes it only within the noise.
 fn mark(headline: &Headline, price: &Price) -> &'static str {
     if headline
         .deciding()
@@ -173,8 +174,8 @@ mod tests {
         }
     }
 
-    /// A headline with twelve prices: if fewer than [`SHOWN`] of them decide it, its table shows
-    /// [`SHOWN`] prices. If more decide it, the table shows all that do.
+    /// If fewer than [`SHOWN`] of a headline's twelve prices decide it, its table shows [`SHOWN`]
+    /// prices. If more decide it, the table shows every price that does.
     #[test]
     fn a_table_shows_every_price_that_decides() {
         for (deciding, rows) in [(2, SHOWN), (8, 8)] {

@@ -1,5 +1,5 @@
-//! The tables of recordings as one JSON object on one line. Other programs read it, so keys may be
-//! added but never renamed or removed.
+//! The tables of recordings as one JSON object on one line. Other programs read this object, so
+//! keys may be added but never removed or renamed.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ const SCHEMA: u32 = 1;
 /// of the numbers.
 ///
 /// # Panics
-/// Never panics: no part of the object can fail to serialise.
+/// Never: no part of the object can fail to serialise.
 #[must_use]
 pub fn render(shown: &Shown) -> String {
     let object = Object {

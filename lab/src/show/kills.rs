@@ -29,7 +29,7 @@ pub struct Victim {
     pub exited_ns: Option<u64>,
 }
 
-/// Returns every victim, in the order in which they were chosen.
+/// Returns every victim, in the order in which the kernel chose them.
 #[must_use]
 pub fn victims(recording: &Recording) -> Vec<Victim> {
     let mut victims: Vec<Victim> = Vec::new();
@@ -51,7 +51,7 @@ fn note(victims: &mut Vec<Victim>, event: &Event) {
         _ => return,
     };
     let last = victims.iter().rposition(|victim| victim.pid == pid);
-    // If the last victim with this process id has exited, the mark concerns another process that
+    // If the last victim with this process id has exited, the event is about a later process that
     // has got the same id.
     let last = last.filter(|&nth| {
         !matches!(event.what, What::MarkVictim { .. }) || victims[nth].exited_ns.is_none()

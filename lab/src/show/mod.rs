@@ -100,7 +100,7 @@ pub struct OfRecording {
 /// Shows one recording, or two side by side, each with its name.
 ///
 /// # Errors
-/// If a table does not exist, or is empty for every recording.
+/// If the chosen table does not exist, or is empty for every recording.
 pub fn show(recordings: &[(String, Recording)], options: &ShowOptions) -> Result<Shown, Error> {
     let wanted = options.table.as_deref();
     if let Some(name) = wanted.filter(|name| !TABLES.contains(name)) {

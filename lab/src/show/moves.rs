@@ -2,9 +2,9 @@
 //!
 //! The kernel prints an event for each block, but none where a hold of the zone lock begins or
 //! ends. Blocks that moved in succession on one CPU, in one thread and one zone, form one *move*.
-//! The event before a move to the zone shows its path: a spill directly follows the free that
-//! filled the list, and a decay occurs inside `vmstat_update`. All other moves to the zone are
-//! drains. If the blocks of a move were put on a list by another CPU, the move is also a drain.
+//! The event before a move to the zone shows the path of the move: a spill directly follows the
+//! free that filled the list, and a decay occurs inside `vmstat_update`. All other moves to the
+//! zone are drains. A move is also a drain if another CPU put its blocks on the list.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Tables of the number of pages that each move transfers between a page list and its zone and that
+//! Tables of the pages that each move transfers between a page list and its zone, of the pages that
 //! each hold of a zone lock transfers, and of the moves on each CPU.
 
 use std::collections::BTreeMap;

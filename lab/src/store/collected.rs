@@ -9,11 +9,11 @@ use super::journal::CaseLine;
 use crate::measure::sample::Sample;
 use crate::run::journal::{ComparisonKey, Journal};
 
-/// A comparison, a design and a seed: what names a case.
+/// The name of a case: its comparison, its design and its seed.
 type Key = (ComparisonKey, String, u64);
 
-/// A journal that collects every case of a run, also those that another journal had already. A case
-/// is in the collection once, because its name is its key.
+/// A journal that collects every case of a run, also the cases that the journal on disk had
+/// already. The collection has each case once, because the case's name is its key.
 #[derive(Debug, Default)]
 pub struct Collected {
     /// The journal that keeps the cases on disk; `None` if nothing is kept.
@@ -22,8 +22,8 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// A collection of the cases that `kept` has, as far as the run asks for them, and of those
-    /// that the run adds to it.
+    /// Makes an empty collection. It collects each case that the run finds in `kept`, and each case
+    /// that the run adds.
     #[must_use]
     pub fn of(kept: Option<Arc<dyn Journal>>) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Collected {
 
     fn add(&self, comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample) {
         let key = (comparison.clone(), design.to_owned(), seed);
-        // A thread that panics while it holds the lock leaves the map as it was.
+        // A thread that panics while it holds the lock has not changed the map.
         let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
         cases.entry(key).or_insert_with(|| sample.clone());
     }

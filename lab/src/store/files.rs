@@ -44,8 +44,8 @@ pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, Error>
     Ok(Some(value))
 }
 
-/// The lines of a file with one JSON value in each, and the length of the text up to the end of the
-/// last whole line. A last line that is torn, because its writer was broken off, is left out.
+/// The lines of a file with one JSON value in each, and the length in bytes of all whole lines. If
+/// the writing process was broken off, the last line may be torn; a torn line is left out.
 pub(super) fn lines<T: DeserializeOwned>(file: &Path) -> Result<(Vec<T>, u64), Error> {
     let text = match fs::read(file) {
         Ok(text) => text,
@@ -80,8 +80,8 @@ pub fn hash_of(file: &Path) -> Result<String, Error> {
     hash_of_bytes(open).map_err(read)
 }
 
-/// A hash of all that `open` reads, as 16 hexadecimal digits. It is the same for a file and for its
-/// text if the file has at most 1 MiB.
+/// A hash of all that `open` reads, as 16 hexadecimal digits. If a file has at most 1 MiB, the hash
+/// of the file equals the hash of its text in memory.
 ///
 /// # Errors
 /// If reading fails.

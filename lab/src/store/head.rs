@@ -1,4 +1,5 @@
-//! What is known of a run when it begins, and what is added when it has ended.
+//! The facts about a run that the store writes when the run begins, and those that it adds at the
+//! end.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +27,15 @@ pub struct Program {
 /// A machine of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The name in the profile.
+    /// The machine's name in its profile.
     pub name: String,
     /// A hash of the profile: the topology and all prices at the card of the run; empty if the
-    /// runs take place on no simulated machine.
+    /// machine is not simulated.
     pub profile: String,
 }
 
 impl Machine {
-    /// Loads the machine that `machine` means: a name, or the path of a profile file.
+    /// Loads the machine `machine`, which is a name or the path of a profile file.
     ///
     /// # Errors
     /// If the machine is unknown or its profile is bad.
@@ -58,11 +59,11 @@ impl Machine {
     }
 }
 
-/// What determines the results of a run, as pairs of a name and a value. A run can be resumed only
-/// with the same inputs.
+/// Everything that determines the results of a run, as pairs of a name and a value. A run can be
+/// resumed only with the same inputs.
 pub type Inputs = BTreeMap<String, String>;
 
-/// What is known of a run when it begins: the file `run.json`.
+/// The content of the file `run.json`: the facts about a run that are known when it begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The version of the files, [`SCHEMA`].
@@ -82,8 +83,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// What is known of a run that is not kept. Its id is empty, and so is the time when it began,
-    /// so equal runs have equal heads.
+    /// The head of a run that no store keeps. Its id and the time of its beginning are empty, so
+    /// equal runs have equal heads.
     #[must_use]
     pub fn unkept(new: New) -> Self {
         Self {
@@ -107,7 +108,8 @@ impl Head {
         words.join(" ")
     }
 
-    /// Why a command that would begin the run `other` cannot go on with this run; `None` if it can.
+    /// The reason why a command that asks for the run `other` cannot resume this run; `None` if it
+    /// can.
     #[must_use]
     pub fn differs_from(&self, other: &New) -> Option<String> {
         if self.inputs != other.inputs {
@@ -159,7 +161,8 @@ pub struct New {
     pub inputs: Inputs,
 }
 
-/// What is added when a run has ended: the file `end.json`. A run without it was broken off.
+/// The content of the file `end.json`, which is written when a run has finished. A run without this
+/// file is still running or was broken off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// The version of the files, [`SCHEMA`].
@@ -173,7 +176,7 @@ pub struct End {
     pub verdict: String,
 }
 
-/// Quotes the word if a shell would otherwise read it as something else.
+/// Quotes `word` unless it has only characters that mean nothing special to a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_+=@.,:/%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! What determines the results of a run, as it is kept with the run.
+//! Makes the inputs that are kept with a run: everything that determines its results.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub fn of_experiments(
     (machines, inputs)
 }
 
-/// The machines on which a plan runs, with all `points` of its sweep, each once.
+/// The machines on which a plan and all `points` of its sweep run, each machine once.
 ///
 /// # Errors
 /// If a machine is unknown or its profile is bad.
@@ -72,7 +72,7 @@ pub fn machines_of(plan: &Plan, points: &[Point]) -> Result<Vec<Machine>, Error>
 }
 
 /// The inputs of an experiment file that is called `file` and has the hash `hash`. `settings` are
-/// knobs that were set besides those of the file, each as `KNOB=VALUE`.
+/// the knobs that were set outside this file, each as `KNOB=VALUE`.
 #[must_use]
 pub fn of_file(file: &str, hash: String, plan: &Plan, settings: &[&str]) -> Inputs {
     inputs([
@@ -83,7 +83,7 @@ pub fn of_file(file: &str, hash: String, plan: &Plan, settings: &[&str]) -> Inpu
     ])
 }
 
-/// What determines the results of a replay: a run can be resumed only with the same inputs.
+/// The inputs of a replay: everything that determines its results.
 #[must_use]
 pub fn of_replay(options: &ReplayOptions) -> Inputs {
     let hash = hash_of(Path::new(&options.file)).unwrap_or_else(|_| "unknown".to_owned());

@@ -2,8 +2,8 @@
 //!
 //! A line is written as soon as its case has finished, by one write. So if the process is killed,
 //! at most the last line is torn. If a write fails, the journal cuts the file to its whole lines,
-//! tells the user once, and keeps nothing more: the run goes on, because its report does not need
-//! the journal.
+//! tells the user once, and keeps nothing more. The run then continues, because its report does not
+//! need the journal.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -95,7 +95,7 @@ impl Measured {
     }
 }
 
-/// What a journal writes to: a file, or a stand-in for one in a test.
+/// The output of a journal: a file, or a stand-in for a file in a test.
 pub(super) trait Out: Debug + Send {
     /// Adds `line` at the end.
     fn append(&mut self, line: &[u8]) -> io::Result<()>;
@@ -169,14 +169,14 @@ impl<O: Out> FileJournal<O> {
         self.lock().length == 0
     }
 
-    /// Why cases could not be kept; `None` if all were.
+    /// The reason why the journal could not keep a case; `None` if it kept all cases.
     pub(super) fn failed(&self) -> Option<String> {
         self.lock().failed.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<O>> {
-        // A worker that panicked while it held the lock has written a torn line at worst, which
-        // the reader leaves out.
+        // A worker that panicked while it held the lock has at worst written a torn line. Readers
+        // leave this line out.
         let state = self.state.lock();
         state.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -203,8 +203,8 @@ impl<O: Out> Journal for FileJournal<O> {
             Ok(()) => state.length += line.len() as u64,
             Err(error) => {
                 let length = state.length;
-                // If the file cannot be cut either, the torn line stays the last one, which readers
-                // leave out.
+                // If cutting the file fails too, the torn line remains the last line, and readers
+                // leave it out.
                 let _ = state.out.cut(length);
                 let failed = format!("cannot write to {}: {error}", self.name.display());
                 eprintln!("warning: {failed}; the cases that finish from now on are not kept");

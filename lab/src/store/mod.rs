@@ -1,11 +1,11 @@
 //! The store: a folder that keeps the results of runs, so that they can be shown again, compared
 //! and exported, and so that a run that was broken off can go on.
 //!
-//! Each run has a folder of its own below `runs`, whose name is the run's id. The submodule `head`
-//! has what is known of a run when it begins and ends, `journal` keeps its cases, `printed` its
-//! reports, and `run` has the folder of one run; `collected` has the cases of a run in memory. `list` makes the table of all runs, `diff`
-//! compares two runs, and `export` makes one table of samples. `docs/results.md` describes the
-//! files.
+//! Each run has a folder of its own below `runs`, whose name is the run's id. The submodule `run`
+//! has the folder of one run, `head` the facts about it, `journal` its cases, and `printed` its
+//! reports. `collected` keeps the cases of a run in memory. `list` makes the table of all runs,
+//! `diff` compares two runs, and `export` makes one table of samples. `docs/results.md` describes
+//! the files.
 
 mod collected;
 pub mod diff;
@@ -31,8 +31,8 @@ pub use self::printed::Printed;
 pub use self::run::{Kept, RunFolder, State};
 use crate::error::Error;
 
-/// The version of the files of a store. It goes up if a file changes in a way that an older version
-/// of Plimsoll would misread.
+/// The version of the files of a store. It increases if a file changes so that an older version of
+/// Plimsoll would misread the file.
 pub const SCHEMA: u32 = 1;
 
 /// The file that says which version a store has.
@@ -75,7 +75,7 @@ impl Store {
     /// Opens the store in `folder`.
     ///
     /// # Errors
-    /// If there is none, or if a newer version of Plimsoll made it.
+    /// If the folder has no store, or if a newer version of Plimsoll made the store.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let store = Self {
             folder: folder.to_owned(),
@@ -118,8 +118,8 @@ impl Store {
         self.folder.join(RUNS)
     }
 
-    /// The runs, the newest last. A run whose folder another process has not filled yet is left
-    /// out.
+    /// The runs, the newest last. A run is left out while the process that makes its folder has not
+    /// filled the folder yet.
     ///
     /// # Errors
     /// If a folder or file cannot be read.
@@ -185,8 +185,8 @@ impl Store {
     }
 }
 
-/// The error for an id that no run has. Most ids have much in common, so if none is near, it offers
-/// only the newest one.
+/// The error for an id that no run has. It offers the nearest ids or, if none is near, only the
+/// newest id, because most ids look alike.
 fn no_such_run(id: &str, ids: &[&str]) -> Error {
     match Error::unknown("run", id, ids) {
         near @ Error::Unknown { near: true, .. } => near,

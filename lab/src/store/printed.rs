@@ -1,4 +1,4 @@
-//! What a run has printed, as data, so that it can be printed again in any format.
+//! The output of a run as data, so that it can be printed again in any format.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::measure::metric::Better;
 use crate::measure::stats::Verdict;
 use crate::report::{Report, Table};
 
-/// A part of what a run has printed: a line of the file `report.jsonl`.
+/// A part of a run's output: a line of the file `report.jsonl`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Printed {

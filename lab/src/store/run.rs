@@ -22,11 +22,12 @@ const REPORT: &str = "report.jsonl";
 const COURSES: &str = "courses.json";
 const END: &str = "end.json";
 
-/// How many ids are tried before the folder is said to be unusable. Two runs that begin in the same
-/// second get the same id with a probability of 1 in 65,536.
+/// The maximum number of ids to try before the store counts as unusable. Two runs that begin in the
+/// same second get the same id with a probability of 1 in 65,536.
 const IDS_MAX: usize = 20;
 
-/// The folder of a run that goes on now. Other processes cannot resume or remove the run meanwhile.
+/// The folder of a run on which this process works. Meanwhile other processes can neither resume
+/// nor remove the run.
 #[derive(Debug)]
 pub struct RunFolder {
     head: Head,
@@ -63,12 +64,12 @@ impl RunFolder {
         Ok(run)
     }
 
-    /// Goes on with a run that was broken off: `id`, or if it is `None`, the newest such run. The
-    /// run must have the inputs of `new`.
+    /// Resumes the run `id`, which was broken off. If `id` is `None`, resumes the newest run that
+    /// was broken off and has the inputs of `new`.
     ///
     /// # Errors
     /// If there is no such run, if it has finished or still runs, or if its inputs, its version or
-    /// its machines are not those of `new`.
+    /// its machines differ from those of `new`.
     pub fn resume(store: &Store, id: Option<&str>, new: &New) -> Result<Self, Error> {
         let run = match id {
             Some(id) => store.find(id)?,
@@ -148,7 +149,7 @@ impl RunFolder {
         Arc::<FileJournal>::clone(&self.journal)
     }
 
-    /// Keeps a part of what the run has printed.
+    /// Keeps `printed`, a part of the run's output.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -164,7 +165,8 @@ impl RunFolder {
         written.map_err(|error| files::unwritable(&self.folder, &error))
     }
 
-    /// Keeps the courses of the runs that were watched, in place of those that were kept before.
+    /// Keeps `courses`, the courses of the watched runs, in place of all courses that were kept
+    /// before.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -234,8 +236,7 @@ fn make_folder(store: &Store, now: Moment) -> Result<(String, PathBuf), Error> {
     Err(files::unwritable(&runs, &why))
 }
 
-/// The newest run that was broken off and that `new` can go on with; if there is none, the newest
-/// that was broken off.
+/// The newest broken-off run that `new` can resume; if there is none, the newest broken-off run.
 fn newest_broken_off(store: &Store, new: &New) -> Result<Kept, Error> {
     let mut runs = store.runs()?;
     runs.retain(|run| run.state() == State::BrokenOff);
@@ -273,7 +274,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Reads a run; `None` if the folder has none yet.
+    /// Reads the run in `folder`; `None` if the folder does not have the run's facts yet.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, Error> {
         let Some(head) = files::read::<Head>(&folder.join(HEAD))? else {
             return Ok(None);
@@ -320,7 +321,7 @@ impl Kept {
         Ok(lines)
     }
 
-    /// The courses of the runs that were watched; empty if none was.
+    /// The courses of the runs that were watched; empty if no run was watched.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -328,7 +329,7 @@ impl Kept {
         Ok(files::read(&self.folder.join(COURSES))?.unwrap_or_default())
     }
 
-    /// What the run has printed.
+    /// The reports and tables that the run has printed.
     ///
     /// # Errors
     /// If the file cannot be read.

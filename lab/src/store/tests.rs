@@ -131,7 +131,7 @@ fn only_the_same_run_is_resumed_and_the_refusal_says_why() {
     let mut other = new(6);
     other.machines[0].profile = "3".to_owned();
     assert!(refused(None, &other).contains("the profile of no machine has changed"));
-    // A newer run that was broken off, but has other inputs, does not hide the one that fits.
+    // A newer broken-off run with other inputs does not hide the older run that fits.
     drop(RunFolder::begin(&store, new(12)).unwrap());
     let run = RunFolder::resume(&store, None, &new(6)).unwrap();
     assert_eq!(run.id(), id);
@@ -221,8 +221,8 @@ fn the_files_have_the_keys_of_this_schema() {
     ");
 }
 
-/// The keys of a value of JSON, in lines that a test can show: an object as its keys in braces, a
-/// list as that of its first element, and any other value as nothing.
+/// The keys of a JSON value, in lines that a test can show: an object as its keys in braces, a list
+/// as the keys of its first element, and any other value as nothing.
 pub(super) fn keys_of(json: &str) -> String {
     let mut lines = vec![String::new()];
     for word in shape(&serde_json::from_str(json).unwrap()).split(' ') {
@@ -251,8 +251,8 @@ fn shape(value: &serde_json::Value) -> String {
     }
 }
 
-/// The environment variable that turns the test below into a process of its own, which runs in the
-/// store that the variable names.
+/// If this environment variable is set, the test below only runs the self-test in the store that
+/// the variable names. The test starts two such processes.
 const IN_STORE: &str = "PLIMSOLL_TEST_STORE";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Times as text, and the ids of runs that are made from them.
+//! Times as text, and ids of runs, which begin with the time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -40,8 +40,8 @@ impl Moment {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
 
-    /// The id of a run that begins now: `20261123-231500-ab12`. The last part tells runs apart that
-    /// begin in the same second.
+    /// The id of a run that begins now: `20261123-231500-ab12`. The last part, `part`, differs for
+    /// most runs that begin in the same second.
     pub(super) fn id(self, part: u16) -> String {
         let Self {
             year, month, day, ..

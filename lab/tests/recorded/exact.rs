@@ -46,7 +46,7 @@ fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
 
 /// The recorded computer has two nodes, of which one is used up until processes are killed. Each
 /// node's kswapd reclaims in its own node. CPUs have lists of the other node's zone, and their
-/// periodic work returns a batch from such lists if they were not used for some time.
+/// periodic work returns a batch from such lists if the CPU has not used them for some time.
 #[test]
 fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
     let judgement = judge("exact-6.12-2-nodes.plr", None);
@@ -55,8 +55,8 @@ fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
     assert_eq!(judgement.notes.iter().find(|note| said(note)), None);
 }
 
-/// Linux limits page lists while kswapd reclaims. A replay that does not know when kswapd reclaims
-/// makes other moves, so the report says that the events are missing.
+/// Linux limits page lists while kswapd reclaims. If the recording lacks the events of kswapd, a
+/// replay makes other moves than the kernel, so the report must say that the events are missing.
 #[test]
 fn a_kernel_that_reclaims_is_not_replayed_exactly_without_events_of_it() {
     let file = format!(
@@ -107,8 +107,8 @@ fn moves_of_a_cpu_that_lost_events_are_set_aside_and_said() {
         .recording;
     let whole = PageLists::default().judge(&recording).expect("page lists");
     recording.header.lost = vec![(1, 5), (2, 0)];
-    // The recording now has lost events of one CPU. It also lacks all events of reclaim, although
-    // its counters show that kswapd ran. The report must name both defects.
+    // The recording now says that it has lost events of one CPU. It also lacks all events of
+    // reclaim, although its counters show that kswapd ran. The report must name both defects.
     let texts = &mut recording.header.texts;
     texts.retain(|(name, _)| !name.starts_with("vmstat "));
     for (name, rounds) in [

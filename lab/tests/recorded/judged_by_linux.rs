@@ -22,14 +22,14 @@ fn recording(name: &str) -> Recording {
 }
 
 /// Compares the timer firings in the recording `name` with those that `timers` predicts. Returns
-/// how many were compared, and how many of them are identical.
+/// the number of compared firings, and how many of these are identical.
 fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     let judgement = timers.firings(&recording(name)).expect("firings");
     (judgement.compared, judgement.identical)
 }
 
-/// Every recorded firing is identical. With HZ 250, 917 of 932 are of the vmstat work and 15 of the
-/// shepherd; with HZ 1000, 1337 and 20.
+/// Plimsoll predicts every recorded firing. With HZ 250, 917 of the 932 firings are of the vmstat
+/// work and 15 of the shepherd. With HZ 1000, 1337 are of the vmstat work and 20 of the shepherd.
 #[test]
 fn every_firing_is_asked_for_and_placed_as_the_kernel_does() {
     assert_eq!(firings("vmstat-64-hz250", &Timers::OURS), (932, 932));

@@ -292,7 +292,7 @@ fn another_order_of_ranges_is_a_difference() {
     };
     differs(&downwards, &fixture!("frozen"));
     differs(&downwards, &fixture!("released"));
-    // Makes the shared mappings private. Then Plimsoll would empty them too, and the kernel did
+    // Makes the shared mappings private. Plimsoll would then empty them too, but the kernel did
     // not.
     let private = with_text(fixture!("frozen"), "oom mappings", |text| {
         text.replace(",sh,", ",")
@@ -362,8 +362,8 @@ fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
         check("free=300 order=0 flags=0x0", 1),
         check("free=500 order=0 flags=0x0", 0),
         check("free=300 order=3 flags=0x0", 1),
-        // The judge sets these two aside. For the first, there may be no free block of its order.
-        // The second has a combination of flags that Plimsoll does not have.
+        // The judge sets the next two checks aside. For the first check, there may be no free block
+        // of its order. The second check has a combination of flags that Plimsoll does not have.
         check("free=500 order=3 flags=0x0", 0),
         check("free=300 order=0 flags=0x28", 1),
         "check zone=1:Normal free=many\n".to_owned(),

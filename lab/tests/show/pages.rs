@@ -25,7 +25,7 @@ fn a_refill_is_all_that_was_taken_before_the_block_is_handed_out() {
         (5, 0, 7, taken(12, 0)),
         (6, 1, 8, alloc(22, 1)),
         (7, 0, 7, alloc(12, 0)),
-        // A block that is taken from the zone and allocated at once: the CPU's page lists were
+        // This block is taken from the zone and allocated at once: the CPU's page lists were
         // locked, so the allocation bypassed them.
         (8, 0, 7, taken(13, 0)),
         (9, 0, 7, alloc(13, 0)),
@@ -112,8 +112,8 @@ fn a_decay_is_inside_vmstat_update_and_not_behind_it() {
         (3, 0, 3, drain(11)),
         (4, 0, 3, ends("vmstat_update", 1)),
         (5, 0, 3, drain(12)),
-        // The vmstat work of CPU 0 is preempted, and another thread frees a block and spills. That
-        // is no decay.
+        // The vmstat work of CPU 0 is preempted, and another thread frees a block and spills. This
+        // spill is no decay.
         (6, 0, 3, starts("vmstat_update", 1)),
         (7, 0, 9, free(20)),
         (8, 0, 9, drain(20)),

@@ -1,4 +1,4 @@
-//! The tables account for every event exactly once, whatever a recording contains.
+//! Tests that the tables account for every event exactly once, whatever a recording contains.
 
 use plimsoll_lab::show::moves::moves;
 use plimsoll_recording::{Recording, What};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{alloc, batched, drain, ends, free, recording, rows, stack, starts, table, taken};
 
 /// Generates an event of any kind that the tables count. There are few threads, pages and locks, so
-/// that several events concern the same one.
+/// that several events concern the same thread, page or lock.
 fn what() -> impl Strategy<Value = What> {
     let (pfn, lock) = (0..12_u64, 0..3_u64);
     let pid = 100..104_u32;

@@ -1,4 +1,4 @@
-//! The tables of a simulated run's recording agree with the simulator's own counts.
+//! Tests that the tables of a simulated run's recording agree with the simulator's own counts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -44,7 +44,7 @@ fn waits_are_counted_by_kind_and_by_the_first_function_that_is_no_lock() {
             ),
         ),
         // The end of a wait that began on another CPU: the waiting thread slept and then continued
-        // here.
+        // on CPU 3.
         (9_500, 3, 9, end(2)),
         (
             9_600,

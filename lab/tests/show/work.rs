@@ -41,8 +41,8 @@ fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     let function = symbol("vmstat_update");
     let queued = |at, cpu, work| (at, cpu, 5, What::WorkQueued { work, function });
     let mut events = vec![
-        // This run counts as started by the work's own timer, because no round of the shepherd is
-        // under way.
+        // This run counts as started by the work's own timer, because the work was queued outside a
+        // round of the shepherd.
         queued(10, 1, 101),
     ];
     events.extend(fires(20, 1));
@@ -67,7 +67,8 @@ fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
 }
 
 /// Makes a recording at HZ 250 in which the vmstat works of three CPUs start at 8, 11 and 14 ms.
-/// Ticks are 4 ms apart. An event `phase_ns` after 20 ms, if given, shows when ticks come.
+/// Ticks are 4 ms apart. If `phase_ns` is given, a timer expires `phase_ns` after 20 ms, which
+/// shows when ticks come.
 fn three(phase_ns: Option<u64>) -> Recording {
     let runs = [0, 3, 6].map(|ms| 8 * MS + ms * MS);
     let mut events: Vec<_> = (0..)

@@ -16,7 +16,7 @@ pub(super) struct Grouped<'a> {
 }
 
 impl<'a> Grouped<'a> {
-    /// The cases of a design; `None` if the comparison does not have it.
+    /// The cases of `design`; `None` if the comparison does not have this design.
     pub(super) fn cases(&self, design: &str) -> Option<&[&'a CaseLine]> {
         let found = self.designs.iter().find(|(name, _)| *name == design);
         found.map(|(_, cases)| cases.as_slice())
@@ -50,7 +50,7 @@ pub(super) fn grouped(cases: &[CaseLine]) -> Vec<Grouped<'_>> {
         .collect()
 }
 
-/// The metrics that at least one of `cases` has, in the order of the first case that has them.
+/// The metrics that at least one of `cases` has, in the order in which they first occur there.
 pub(super) fn metrics(cases: &[&CaseLine]) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for measured in cases.iter().flat_map(|case| &case.metrics) {

@@ -1,9 +1,9 @@
-//! Two runs of a store side by side: for each design and metric that both have, the medians, and
-//! the ratio of B to A by the same statistics as within a run.
+//! Two runs of a store side by side. For each design and metric that both runs have, there are the
+//! medians and the ratio of B to A, by the same statistics as within a run.
 //!
-//! A comparison of run A is matched with that of run B which has the same experiment, name and
-//! machine. Of the others, two are matched if they differ only in the machine and each run has only
-//! one such comparison; so the runs of two machines can be compared.
+//! A comparison of run A matches the comparison of run B with the same experiment, name and
+//! machine. Two of the other comparisons match if they differ only in the machine, and each run has
+//! only one such comparison. So runs on two machines can be compared.
 
 mod matched;
 mod shown;
@@ -34,7 +34,7 @@ pub struct Diff {
     pub identical: bool,
     /// The comparisons that both runs have.
     pub comparisons: Vec<Compared>,
-    /// What only one run has.
+    /// The comparisons, and parts of comparisons, that only one run has.
     pub only: Vec<Only>,
 }
 
@@ -135,8 +135,8 @@ impl Only {
     }
 }
 
-/// Compares one comparison in run A with the matching one in run B. Adds to `only` each design and
-/// metric that only one of them has.
+/// Compares one comparison in run A with the matching comparison in run B. Adds to `only` each
+/// design and metric that only one of the two has.
 fn compare(a: &Grouped<'_>, b: &Grouped<'_>, only: &mut Vec<Only>) -> Compared {
     let mut rows = Vec::new();
     let mut lacks = |run, what| only.push(Only::new(run, if run == 'A' { a } else { b }, what));

@@ -110,7 +110,7 @@ fn of_comparison(of: &Compared) -> Table {
     })
 }
 
-/// The name of a metric; a time is shown with its unit, so the name needs none.
+/// The name of a metric without the suffix `_ns`, because a time is shown with its unit.
 fn head(metric: &Metric) -> &str {
     metric.name.strip_suffix("_ns").unwrap_or(&metric.name)
 }

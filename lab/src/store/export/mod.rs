@@ -13,7 +13,7 @@ use super::journal::CaseLine;
 use super::run::Kept;
 use crate::error::Error;
 
-/// The version of the table. It goes up if a column is removed, renamed or changes its meaning.
+/// The version of the table. It increases if a column is removed, renamed or changes its meaning.
 pub const SCHEMA: u32 = 1;
 
 /// The names of the columns of text, in their order. The columns of numbers follow them.
@@ -161,8 +161,8 @@ impl Rows {
     }
 }
 
-/// The hash of the profile of `machine`, which may have run as a variant, such as without
-/// disturbances; empty if the run has no such machine.
+/// The hash of the profile of `machine`; empty if the run has no such machine. The machine may have
+/// run in a variant, such as without disturbances.
 fn profile<'a>(machines: &'a [Machine], machine: &str) -> &'a str {
     let is = |of: &&Machine| of.name == machine || of.name.split('+').next() == Some(machine);
     machines.iter().find(is).map_or("", |of| &of.profile)

@@ -23,9 +23,9 @@ pub(super) enum Values<'a> {
     Number(&'a [f64]),
 }
 
-/// The first and the last bytes of each file.
+/// The four bytes with which each file begins and ends.
 const MAGIC: &[u8] = b"PAR1";
-/// The most rows of a group. It bounds the size of a page.
+/// The maximum number of rows of a group, which bounds the size of a page.
 const GROUP: usize = 100_000;
 
 const PLAIN: i32 = 0;
@@ -34,8 +34,8 @@ const RLE_DICTIONARY: i32 = 8;
 const DATA_PAGE: i32 = 0;
 const DICTIONARY_PAGE: i32 = 2;
 
-/// The bytes of a Parquet file with these columns, which have equally many values, and these pairs
-/// of metadata.
+/// The bytes of a Parquet file with these columns and these pairs of metadata. All columns must
+/// have the same number of values.
 pub(super) fn file(columns: &[Column<'_>], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     let rows = columns.first().map_or(0, |column| column.values.len());
@@ -182,8 +182,8 @@ fn write_texts(out: &mut Vec<u8>, texts: &[String]) -> (usize, Vec<i32>) {
     (begin, vec![PLAIN, RLE, RLE_DICTIONARY])
 }
 
-/// Encodes the indices as Parquet does: the number of bits of an index, and then each run of equal
-/// indices. A run is twice its length, and the index in as many bytes as the bits need.
+/// Encodes the indices as Parquet does. The first byte is the number of bits of an index. Then
+/// follows each run of equal indices: twice the length of the run, and the index in whole bytes.
 fn runs(indices: &[u64], count: usize) -> Vec<u8> {
     let bits = (usize::BITS - count.saturating_sub(1).leading_zeros()).max(1);
     let mut out = vec![u8::try_from(bits).expect("at most 64 bits")];
@@ -203,8 +203,8 @@ fn data_page(out: &mut Vec<u8>, count: usize, encoding: i32, data: &[u8]) {
     page(out, DATA_PAGE, 5, head, data);
 }
 
-/// Writes a page with its head. `of_kind` is the part of the head that only pages of this kind
-/// have, and `number` is the number of its field.
+/// Writes a page with its head. `of_kind` is the part of the head that depends on the kind of page,
+/// and `number` is the number of its field.
 fn page(out: &mut Vec<u8>, kind: i32, number: u8, of_kind: Struct, data: &[u8]) {
     let size = i32::try_from(data.len()).expect("a page of less than 2 GiB");
     let head = Struct::default()

@@ -10,7 +10,7 @@ pub(super) enum Type {
     Struct = 12,
 }
 
-/// A struct that is written. Its fields are written in the order of their numbers.
+/// The bytes of a struct. Its fields must be added in the order of their numbers.
 #[derive(Default)]
 pub(super) struct Struct {
     bytes: Vec<u8>,
@@ -18,8 +18,8 @@ pub(super) struct Struct {
 }
 
 impl Struct {
-    /// Writes the head of a field. A field has a number of at most 15 more than the field before
-    /// it.
+    /// Writes the head of a field. The field's number may exceed the number of the field before it
+    /// by at most 15.
     fn field(&mut self, number: u8, of: Type) -> &mut Vec<u8> {
         self.bytes.push((number - self.last) << 4 | of as u8);
         self.last = number;
