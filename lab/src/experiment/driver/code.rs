@@ -88,7 +88,7 @@ pub struct PartInfo {
     pub name: &'static str,
     /// The names of the facts that texts may use.
     pub facts: &'static [&'static str],
-    /// The labels of the designs that a file must have if it has the part.
+    /// If a file asks for the part, the file must have designs with these labels.
     pub designs: &'static [&'static str],
 }
 
