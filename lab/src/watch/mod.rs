@@ -1,9 +1,9 @@
 //! The course of a run: what happened at which virtual time, for the charts of an HTML page.
 //!
-//! Each case runs on one thread. [`during`] opens a slot for that thread, and every simulated
-//! machine that the case makes is attached to the slot with [`attach`]. An attached machine has a
-//! [`Watcher`], which sorts events and waits into bins as they happen, so the memory that it needs
-//! does not grow with the length of the run. If no slot is open, [`attach`] does nothing, and the
+//! Each case runs on one thread. `during` opens a slot for that thread, and every simulated
+//! machine that the case makes is attached to the slot with `attach`. An attached machine has a
+//! `Watcher`, which sorts events and waits into bins as they happen, so the memory that it needs
+//! does not grow with the length of the run. If no slot is open, `attach` does nothing, and the
 //! machine has no observer.
 //!
 //! A watcher reads only what takes no virtual time to read, so a watched run has the same hash as
