@@ -32,8 +32,8 @@ fn others() -> Vec<Box<dyn Subject>> {
     ]
 }
 
-/// The counter of `fast-counter`. It has 64 slots, and each thread adds to one of them. If there
-/// are more threads than slots, several threads share a slot.
+/// The counter of `fast-counter`. It has 64 slots. Each thread adds to one slot; if there are more
+/// than 64 threads, several threads share a slot.
 struct FastCounter(ConcurrentCounter);
 
 impl Subject for FastCounter {
@@ -51,7 +51,7 @@ impl Subject for FastCounter {
     }
 }
 
-/// The signed counter of `contatori`: each thread adds to one of 128 slots.
+/// The counter `Signed` of `contatori`. It has 128 slots, and each thread adds to one slot.
 struct Contatori(Signed);
 
 impl Subject for Contatori {

@@ -24,11 +24,10 @@ use plimsoll_recording::event::What;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The shares of page uses to remove. The program prints one row or more for each share.
+/// The shares of page uses to remove. The table has at least one row for each share.
 const SHARES: [f64; 6] = [0.0, 0.000_1, 0.000_3, 0.001, 0.003, 0.01];
 
-/// For each share, the number of runs, each of which chooses the page uses at random with a
-/// different seed.
+/// The number of runs for each share. Each run chooses the page uses at random with its own seed.
 const SEEDS: u64 = 3;
 
 fn main() -> ExitCode {
@@ -66,9 +65,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Removes the events of randomly chosen page uses from a copy of `recording`. A page use is an
-/// allocation and the free that ends it. Each page use is chosen with the probability `share`.
-/// Returns the copy, and the number of pages in the removed uses.
+/// Removes the events of randomly chosen page uses from a copy of `recording`. A page use consists
+/// of an allocation and of the free that ends it. `share` is the probability that a page use is
+/// chosen. Returns the copy, and the number of pages in the removed uses.
 fn without(recording: &Recording, share: f64, seed: u64) -> (Recording, u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut thinned = recording.clone();

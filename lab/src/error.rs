@@ -1,7 +1,7 @@
 //! The errors that can prevent a report.
 //!
-//! [`Error::is_bad_input`] separates errors that the user can fix from those that need a change of
-//! Plimsoll.
+//! [`Error::is_bad_input`] tells whether the user can fix an error, or whether Plimsoll must be
+//! changed.
 
 use std::error;
 use std::fmt;
@@ -30,8 +30,7 @@ pub enum Error {
     Invalid(String),
     /// A recording that could not be read.
     Trace(ReadError),
-    /// Two runs with the same design and the same seed differed. This is a bug in Plimsoll, never
-    /// the user's fault.
+    /// Two runs with the same design and the same seed differed. This is always a bug in Plimsoll.
     NotDeterministic {
         /// The case (the run of one design on one seed), as text.
         case: String,

@@ -3,9 +3,9 @@
 //!
 //! The floor is the cost of the page allocator without an address space. An address space allocates
 //! and frees each page through the page allocator. So the difference between a step and its floor
-//! is the cost of page tables, counters and lists. The steps take turns. The result of each step is
-//! the time of its fastest round, because the work of a step is the same in every round and other
-//! load can only lengthen a round.
+//! is the cost of page tables, counters and lists. In each round, every step runs once. The result
+//! of a step is the time of its fastest round, because the work of a step is the same in every
+//! round and other load can only lengthen a round.
 
 use std::time::Instant;
 
@@ -33,8 +33,8 @@ const ENTRIES: u64 = 512;
 /// The number of frames of the machine. It is twice [`COUNT`], so that free memory stays above the
 /// watermarks.
 const FRAMES: Pages = Pages(1 << 15);
-/// The number of pages that one call frees in the step "page alone, given back"; an address space
-/// frees 31 pages in one call, too.
+/// The number of pages that one call frees in the step "page alone, given back". It is 31 because
+/// an address space also frees 31 pages in one call.
 const TOGETHER: usize = 31;
 
 const STEPS: [&str; 9] = [
@@ -49,8 +49,8 @@ const STEPS: [&str; 9] = [
     "exit by tables, of a table with one page",
 ];
 
-/// For each step, the index in [`STEPS`] of its floor: the step by whose time the step's time is
-/// divided.
+/// For each step, the index in [`STEPS`] of its floor. The time of a step is divided by the time of
+/// its floor.
 const FLOORS: [usize; STEPS.len()] = [0, 1, 0, 0, 1, 1, 1, 7, 7];
 
 /// Measures every step of the benchmark.
@@ -96,8 +96,8 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
 struct Small {
     host: Host,
     manager: Manager<Host>,
-    /// The parts that address spaces share, once for each of two ways to empty an address space.
-    /// The first way goes from the lowest to the highest mapping. The second way claims one page
+    /// The parts that address spaces share. There is one set of these parts for each of two ways to
+    /// empty an address space: from the lowest to the highest mapping, and by claiming one page
     /// table after another.
     spaces: [Spaces<Host>; 2],
 }

@@ -27,7 +27,8 @@ impl fmt::Display for Named {
 }
 
 /// Finds the design called `name`. A name is a base (a named design), or variants of mechanisms, or
-/// a base followed by the variants that replace its own; `+` joins the parts.
+/// a base followed by variants. A variant after a base replaces the base's variant of the same
+/// mechanism. `+` joins the parts.
 ///
 /// # Errors
 /// [`Error::Unknown`] for the first unknown part, with the nearest names; [`Error::Invalid`] if a

@@ -1,7 +1,7 @@
 //! The knobs of the memory manager, as a user names and sets them.
 //!
-//! A knob has a name in Plimsoll and, if Linux has the knob, a name in Linux. A value that is given
-//! with the name in Linux has Linux's unit: `vm.stat_interval=5` is `stat_interval_ms=5000`.
+//! A knob has a name in Plimsoll and, if Linux has the knob, a name in Linux. If a user gives the
+//! name in Linux, the value has Linux's unit: `vm.stat_interval=5` is `stat_interval_ms=5000`.
 
 use plimsoll_mm::tunables::{Knob, Spec, Tunables};
 
@@ -74,7 +74,7 @@ pub fn parse(setting: &str) -> Result<(&str, u64), Error> {
     Ok((name, value.parse().map_err(|_| malformed())?))
 }
 
-/// Sets the knob `name`. If this is the knob's name in Linux, `value` has the unit of Linux.
+/// Sets the knob `name`. If `name` is the knob's name in Linux, `value` has the unit of Linux.
 ///
 /// # Errors
 /// If no knob has this name, or the value is out of bounds.

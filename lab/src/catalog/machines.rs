@@ -67,8 +67,8 @@ pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
     Ok(Profile::load(machine, card)?)
 }
 
-/// Resolves `machine`, which a file in `folder` names. A path, or the name of a file in `folder`,
-/// becomes a path from the current folder. The name of a built-in machine stays as it is.
+/// Resolves `machine`, a name that a file in `folder` contains. A path, or the name of a file in
+/// `folder`, becomes a path from the current folder. The name of a built-in machine stays as it is.
 #[must_use]
 pub fn machine_at(folder: &Path, machine: &str) -> String {
     let is_path = machine.contains('/') || machine.contains(".toml");
@@ -80,9 +80,9 @@ pub fn machine_at(folder: &Path, machine: &str) -> String {
     }
 }
 
-/// Returns whether the user means a profile file by `machine`. If `machine` contains a `/` or
-/// `.toml`, the answer is yes, even if no such file exists. Otherwise the answer is yes only if the
-/// file exists, so that a misspelt name of a built-in machine is not reported as a missing file.
+/// Returns whether `machine` names a profile file. If `machine` contains a `/` or `.toml`, it names
+/// a file, even if the file does not exist. Otherwise it names a file only if the file exists. So a
+/// misspelt name of a built-in machine is not reported as a missing file.
 fn is_file(machine: &str) -> bool {
     machine.contains('/') || machine.contains(".toml") || Path::new(machine).is_file()
 }

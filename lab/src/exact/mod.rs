@@ -21,8 +21,8 @@ use crate::error::Error;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// The result of an exact replay for one subject, such as page lists: the number of the kernel's
-/// decisions that Plimsoll repeats.
+/// The result of an exact replay for one subject, such as page lists: how many of the kernel's
+/// decisions Plimsoll repeats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
     /// The name of the subject as a table row shows it, such as `page lists` or `timer wheel`.
@@ -50,8 +50,8 @@ pub trait Judge {
     /// The subject's name, as the option `--only` accepts it.
     fn name(&self) -> &'static str;
 
-    /// Compares everything in the recording about this subject; `None` if the recording has nothing
-    /// about it.
+    /// Compares everything that the recording has about this subject with Plimsoll. `None` if the
+    /// recording has nothing about the subject.
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 
@@ -88,7 +88,7 @@ pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     ]
 }
 
-/// Judges every subject of a recording, or only the one that `options.only` names.
+/// Judges every subject of a recording, or only the subject that `options.only` names.
 ///
 /// # Errors
 /// If the recording cannot be read, a name is unknown, or the recording has nothing to judge.

@@ -126,8 +126,8 @@ impl Outcome {
     }
 }
 
-/// The share of comparisons with an identical result, in percent, rounded down. So the share is 100
-/// % only if all comparisons are identical.
+/// The share of comparisons with an identical result, in percent. The share is rounded down, so it
+/// is 100 % only if all comparisons are identical.
 pub(super) fn share(identical: u64, compared: u64) -> String {
     if compared == 0 {
         return crate::report::value::NOTHING.to_owned();

@@ -31,8 +31,8 @@ const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
 
-/// The judge of watermark checks: it compares the decisions of the kernel and of Plimsoll whether a
-/// zone serves a request.
+/// The judge of watermark checks: it compares the kernel's decisions whether a zone may serve a
+/// request with Plimsoll's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks;
 
@@ -107,9 +107,9 @@ impl Check {
                 judgement.compared += 1;
                 judgement.identical += 1;
             }
-            // The kernel also refuses a request for which no free block is large enough. The
-            // recording does not show the free blocks, so the judge sets a check for several pages
-            // aside if Plimsoll allows the request and the kernel does not.
+            // The kernel also refuses a request if no free block is large enough. The recording
+            // does not show the free blocks. So the judge sets a check for several pages aside if
+            // Plimsoll allows the request and the kernel does not.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {
@@ -124,8 +124,8 @@ impl Check {
         }
     }
 
-    /// How far below the watermark the request may go; `None` for a combination of flags that
-    /// Plimsoll does not have.
+    /// The request's urgency: how far below the watermark the request may go. `None` for a
+    /// combination of flags that Plimsoll does not have.
     const fn urgency(&self) -> Option<Urgency> {
         match self.flags & RESERVES {
             0 => Some(Urgency::Normal),

@@ -1,5 +1,5 @@
 //! The code that the workloads `killed-app` and `killed-server` share: the ways to empty a dying
-//! address space, the metrics of a race, and the tables that are in the reports of both experiments.
+//! address space, the metrics of a race, and the tables that the reports of both experiments have.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::LockClass;
@@ -19,7 +19,7 @@ pub(super) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
 pub(super) const TABLE_WAIT: Metric = Metric::lower("table_wait_ns", Unit::Nanos);
 /// The number of pages that are on page lists at the end of the race.
 pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
-/// [`RAN`], plus the time that it would take to return the pages that [`LISTED`] counts to their
+/// [`RAN`], plus the time that CPUs would need to return the pages that [`LISTED`] counts to their
 /// zones.
 pub(super) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
 
@@ -36,8 +36,8 @@ pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("lru_wait_ns", Unit::Nanos) => raced.lock(LockClass::Lru).wait.0 as f64,
 });
 
-/// The name of the emptier without helpers, in which only the last user empties the address space,
-/// as in Linux. The reports compare all other emptiers with this one.
+/// The name of the way to empty an address space without helpers: only the last user empties it, as
+/// in Linux. The reports compare all other ways with this way.
 pub(super) const ALONE: &str = "exit alone";
 
 /// The number of helpers that a design of an experiment file gives.
@@ -80,10 +80,10 @@ fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// Names the limit on the speed of a race, and its percentage of the running time of all tasks. The
-/// limit is the spinlock with the longest waits, or "cache lines" if these take more time. "cache
-/// lines" stands for the time to acquire free locks and to move cache lines. If the percentage is
-/// small, the limit is "work".
+/// Names what limits the speed of a race, with its percentage of the running time of all tasks.
+/// This limit is the spinlock with the longest waits, or "cache lines" if these take more time.
+/// "cache lines" stands for the time to acquire free locks and to move cache lines. If the
+/// percentage is small, the limit is "work".
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)
@@ -104,8 +104,8 @@ pub(super) fn limiter(raced: &Raced) -> String {
     format!("{name}, {percent:.0} % of running")
 }
 
-/// [`limiter`] names a lock or "cache lines" only if they take at least this percentage of the
-/// running time. Otherwise it names the work itself.
+/// [`limiter`] names a lock or "cache lines" only if the lock or the cache lines take at least this
+/// percentage of the running time. Otherwise it names "work".
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
 /// A table of the waits for each lock, in the races on the first seed.

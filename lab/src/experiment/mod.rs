@@ -268,8 +268,8 @@ mod tests {
                              changed, run `plimsoll reproduce --misses docs/misses.md`";
 
     /// `docs/misses.md` is made from the declared figures and from the results that the page itself
-    /// keeps at its end. This test fails until the page is made again after a declared figure has
-    /// changed.
+    /// keeps at its end. If a declared figure changes, this test fails until the page is made
+    /// again.
     #[test]
     fn the_committed_page_of_misses_is_that_of_the_declared_figures() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/misses.md");

@@ -14,7 +14,7 @@ struct Row {
     experiment: &'static str,
     machine: &'static str,
     metric: &'static str,
-    /// Whether the cells are values of the metric, and not ratios, ranges or shares.
+    /// True if the cells are values of the metric; false if they are ratios, ranges or shares.
     has_values: bool,
 }
 
@@ -275,6 +275,6 @@ fn the_readme_has_the_values_of_the_last_full_run() {
             }
         }
     }
-    // Otherwise the test could pass because it found nothing to compare.
+    // If nothing was compared, the test would pass without a check.
     assert!(compared >= 18, "{compared}");
 }

@@ -1,9 +1,9 @@
 //! Tests whether the lab reports a difference if there is one, and no difference if there is none.
 //!
-//! Three invented designs draw waits from known distributions: `same` from the distribution of
-//! `baseline`, and `shorter` from a distribution whose waits are 20 % shorter. The report should
-//! say "no difference" for `same` and "B is lower" for `shorter`. This module is also the smallest
-//! example of an experiment.
+//! Three invented designs draw waits from known distributions. `same` draws from the distribution
+//! of `baseline`, and `shorter` draws from a distribution whose waits are 20 % shorter. The report
+//! should say "no difference" for `same` and "B is lower" for `shorter`. This module is also the
+//! smallest example of an experiment.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

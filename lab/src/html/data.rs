@@ -1,4 +1,4 @@
-//! The data of the charts, as JSON in the page.
+//! The data of the charts. The page contains them as JSON.
 
 use serde::Serialize;
 
@@ -6,13 +6,14 @@ use super::text::in_script;
 use crate::report::Report;
 use crate::watch::{Course, Map, Span};
 
-/// The largest number of bytes of all maps of a page.
+/// The largest number of bytes that all maps of a page may have together.
 const MAPS_MAX: usize = 2_500_000;
-/// The largest number of bytes of the longest lists (phases, longest waits) of a page.
+/// The largest number of bytes that the longest lists of a page (phases, longest waits) may have.
 const LISTS_MAX: usize = 1_200_000;
 /// The largest number of designs whose courses a page shows in a report.
 const DESIGNS_MAX: usize = 6;
-/// A map with fewer columns shows too little, so it is not made shorter.
+/// The smallest number of columns of a map. A map is not made shorter than this, because a shorter
+/// map would show too little.
 const COLUMNS_MIN: usize = 32;
 
 #[derive(Serialize)]
@@ -28,7 +29,8 @@ struct OfReport {
     left_out: usize,
 }
 
-/// The data of `reports`. If there is too much, maps get fewer columns, and then lists get shorter.
+/// Returns the data of `reports`. If there are too many data, maps get fewer columns and lists get
+/// shorter.
 pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
     let mut data = Data {
         reports: reports
@@ -41,11 +43,12 @@ pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
     in_script(&json)
 }
 
-/// The courses of `report`: of the designs of its answer first, and then of the others in the order
-/// of its rows.
+/// The courses of `report`. The courses of the designs in its answer come first. The courses of all
+/// other designs follow, in the order of the rows of `report`.
 fn of_report(report: &Report, courses: &[Course]) -> OfReport {
     let of_machine = |course: &&Course| {
-        // A course has the name of the machine without what the user has added to it.
+        // A course has the plain name of its machine; the report's name of the machine may end in
+        // additions by the user.
         let rest = report.machine.strip_prefix(&course.machine);
         course.experiment == report.experiment && rest.is_some_and(is_added)
     };
@@ -70,12 +73,12 @@ fn of_report(report: &Report, courses: &[Course]) -> OfReport {
     }
 }
 
-/// Whether `rest`, what follows the name of a machine, is nothing or a variant.
+/// Returns whether `rest`, the text after the name of a machine, is empty or begins a variant.
 fn is_added(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with(['+', '@'])
 }
 
-/// Makes maps and lists shorter until they are small enough.
+/// Makes maps and lists shorter until their data are small enough.
 fn shrink(data: &mut Data) {
     let courses = || data.reports.iter().flat_map(|report| &report.courses);
     let cells = |course: &Course| course.maps.iter().map(|map| map.cells.len()).sum::<usize>();
@@ -86,7 +89,7 @@ fn shrink(data: &mut Data) {
         let all = data.reports.iter_mut().flat_map(|of| &mut of.courses);
         all.for_each(f);
     };
-    // The loop ends, because each iteration halves every map that is not yet as short as can be.
+    // The loop ends because each iteration halves every map that is not yet as short as possible.
     while size > MAPS_MAX {
         each(data, &|course| {
             let long = course.maps.iter_mut();
@@ -110,7 +113,8 @@ fn shrink(data: &mut Data) {
     }
 }
 
-/// Keeps `most` of `spans`: those that no other span encloses first, and of these the longest.
+/// Keeps `most` of `spans`. Spans that no other span encloses are kept first, and longer spans
+/// before shorter spans.
 fn keep_outer(spans: &mut Vec<Span>, most: usize) {
     spans.sort_by_key(|span| {
         let length_ns = span.until_ns - span.from_ns;
@@ -155,7 +159,7 @@ mod tests {
     #[test]
     fn too_much_data_is_made_smaller_but_no_design_is_lost() {
         let map = || {
-            // Base 64 of bytes that are not 0: a full map of 512 CPUs.
+            // The map of 512 CPUs is full: its cells are base 64 of bytes that are not 0.
             let cells = "ZGRk".repeat(512 * 256 / 3 + 1);
             Map {
                 name: "waits".to_owned(),

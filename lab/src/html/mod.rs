@@ -1,9 +1,9 @@
-//! A page of HTML with the reports of a command: the answers first, then charts of one run of each
-//! design, and all tables.
+//! A page of HTML with the reports of a command: first the answers, then charts of one run of each
+//! design, then all tables.
 //!
 //! The page is one file. It contains its style, its scripts and its data, and loads nothing. Texts
-//! and tables are HTML, so they can be read without scripts; the scripts draw the charts. The
-//! scripts are in `lab/assets/page`, the chart library is `lab/assets/charts.min.js`.
+//! and tables are HTML, so they can be read without scripts. The scripts draw the charts. They are
+//! in `lab/assets/page`; the chart library is `lab/assets/charts.min.js`.
 
 mod data;
 mod report;
@@ -30,7 +30,7 @@ const SCRIPTS: [&str; 8] = [
     include_str!("../../assets/page/main.js"),
 ];
 
-/// What a page shows.
+/// The contents of a page.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     /// The command that made the results.
@@ -39,11 +39,12 @@ pub struct Page<'a> {
     pub facts: &'a [(String, String)],
     /// The reports.
     pub reports: &'a [Report],
-    /// The published figures beside ours, if the run has their table.
+    /// The table of the published figures beside ours. `None` if the run has no such table.
     pub figures: Option<&'a Table>,
-    /// The courses of the runs that were watched; may be empty.
+    /// The courses of the runs that were watched. Empty if no run was watched.
     pub courses: &'a [Course],
-    /// The machines whose prices are shown: names of built-in machines, or paths of profile files.
+    /// The machines whose prices the page shows: names of built-in machines, or paths of profile
+    /// files.
     pub machines: &'a [String],
 }
 
@@ -94,7 +95,7 @@ fn body(page: &Page<'_>) -> String {
     html
 }
 
-/// The answers of all reports, with links to them.
+/// The answers of all reports, with a link to each report.
 fn index(page: &Page<'_>) -> String {
     let mut html = "<section class=\"report index\"><h2>All answers</h2>\n".to_owned();
     html.push_str(&report::table(&summary::table(page.reports)));
@@ -120,7 +121,8 @@ fn index(page: &Page<'_>) -> String {
 fn prices(names: &[String]) -> String {
     let mut html = String::new();
     for name in names {
-        // A variant of a machine has the prices of the machine, so its description shows them all.
+        // A variant of a machine has the prices of the plain machine, so the plain machine's
+        // description shows all prices.
         let plain = name.split(['@', '+']).next().unwrap_or(name);
         let described = machines::describe(name).or_else(|_| machines::describe(plain));
         let Ok(tables) = described else {

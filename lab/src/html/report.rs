@@ -8,8 +8,8 @@ use crate::report::layout::{self, Align, Block, Grid};
 use crate::report::value::{NOTHING, human, human_estimate};
 use crate::report::{Report, Row, Table, misses};
 
-/// The report at index `nth`. If the page has `several`, the question is not the only heading of
-/// its level.
+/// The report at index `nth`, as HTML. `several` says that the page has several reports, so their
+/// questions are not the headings of the whole page.
 pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     let Report { answer, .. } = report;
     let question = if answer.question.is_empty() {
@@ -30,7 +30,8 @@ pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     for remark in remarks(answer, report.seeds.len()) {
         html.push_str(&format!("<p class=\"remark\">{}</p>\n", code(&remark)));
     }
-    // The finding of an experiment begins with the sentence of the answer.
+    // The finding of an experiment begins with the sentence of the answer. Do not show this
+    // sentence twice.
     let finding = report.finding.strip_prefix(&answer.sentence);
     let finding = finding.unwrap_or(&report.finding).trim();
     if !finding.is_empty() {
@@ -91,7 +92,7 @@ fn answers(answer: &Answer) -> String {
     ))
 }
 
-/// All tables of a report, folded away under their titles.
+/// All tables of a report, each folded away under its title.
 fn folded_tables(report: &Report) -> String {
     let mut html = String::new();
     if !report.rows.is_empty() {
@@ -163,7 +164,7 @@ fn metrics(report: &Report) -> Table {
     }
 }
 
-/// `content` under a title that the reader opens.
+/// Folds `content` away under `title`, until the reader opens it.
 pub(super) fn folded(title: &str, content: &str) -> String {
     format!("<details><summary>{title}</summary><div>{content}</div></details>\n")
 }

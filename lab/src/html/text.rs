@@ -1,6 +1,6 @@
 //! Text as HTML.
 
-/// Escapes `text`, so that a browser shows it as it is.
+/// Escapes `text`, so that a browser shows every character of `text` as it is.
 pub(super) fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
@@ -15,7 +15,7 @@ pub(super) fn escape(text: &str) -> String {
     html
 }
 
-/// Escapes `text`, and shows what is between a pair of backticks as code.
+/// Escapes `text`, and shows each part between two backticks as code.
 pub(super) fn code(text: &str) -> String {
     let mut html = String::new();
     let mut parts = text.split('`').enumerate().peekable();
@@ -24,18 +24,18 @@ pub(super) fn code(text: &str) -> String {
         match (is_code, parts.peek()) {
             (false, _) => html.push_str(&escape(part)),
             (true, Some(_)) => html.push_str(&format!("<code>{}</code>", escape(part))),
-            // A backtick without its pair is a backtick.
+            // A backtick without a partner stays a backtick.
             (true, None) => html.push_str(&format!("`{}", escape(part))),
         }
     }
     html
 }
 
-/// Fills each place `{{name}}` of `template` with the value of that name. A value is not searched
-/// for places.
+/// Replaces each `{{name}}` in `template` by the value of that name. A `{{name}}` inside a value is
+/// not replaced.
 ///
 /// # Panics
-/// If the template has a place whose name has no value.
+/// If the template has a name without a value.
 pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut parts = template.split("{{");
     let mut filled = parts.next().unwrap_or("").to_owned();
@@ -51,7 +51,7 @@ pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     filled
 }
 
-/// Escapes JSON for a `script` element: no text in it can end the element.
+/// Escapes JSON for a `script` element, so that no text in the JSON can end the element.
 pub(super) fn in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

@@ -33,7 +33,7 @@ impl Comparison {
     ///
     /// # Errors
     /// [`Error::NotDeterministic`] if the options request the check for determinism and the two
-    /// runs of a case differ, or if a run differs from the one in the journal.
+    /// runs of a case differ, or if a run differs from the run in the journal.
     ///
     /// # Panics
     /// If a run panics; the message names the design and the seed.
@@ -49,10 +49,10 @@ impl Comparison {
     }
 
     /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
-    /// sample. For each design, this method also returns that second value from the run with the
-    /// first seed. A journal has no second values. So the cases of the first seed always run,
-    /// unless `T` is `()`. They also always run if the options ask to watch runs: then the course
-    /// of each of them is kept, if this is the main comparison of a report.
+    /// sample. For each design, this method also returns the second value of the run with the first
+    /// seed. A journal has no second values, so the cases of the first seed always run, unless `T`
+    /// is `()`. If the options ask to watch runs, the cases of the first seed also always run. Then
+    /// the courses of these runs are kept, if this is the main comparison of a report.
     ///
     /// # Errors
     /// As [`Comparison::run`].
@@ -103,8 +103,8 @@ impl Comparison {
         fold_hashes(self.samples.iter().map(|sample| sample.hash))
     }
 
-    /// Returns whether, on every seed, exactly the same happened in the runs of both designs:
-    /// whether the two runs have equal hashes and metrics.
+    /// Returns whether the runs of both designs are identical on every seed: whether the two runs
+    /// have equal hashes and equal metrics.
     ///
     /// # Panics
     /// If `a` or `b` is not the index of a design.

@@ -26,8 +26,8 @@ const SITES: usize = Site::ALL.len();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
-    /// The number of holds that moved more than one block, and whose blocks together had more pages
-    /// than a batch.
+    /// The number of holds that moved at least two blocks which together had more pages than a
+    /// batch.
     pub over_batch: u64,
 }
 
@@ -56,8 +56,8 @@ impl Default for HoldLog {
 }
 
 impl HoldLog {
-    /// Counts one hold of a zone lock at `site`, which moved `pages` pages in `blocks` blocks while
-    /// the zone's batch was `batch`.
+    /// Counts one hold of a zone lock at `site`. The hold moved `pages` pages in `blocks` blocks.
+    /// `batch` was the zone's batch, in pages.
     pub fn note(&mut self, site: Site, pages: u32, blocks: u32, batch: u32) {
         let holds = &mut self.sites[site as usize];
         holds.holds += 1;
@@ -65,7 +65,8 @@ impl HoldLog {
         holds.max = holds.max.max(pages);
         holds.over_1000 += u64::from(pages > 1000);
         holds.buckets[(pages as usize / 250).min(BUCKETS - 1)] += 1;
-        // A single block larger than the batch cannot be moved in parts, so it does not count.
+        // A single block that is larger than the batch cannot be moved in parts, so this hold does
+        // not count.
         self.over_batch += u64::from(pages > batch && blocks > 1);
     }
 
@@ -75,7 +76,8 @@ impl HoldLog {
         &self.sites[site as usize]
     }
 
-    /// A table row for each call site that held a zone lock, with the pages that its holds moved.
+    /// A table row for each call site that held a zone lock, with the numbers of pages that its
+    /// holds moved.
     #[must_use]
     pub fn rows(&self, design: &str) -> Vec<Vec<String>> {
         let row = |site: Site| {

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// One measured quantity. Two metrics are the same if their names are equal.
+/// One measured quantity. Two metrics with equal names are the same metric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
-    /// The name that other programs read, in `snake_case`; if the metric is a time, the name ends
-    /// in the time's unit.
+    /// The name that other programs read, in `snake_case`. If the metric is a time, its name ends
+    /// in the unit of the time.
     pub name: Cow<'static, str>,
     /// The unit of the metric's values.
     pub unit: Unit,
@@ -61,7 +61,7 @@ impl Metric {
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// A count of events, without a unit.
+    /// A number of events.
     #[serde(rename = "1")]
     Count,
     /// A time in nanoseconds.

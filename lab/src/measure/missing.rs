@@ -11,9 +11,9 @@ use crate::run::options::{Determinism, Options};
 use crate::run::progress::Progress;
 
 /// Returns the sample of each case. For each of the first `first` cases, also returns the second
-/// value that `run` returned. Each case that runs is added to the journal of `progress`. A case
-/// that the journal already has runs only if its second value is needed, or if it is one of the
-/// first cases and runs are watched. If the options ask to run each case twice, all cases run.
+/// value that `run` returned. Adds each case that runs to the journal of `progress`. A case that
+/// the journal already has runs only if its second value is needed, or if it is one of the first
+/// cases and runs are watched. If the options ask to run each case twice, all cases run.
 pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
     cases: &[Case<D>],
     first: usize,
@@ -49,7 +49,7 @@ pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
                 });
             }
             // Times that a real clock measured differ from run to run. The journal keeps the times
-            // of the first run, so the report shows these times, too.
+            // of the case's first run, so the report shows the times of that run, too.
             (Some(known), Some((_, value))) => (known.clone(), Some(value)),
             (None, Some((sample, value))) => (sample, Some(value)),
             (Some(known), None) => (known.clone(), unit()),
@@ -93,7 +93,7 @@ mod tests {
 
     type Key = (ComparisonKey, String, u64);
 
-    /// A journal in memory, which stops the comparison after it has kept `most` cases.
+    /// A journal in memory. It stops the comparison after it has kept `most` cases.
     #[derive(Debug, Default)]
     struct InMemory {
         cases: Mutex<BTreeMap<Key, Sample>>,

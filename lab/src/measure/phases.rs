@@ -267,7 +267,7 @@ mod tests {
         );
     }
 
-    /// The test looks up the time in a phase separately for each root: the exit, and the reaper.
+    /// The test looks up the time in a phase separately for two roots: the exit and the reaper.
     #[test]
     fn time_is_looked_up_by_who_spent_it() {
         let tree = race();

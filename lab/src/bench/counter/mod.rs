@@ -22,8 +22,8 @@ use crate::report::Table;
 use crate::report::value::NOTHING;
 use crate::run::progress::Progress;
 
-/// The number of deltas (amounts to add) that are drawn for a load. A thread that has added all of
-/// them starts again with the first.
+/// The number of deltas (amounts to add) that are drawn for a load. A thread that has added all
+/// deltas starts again with the first delta.
 const DELTAS: usize = 2048;
 
 /// A load of the benchmark: how many threads add to a counter, and how large their deltas (the
@@ -89,8 +89,8 @@ pub fn tables(
     let mut columns = Vec::new();
     let mut last = all()?;
     for load in &LOADS {
-        // Each load gets fresh counters. Once a one-sided counter has grown into a tree, it stays a
-        // tree, which would change the times of the next load.
+        // Each load gets fresh counters. A one-sided counter that has grown into a tree stays a
+        // tree, so its additions would take a different time in the next load.
         last = all()?;
         columns.push(if load.threads <= cpus.len() {
             timing::adds(&last, &cpus[..load.threads], &load.deltas(), progress)

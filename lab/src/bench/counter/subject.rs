@@ -39,7 +39,7 @@ pub trait Subject: Send + Sync {
         None
     }
 
-    /// The precise sum. It is exact if no addition is under way.
+    /// The precise sum. It is exact if no thread adds meanwhile.
     fn precise_sum(&self) -> i64;
 
     /// Adds each of `deltas` to the counter, one after the other. The benchmark measures the time
@@ -65,8 +65,8 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Makes fresh counters: first the floor (each thread adds to a word of its own), then Plimsoll's
-/// counters on a machine of 64 CPUs, then Plimsoll's counters on a server of 384 CPUs.
+/// Makes fresh counters. The first is the floor, in which each thread adds to a word of its own.
+/// Then follow Plimsoll's counters on a machine of 64 CPUs and on a server of 384 CPUs.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
@@ -95,7 +95,8 @@ fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
     topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
 }
 
-/// Makes Plimsoll's counters, as subjects of the benchmark, for the CPUs of the machine `host`.
+/// Makes Plimsoll's counters for the CPUs of the machine `host`. The benchmark measures them as
+/// subjects.
 struct Maker<'a> {
     host: &'a Host,
     area: Arc<Area<Host>>,
@@ -124,11 +125,11 @@ impl<'a> Maker<'a> {
 
     /// Creates one counter of each kind. Two threads, which play CPUs 0 and 1, add to each counter.
     ///
-    /// If `far` is a CPU, also creates three trees whose threads play other CPUs or none. The first
-    /// is the published tree, whose threads play CPUs 0 and 64, because CPUs 64 apart share an item
-    /// (an inner node) of that tree. The second is our tree, whose threads play CPU 0 and `far`; in
-    /// our tree only neighbouring CPUs share an item. The third is our tree, whose threads play no
-    /// CPU; it asks the kernel at each addition on which CPU the thread runs.
+    /// If `far` is a CPU, also creates three trees. For the first, the published tree, the threads
+    /// play CPUs 0 and 64, because CPUs whose numbers differ by 64 share an item (an inner node) of
+    /// this tree. For the second, our tree, the threads play CPU 0 and `far`; in our tree, only
+    /// neighbouring CPUs share an item. For the third, our tree again, the threads play no CPU:
+    /// each addition asks the kernel on which CPU its thread runs.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;
@@ -176,8 +177,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The number of counters in a group. It is the number of counters that a process has. The
-/// benchmark adds to only one of them.
+/// The number of counters in a group. A process has as many counters. The benchmark adds to only
+/// one counter of the group.
 const WIDTH: usize = 4;
 /// The index of the measured counter in its group.
 const COUNTER: usize = 1;
@@ -221,8 +222,8 @@ thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The floor: the cost of an atomic addition to a word that no other thread uses. There is a slot
-/// for each thread, in cache lines of its own, and a thread knows the number of its slot.
+/// The floor: the cost of an atomic addition to a word that no other thread uses. Each thread has a
+/// slot in cache lines of its own, and knows the number of this slot.
 struct Floor(Box<[PaddedCounter]>);
 
 #[repr(align(128))]

@@ -145,8 +145,9 @@ fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
 }
 
 fn select(selecting: Selecting, set: &ProcessSet<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
-    // Any total that exceeds the memory of all processes together will do. Without adjustments, the
-    // points of a process are the number of its pages.
+    // The total may be any number of pages above the memory of all processes together. Without
+    // adjustments, the points of a process are the number of its pages and do not depend on the
+    // total.
     let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
     let (away, begin) = (waited_for_cpu_ns(), Instant::now());
     let selection = selecting.select(set, &scope, slots);

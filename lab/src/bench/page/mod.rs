@@ -91,7 +91,7 @@ fn run_for(
     Ok(Found { tables, rows })
 }
 
-/// The ways in which threads use the fronts of page lists, each with the name of its row in the
+/// The ways in which a thread may use the front of its page lists. Each way has its name in the
 /// tables.
 const MODES: [(&str, Fronts); 3] = [
     ("plimsoll, rseq", Fronts::Restartable),
@@ -132,8 +132,8 @@ struct Cell {
     disturbed: usize,
 }
 
-/// Returns the column of each load. Each ratio compares a subject's time with the time of the
-/// fastest of the subjects from index `others_from` on.
+/// Returns a column for each load. Each ratio divides a subject's time by the time of the fastest
+/// subject whose index is at least `others_from`.
 fn columns<const LOADS: usize>(
     loads: &[&'static str; LOADS],
     samples: &[Samples<LOADS>],

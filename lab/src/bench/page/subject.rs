@@ -70,8 +70,9 @@ pub trait Frames: Send + Sync {
     }
 }
 
-/// The loops that the bench times, for any allocator. Each loop is compiled for each allocator, so
-/// that a call costs what it costs a program that has chosen its allocator at compile time.
+/// The loops that the bench times, for any allocator. The compiler builds each loop separately for
+/// each allocator. So a call is as fast as in a program that has chosen its allocator at compile
+/// time.
 pub trait Subject: Send + Sync {
     /// See [`Frames::name`].
     fn name(&self) -> String;

@@ -51,8 +51,8 @@ pub(super) const ALONE: [&str; 10] = [
 pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
 
 /// One sample, in nanoseconds per operation. `None` if the sample is disturbed, or if the subject
-/// has no blocks of the load's size. In a load that frees what it allocates, an operation is an
-/// allocation with its freeing.
+/// has no blocks of the load's size. In a load that frees the blocks that it allocates, an
+/// operation is one allocation and one free.
 pub(super) type Sample = Option<f64>;
 
 /// The samples of one subject: for each load, one sample per round.
@@ -295,8 +295,8 @@ struct Gate(AtomicUsize);
 
 impl Gate {
     fn pass(&self) {
-        // Release and Acquire are the usual orderings of a barrier: each thread sees what the other
-        // did before it arrived.
+        // Release and Acquire are the usual orderings of a barrier: after the barrier, each thread
+        // sees what the other thread did before the barrier.
         let arrived = self.0.fetch_add(1, Release) + 1;
         let both = arrived.next_multiple_of(2);
         spin_until(|| self.0.load(Acquire) >= both);
@@ -340,7 +340,7 @@ impl Span {
         }
     }
 
-    /// The span from the earlier of the two beginnings to the later of the two ends.
+    /// The span from the earlier beginning of the two spans to the later end.
     fn around([one, other]: [Self; 2]) -> Self {
         Self {
             begin: one.begin.min(other.begin),

@@ -117,8 +117,8 @@ impl RaceMachine {
         })
     }
 
-    /// Builds a victim and races to empty it. Repeats a disturbed race, but makes at most
-    /// [`ATTEMPTS`] attempts. Returns the last attempt.
+    /// Builds a victim and runs a race to empty it. If the race is disturbed, runs another race, up
+    /// to [`ATTEMPTS`] races. Returns the result of the last race.
     pub(super) fn race(
         &self,
         case: &Case,
@@ -186,8 +186,8 @@ impl RaceMachine {
         Ok(took)
     }
 
-    /// Checks that every page is free again, and drains page lists, so that every race starts from
-    /// the same state.
+    /// Checks that every page is free again, and drains page lists. So every race starts from the
+    /// same state.
     fn check_gone(&self, space: AddressSpace<Host>, spaces: &Spaces<Host>) {
         assert!(
             space.has(&self.host, Flag::Ended),

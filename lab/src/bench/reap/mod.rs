@@ -39,8 +39,8 @@ struct Case {
     helps: bool,
 }
 
-/// The cases. All times are compared with those of the first case, except the waits for page-table
-/// locks, which are compared with those of the third case.
+/// The cases. The times of all cases are compared with the times of the first case. But the waits
+/// for page-table locks are compared with the waits of the third case.
 const CASES: [Case; 6] = [
     Case {
         name: "exit alone",
@@ -284,7 +284,7 @@ mod tests {
     }
 
     /// An acquisition counts as a wait only if it took longer than nearly all acquisitions of exit
-    /// alone, which never waits.
+    /// alone. Exit alone never waits for a page-table lock.
     #[test]
     fn a_wait_is_what_exit_alone_never_sees() {
         let of = |case, spans: &[f64]| Raced {

@@ -19,15 +19,15 @@ use super::{Case, Took};
 use crate::catalog::machines;
 use crate::error::Error;
 
-/// The simulated machine. Its prices were measured on a computer similar to those that this
-/// benchmark is meant for.
+/// The simulated machine. Its prices were measured on a computer like the ones on which this
+/// benchmark is meant to run.
 pub(super) const MACHINE: &str = "laptop-2";
 
 /// The time from the moment when the victim is built until the race starts.
 const PAUSE: Nanos = Nanos(1_000_000);
 
-/// Loads the profile of [`MACHINE`]. If the machine has fewer CPUs than `threads`, it gets as many
-/// CPUs as `threads`.
+/// Loads the profile of [`MACHINE`]. If the profile has fewer CPUs than `threads`, sets its number
+/// of CPUs to `threads`.
 pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     let mut profile = machines::load(MACHINE, Card::Mid)?;
     if threads > profile.topology.cpus() {

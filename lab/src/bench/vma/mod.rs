@@ -3,7 +3,7 @@
 //! Every tree gets the same mappings and the same queries in the same order. The trees take turns,
 //! so that other load on the computer affects all of them equally. The result for each tree is the
 //! time of its fastest round, because the work is the same in every round and other load can only
-//! lengthen a round. The benchmark checks that all trees give the same answers.
+//! lengthen a round. The benchmark checks that the answers of all trees are equal.
 
 mod subject;
 
@@ -28,8 +28,8 @@ use crate::run::progress::Progress;
 const SIZES: [(usize, usize); 2] = [(10_000, 40), (100_000, 8)];
 /// The number of pages that a round looks up.
 const PROBES: usize = 1 << 15;
-/// The number of searches for free space in a round. It is small because a search is slow in a tree
-/// that has to walk over all mappings.
+/// The number of searches for free space in a round. It is small because a tree that has to walk
+/// over all mappings takes long for a search.
 const GAPS: usize = 32;
 
 const COLUMNS: [&str; 9] = [
@@ -188,8 +188,8 @@ impl Work {
         (Costs(all.map(|(ns, _)| ns)), answer)
     }
 
-    /// Looks up one page after another. The id of the mapping that a lookup finds decides which
-    /// page is looked up next, so the CPU cannot overlap two lookups.
+    /// Looks up one page after another. The result of each lookup, the id of a mapping, determines
+    /// the page of the next lookup. So the CPU cannot overlap two lookups.
     fn chase<T: Tree>(&self, tree: &T) -> u64 {
         let (mut sum, mut id) = (0, 0);
         for nth in 0..PROBES {

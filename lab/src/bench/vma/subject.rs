@@ -15,12 +15,12 @@ pub(super) trait Tree {
     /// An empty tree.
     fn empty() -> Self;
     fn insert(&mut self, vma: Vma);
-    /// Removes all of `vma`, which must be in the tree.
+    /// Removes the whole mapping `vma`, which must be in the tree.
     fn remove(&mut self, vma: Vma);
     /// The id of the mapping that contains `page`, or 0 if no mapping contains it.
     fn find(&self, page: u64) -> u32;
-    /// Looks up `page` `times` times, in the tree's fastest way to repeat a lookup, and returns the
-    /// sum of the ids that the lookups find.
+    /// Looks up `page` `times` times, in the fastest way in which the tree can repeat a lookup.
+    /// Returns the sum of the ids that the lookups find.
     fn find_again(&self, page: u64, times: u32) -> u32;
     /// The sum of the ids of all mappings, by a walk from low to high addresses.
     fn up(&self) -> u32;

@@ -4,9 +4,9 @@
 //! the additions are the differences between successive precise sums in `rss_stat` events.
 //!
 //! The recording begins before the log does. So [`Additions`] searches the recording for the place
-//! where the log's additions follow each other without a gap. An addition of the log still counts
-//! as equal if the kernel made it in two parts. A note gives the number of additions that the
-//! kernel split.
+//! where all additions of the log occur one after the other. The kernel may have made an addition
+//! of the log in two parts; the addition still counts as equal. A note gives the number of
+//! additions that the kernel split.
 
 use std::collections::BTreeMap;
 
@@ -103,9 +103,9 @@ fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     by_counter
 }
 
-/// The additions to the anonymous pages of each address space, keyed by the number that identifies
-/// the address space in `rss_stat` events. An addition is the difference between two successive
-/// sums.
+/// The additions to the anonymous pages of each address space. The key is the number that
+/// identifies the address space in `rss_stat` events. An addition is the difference between two
+/// successive sums.
 fn told(events: &[Event], page_bytes: u32) -> BTreeMap<u64, Vec<Addition>> {
     let page = i64::from(page_bytes.max(1));
     let mut by_space: BTreeMap<u64, (i64, Vec<Addition>)> = BTreeMap::new();
@@ -147,16 +147,16 @@ struct Found {
     begin: usize,
     /// The index just past the last recorded addition that equals an addition of the log.
     end: usize,
-    /// The number of additions of the log that were found in the recording. They are the log's
-    /// first additions: the match ends before the first addition that the recording lacks.
+    /// The number of additions of the log that were found in the recording. The match begins with
+    /// the log's first addition, and ends before the first addition that the recording lacks.
     equal: usize,
     /// The number of additions of the log that were found in the recording although the kernel had
     /// split each of them in two.
     cut: usize,
 }
 
-/// Tries every addition of `recorded` as the beginning of the log's additions, `wanted`, and
-/// returns the match with the most additions of the log.
+/// Tries to match `wanted`, the additions of the log, with `recorded` from each position on.
+/// Returns the match that has the most additions of the log.
 fn best(recorded: &[Addition], wanted: &[Addition]) -> Found {
     let latest = recorded.len().saturating_sub(wanted.len());
     let begins = latest.saturating_sub(BEHIND_LOG_MAX)..recorded.len();
@@ -202,7 +202,8 @@ fn follow(recorded: &[Addition], wanted: &[Addition], begin: usize) -> Found {
 mod tests {
     use super::*;
 
-    /// The judge finds the additions of the log although other recorded additions precede them.
+    /// The judge finds the additions of the log even if the recording has other additions before
+    /// them.
     #[test]
     fn a_log_is_found_behind_what_came_before_it() {
         let recorded = [(0, 1), (0, 1), (0, 1), (3, -2), (0, -1)];
@@ -218,7 +219,7 @@ mod tests {
         let recorded = [(0, 1), (3, -200), (3, -312), (4, 1)];
         let found = best(&recorded, &[(0, 1), (3, -512), (4, 1)]);
         assert_eq!((found.equal, found.cut), (3, 1));
-        // Two additions on different CPUs are not two parts of one addition.
+        // Two additions on different CPUs are not the two parts of one addition.
         let found = best(&[(0, 1), (3, -200), (2, -312)], &[(0, 1), (3, -512)]);
         assert_eq!(found.equal, 1);
     }

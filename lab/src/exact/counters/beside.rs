@@ -1,10 +1,9 @@
-//! The errors that counters other than Linux's flat counter have after the additions in a program's
-//! log.
+//! The errors of counters other than Linux's flat counter after the additions in a program's log.
 //!
-//! Plimsoll's tree counters have other errors than Linux's flat counter by design, so the exact
-//! replay does not compare their readings with Linux's. This table lists the worst error of each
-//! counter instead. The counters are built for a host with one socket and one cache, because an
-//! emulated machine reports that topology.
+//! By design, the errors of Plimsoll's tree counters differ from those of Linux's flat counter. So
+//! the exact replay does not compare their readings with Linux's. This table lists the worst error
+//! of each counter instead. The counters are built for a host with one socket and one cache,
+//! because an emulated machine reports this topology.
 
 use plimsoll_mm::counter::Counting;
 

@@ -85,7 +85,7 @@ impl Run {
         self.set_aside += 1;
     }
 
-    /// A note that says why lines of this run are set aside; `None` if all lines were readable.
+    /// A note that says why lines of this run are set aside; `None` if all its lines were readable.
     pub(super) fn trouble(&self) -> Option<String> {
         let line = self.bad_line?;
         Some(format!(
@@ -160,8 +160,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
                 shown: pages(shown)?,
             });
         }
-        // A step changes the pages that were resident before it, so a step that no `I` line
-        // precedes is unreadable.
+        // A step changes the number of pages that were resident before the step. Only an `I` line
+        // gives this number, so a step without an earlier `I` line is unreadable.
         _ if run.warm.is_none() => return None,
         ["P", anon, file, shown, smaps, own, ..] => run.steps.push(LoggedOp::Precise {
             anon: anon.parse().ok()?,

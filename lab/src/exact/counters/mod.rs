@@ -52,8 +52,8 @@ impl Judge for Readings {
 }
 
 /// Replays each run of a recording's log on a counter that `make` builds for a host. The host has
-/// the same number of CPUs as the run. A test can pass a counter whose rule differs from
-/// Plimsoll's. Returns `None` if the recording has no log.
+/// as many CPUs as the run. A test can pass a counter that works by another rule than Plimsoll's.
+/// Returns `None` if the recording has no log.
 pub fn judge_with<C: Counters<Host>>(
     recording: &Recording,
     make: impl Fn(&Host) -> C,

@@ -6,8 +6,8 @@
 //! reschedule, and then subtracts the pages unmapped so far. The log does not say where Linux
 //! interrupted an unmapping. So if the replay's reading after an unmapping differs from the
 //! recorded reading, the replay tries one additional cut: after the first page, after the second
-//! page, and so on. The replay keeps the first cut that gives the recorded reading, and reports the
-//! number of such cuts.
+//! page, and so on. The replay keeps the first cut that gives the recorded reading, and reports how
+//! many cuts it has added.
 
 use std::collections::BTreeMap;
 
@@ -45,15 +45,15 @@ pub(super) struct Replayed {
     pub(super) first_difference: Vec<String>,
 }
 
-/// The places at which unmappings are cut, besides the ends of page tables and the places where a
-/// gather is full.
+/// Where the replay cuts unmappings, in addition to the ends of page tables and to the pages that
+/// fill a gather.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
-    /// An unmapping is cut once more only if the reading would otherwise differ from the recorded
-    /// reading.
+    /// The replay cuts an unmapping once more only if the reading would otherwise differ from the
+    /// recorded reading.
     AsRead,
-    /// An unmapping is cut once more if its step's index is a key of this map. The value is the
-    /// number of pages before the cut.
+    /// The replay cuts an unmapping once more if the index of its step is a key of this map. The
+    /// value is the number of pages before the cut.
     Given(&'a BTreeMap<usize, u64>),
 }
 
@@ -129,8 +129,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.beside + self.approximate().max(0)
     }
 
-    /// Adds `delta`. If the counter is still one cache line, this call may let it grow into a tree,
-    /// as a page fault may.
+    /// Adds `delta`. If the counter is still one cache line, this call may turn the counter into a
+    /// tree, as a page fault may.
     fn add(&mut self, cpu: u32, delta: i64) {
         let _entered = self.host.enter(CpuId(cpu));
         let before = self.approximate();

@@ -21,8 +21,8 @@ fn judge(lines: &str) -> Judgement {
     judgement.expect("a run")
 }
 
-/// Plimsoll folds a differential at the addition with which the differential reaches the batch.
-/// Linux folds at the same addition, so every reading is identical.
+/// Plimsoll folds a differential as soon as it reaches the batch. Linux folds at the same addition,
+/// so every reading is identical.
 #[test]
 fn a_fold_is_where_linux_has_it() {
     // CPU 1 keeps 31 pages in its differential; the 32nd page folds all 32 pages.
@@ -50,8 +50,8 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     assert_eq!((whole.compared, whole.identical), (3, 3));
     assert!(whole.notes[0].starts_with("Of 1 unmappings, 0 match"));
     // The differential of CPU 2 is already −20, so a single addition of −40 would fold all −60. If
-    // this addition is cut into −12 and −28, the first part folds −32, and the differential of CPU
-    // 2 becomes −28.
+    // this addition is cut into −12 and −28, the first part folds −32, and the second part makes
+    // the differential −28.
     let parts = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 37\n2 -4 60 5\n");
     assert_eq!((parts.compared, parts.identical), (4, 4));
     assert!(
@@ -59,8 +59,8 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
         "{:?}",
         parts.notes
     );
-    // No way to cut the unmapping gives the recorded reading of 50 pages. That reading counts as
-    // different, and the attempts do not change later readings.
+    // No way to cut the unmapping gives the recorded reading of 50 pages. This reading counts as
+    // different, and the attempted cuts do not change later readings.
     let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
     assert_eq!((neither.compared, neither.identical), (4, 3));
     assert!(neither.notes[0].starts_with("Of 3 unmappings, 0 match"));
@@ -105,8 +105,8 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     assert_eq!((judgement.compared, judgement.set_aside), (0, 1));
 }
 
-/// The number of initial pages has a limit only if the log says that one CPU's differential holds
-/// them all. If all CPUs have folded (`I all`), there is no limit.
+/// If the log says that one CPU's differential holds all initial pages, their number has a limit.
+/// If the log says that all CPUs have folded (`I all`), their number has no limit.
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
     // All of the 500 pages are folded, because no differential can hold 500 pages. The pages of CPU

@@ -95,8 +95,8 @@ fn message(line: &str) -> &str {
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "));
     match stamped {
-        // A timestamp and a row of the table both begin with a bracket. But the number in a row's
-        // brackets is a process id, which has no decimal point.
+        // A timestamp and a row of the table both begin with a bracket. A timestamp has a decimal
+        // point; the brackets of a row contain a process id, which has none.
         Some((time, message)) if time.contains('.') && time.trim().parse::<f64>().is_ok() => {
             message
         }

@@ -1,9 +1,9 @@
 //! Out-of-memory kills: compares the order of the victims, and the scores of all processes.
 //!
-//! The kernel logs a table of the processes that it chose from; `log.rs` reads this table. Before
-//! memory ran out, the load that started these processes also read the processes' figures from
-//! `/proc`; `population.rs` parses these figures. With the table and the figures, `perform.rs`
-//! repeats the selection and the kill.
+//! The kernel logs a table of the processes from which it chose a victim; `log.rs` reads this
+//! table. Before memory ran out, the load that started these processes also read the processes'
+//! figures from `/proc`; `population.rs` parses these figures. From the table and the figures,
+//! `perform.rs` repeats the selection and the kill.
 
 pub(super) mod log;
 mod perform;
@@ -65,8 +65,8 @@ impl Judge for Kills {
 }
 
 /// Returns the victims in the order of their `mark_victim` events, and the number of other
-/// `mark_victim` events. In such an event, a thread that the log does not name marks itself,
-/// because it is already dying when it requests memory.
+/// `mark_victim` events. Such another event comes from a thread that the log does not name: a
+/// thread that is already dying when it requests memory marks itself as a victim.
 fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     let (mut marked, mut by_themselves) = (Vec::new(), 0);
     for event in &recording.events {
@@ -81,8 +81,8 @@ fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     (marked, by_themselves)
 }
 
-/// The selection rule of the kernel with this release: it compares approximate sums before 6.18,
-/// and precise sums from 6.18 on or if the release is unknown.
+/// The selection rule of the kernel `release`. Before 6.18, the kernel compares approximate sums.
+/// From 6.18 on, it compares precise sums. If the release is unknown, the rule of 6.18 is assumed.
 fn selecting_of(release: &str) -> Selecting {
     let mut numbers = release
         .split(['.', '-', '+'])

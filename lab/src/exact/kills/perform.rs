@@ -1,5 +1,5 @@
 //! Repeats a recorded shortage: the selection among the recorded processes, and the kill of the
-//! victim and all processes that die with it.
+//! victim and of all processes that die with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -246,9 +246,9 @@ impl Candidates for Recorded<'_> {
         self.precise(candidate).map(Reading::exactly)
     }
 
-    /// Returns the number of pages that killing the candidate would free, from the table. The
-    /// kernel chose by the numbers in the table, so these serve both as approximate and as precise
-    /// sums.
+    /// Returns the number of pages that killing the candidate would free, computed from the
+    /// kernel's table. The kernel chose by the numbers in this table, so they serve both as
+    /// approximate and as precise sums.
     fn precise(&self, candidate: u32) -> Option<i64> {
         self.task(candidate).map(pages)
     }

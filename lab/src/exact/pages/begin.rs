@@ -19,8 +19,9 @@ use super::op::{Action, Kind, Op};
 use super::stand_in::{Knobs, StandIn, Start};
 use super::zoneinfo::{self, ListInfo, ZoneInfo};
 
-/// The texts of a recording that hold `/proc/zoneinfo`, the best text first. With each text comes
-/// the mark that the recorder wrote into the recording right after it had read the text.
+/// The texts of a recording that hold `/proc/zoneinfo`, the best text first. Beside each text is
+/// the name of its mark. The recorder wrote this mark into the recording right after it had read
+/// the text.
 const MOMENTS: [(&str, &str); 2] = [
     ("zoneinfo settled", "settled"),
     ("zoneinfo before", "read zoneinfo before"),
@@ -36,8 +37,8 @@ pub(super) struct Moment {
 
 impl Moment {
     /// Returns the best moment of a recording: the first of [`MOMENTS`] whose text has zones and
-    /// whose mark is in the recording. If there is none, returns the first whose text has zones.
-    /// `None` if no text has zones.
+    /// whose mark is in the recording. If no moment has both, returns the first whose text has
+    /// zones. `None` if no text has zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
@@ -81,8 +82,8 @@ pub(crate) struct ZoneState {
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// The state of one CPU's lists in a zone. `home` is the list on which the replay assumes the pages
-/// that were on the lists before the recording and that no event shows.
+/// The state of one CPU's lists in a zone. Some pages were on the lists before the recording, and
+/// no event shows them. The replay assumes that these pages are on the list `home`.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
@@ -190,7 +191,7 @@ impl Beginning {
 }
 
 /// Adds blocks to `home`, the list for pages that no event shows, until all lists together have
-/// `count` pages. `/proc/zoneinfo` showed this number. `lens` are the numbers of blocks on the
+/// `count` pages, the number that `/proc/zoneinfo` showed. `lens` are the numbers of blocks on the
 /// lists before the call.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
     lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
@@ -216,10 +217,10 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// Returns the list on which the replay assumes the CPU's listed pages that no event shows: the
-/// first list that no event shows to be empty. The function tries the list of movable single pages
-/// first, because most pages are movable. If events show every list to be empty at some time,
-/// returns the list of reclaimable single pages.
+/// Returns the list on which the replay assumes the CPU's listed pages that no event shows. This is
+/// the first list that, according to the events, was never empty. The function tries the list of
+/// movable single pages first, because most pages are movable. If events show that every list was
+/// empty at some time, returns the list of reclaimable single pages.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
     let single = [1, 0, 2].into_iter();
     let mut lists = single.chain(3..12).map(ListId);
@@ -280,9 +281,9 @@ fn marks(zone: &ZoneInfo) -> Watermarks {
 }
 
 /// Returns the sizes of a zone's lists as `/proc/zoneinfo` prints them. If that file omits the
-/// bounds of `high`, this function computes them from the zone's managed pages and the low
-/// watermark that the file prints. It does not recompute the low watermark: Linux may have computed
-/// the printed one when the zone had fewer pages.
+/// bounds of `high`, this function computes the bounds from the zone's managed pages and from the
+/// low watermark that the file prints. It does not recompute the low watermark, because Linux may
+/// have computed the printed value when the zone had fewer pages.
 fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
     // The CPUs of a node share the node's memory. If the node has no CPUs, all CPUs share its
     // memory.
@@ -320,9 +321,9 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
 }
 
 /// Returns the upper bound of `high` that the lists show: the highest `high` of all CPUs. Returns
-/// `None` unless several CPUs have this value and it lies between the computed bounds. It can be
-/// lower than the computed upper bound, because Linux may have computed its bound when the zone had
-/// fewer pages.
+/// `None` unless several CPUs have this value and the value lies between the computed bounds. The
+/// value can be lower than the computed upper bound, because Linux may have computed its bound when
+/// the zone had fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
     let highs = || zone.lists.iter().flatten().map(|lists| lists.high);
     let most = highs().max()?;

@@ -76,8 +76,8 @@ impl Boosts {
     }
 
     /// Updates the zone's boost after an allocation found a free block of `order` in a page block
-    /// of another type. Returns the zone's new boost in pages, or `None` if the boost does not
-    /// change.
+    /// of another type. Returns the zone's new boost in pages, or `None` if the boost has not
+    /// changed.
     pub(super) fn claim(&mut self, zone: u8, order: u8) -> Option<u64> {
         let boost = self.zones.get_mut(usize::from(zone))?;
         // If the page block is entirely free, Linux changes its type without a boost.
@@ -135,8 +135,8 @@ mod tests {
         assert_eq!(boosts.claim(2, 3), None, "no such zone");
     }
 
-    /// The limit of a boost is a fraction of the high watermark, but at least a page block. A zone
-    /// gets no boost if its high watermark is 0 or `watermark_boost_factor` is 0.
+    /// The limit of a boost is a fraction of the high watermark, but at least the size of a page
+    /// block. A zone gets no boost if its high watermark is 0 or `watermark_boost_factor` is 0.
     #[test]
     fn the_limit_is_at_least_a_page_block_unless_there_is_none() {
         let zone = |high| ZoneInfo {

@@ -1,5 +1,5 @@
 //! The neighbours of each event: the next and the previous event of its page frame, and the next
-//! event of its CPU. The replay knows the whole recording, so it can derive most facts that no
+//! event of its CPU. The replay knows the whole recording. So it can derive most facts that no
 //! event states directly from later events.
 
 use std::collections::HashMap;
@@ -22,8 +22,8 @@ pub(super) struct Future {
 
 const NONE: u32 = u32::MAX;
 
-/// The maximum number of frames of a block that count as touched by its events: the number of
-/// frames in the largest block of Linux's buddy allocator.
+/// The maximum number of a block's frames that count as touched by an event of the block. It is the
+/// number of frames in the largest block of Linux's buddy allocator.
 const FRAMES_MAX: u64 = 1 << 10;
 
 impl Future {

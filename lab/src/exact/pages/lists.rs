@@ -64,7 +64,7 @@ pub(crate) struct Place {
 }
 
 /// All lists of the recorded kernel, with the frames on them. A block that was on a list before the
-/// recording is missing in `Lists` until an event shows it.
+/// recording is not in `Lists` until an event shows it.
 #[derive(Default)]
 pub(crate) struct Lists {
     frames: HashMap<Place, BTreeMap<i64, u64>>,

@@ -54,8 +54,8 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Leaves `free` pages of the fresh zone `zone` free, or fewer if that would leave nearly the
-    /// whole zone free. Returns all other pages as blocks in use.
+    /// Takes pages of the fresh zone `zone` into use until `free` pages are free. Fewer pages stay
+    /// free if `free` is nearly the whole zone. Returns the pages that are in use, as blocks.
     pub(crate) fn beside<M: Machine>(
         pages: &PageAllocator<M>,
         machine: &M,
@@ -64,8 +64,8 @@ impl Stock {
     ) -> Self {
         let in_use = (0..free / BLOCK + 1).find_map(|less| {
             // A free block needs a neighbour that is in use, because it would merge with a free
-            // neighbour. So a zone that should be nearly all free gets fewer free blocks of the
-            // largest order.
+            // neighbour. So if nearly the whole zone should be free, some free blocks of the
+            // largest order are left out.
             let free = free_blocks(free - less * BLOCK);
             pages.seed_free(machine, zone, &free).ok()
         });
@@ -139,8 +139,7 @@ mod tests {
     use super::*;
 
     /// Makes a zone of `managed` pages of which `free` should be free, and a stock of all other
-    /// pages. Returns the number of pages that are then really free, and the number of pages in the
-    /// stock.
+    /// pages. Returns how many pages are really free, and how many are in the stock.
     fn beside(managed: u64, free: u64) -> (u32, u32) {
         let machine = Stepwise::new(Topology::flat(1));
         let area = Area {
@@ -163,8 +162,9 @@ mod tests {
 
     #[test]
     fn a_zone_that_is_nearly_all_free_has_a_little_less() {
-        // The 3,000 pages end inside a block of the largest order. The hole that fills this block
-        // leaves too little room for the wanted free pages, so 1,024 pages fewer are free.
+        // The 3,000 pages end inside a block of the largest order, and a hole fills the rest of
+        // this block. The hole leaves too little room for the wanted free pages, so 1,024 pages
+        // fewer are free.
         assert_eq!(beside(3000, 2997), (2997 - 1024, 3 + 1024));
         assert_eq!(beside(3000, 3000), (3000 - 1024, 1024));
     }

@@ -9,8 +9,8 @@ use super::pair::Pair;
 use crate::measure::metric::Unit;
 use crate::report::value::human;
 
-/// The names of the events of reclaim in the header of a recording, which lists the recorded
-/// events.
+/// The names of two events of reclaim, as they appear in the list of recorded events in a
+/// recording's header.
 const KSWAPD: &str = "vmscan:mm_vmscan_kswapd_wake";
 const DIRECT: &str = "vmscan:mm_vmscan_direct_reclaim_begin";
 
@@ -48,8 +48,8 @@ fn unrecorded_reclaim(header: &Header) -> Option<String> {
 }
 
 /// The sum of the increases, during the recording, of all counters of `/proc/vmstat` whose names
-/// begin with `prefix`; `None` if the recording does not have the values at its beginning and at
-/// its end.
+/// begin with `prefix`. `None` unless the recording has the values both at its beginning and at its
+/// end.
 fn rise(header: &Header, prefix: &str) -> Option<u64> {
     let total = |text: &str| {
         let counters = text.lines().filter(|line| line.starts_with(prefix));
@@ -62,7 +62,7 @@ fn rise(header: &Header, prefix: &str) -> Option<u64> {
 }
 
 /// Sets aside the moves of CPUs that lost events, because the contents of these CPUs' lists are
-/// unknown. Returns a note about this, or `None` if no CPU lost events.
+/// unknown. Returns a note about the lost events, or `None` if no CPU lost events.
 pub(super) fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Option<String> {
     let lost = recording
         .header
@@ -115,7 +115,8 @@ mod tests {
     }
 
     /// In this recording, both kswapd and allocations reclaimed. If the recorder recorded the
-    /// events of only one kind of reclaim, the note warns only of the other kind.
+    /// events of only one of these two kinds of reclaim, the note warns only of the kind that is
+    /// missing.
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));

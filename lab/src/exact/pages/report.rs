@@ -127,8 +127,8 @@ pub(super) fn first_difference(
     lines
 }
 
-/// The number of events of the CPU that the report shows before the first difference; it shows the
-/// same number after it.
+/// The number of events of the CPU that the report shows before the first difference. It shows as
+/// many events after the difference.
 const SHOWN: usize = 3;
 
 fn around(recording: &Recording, at: usize) -> Vec<String> {

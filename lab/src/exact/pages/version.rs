@@ -13,8 +13,8 @@ const KNOWN: [(u32, u32, &str); 3] = [
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) design: Design,
-    /// A warning that the design belongs to another version than the recorded kernel's; `None` if
-    /// that version is known.
+    /// A warning that the design belongs to another version than the recorded kernel's. `None` if
+    /// the kernel's version is known.
     pub(super) warning: Option<String>,
 }
 

@@ -41,8 +41,8 @@ impl ZoneInfo {
     }
 }
 
-/// Parses the text of `/proc/zoneinfo`. Returns the zones with memory in the order of the text; no
-/// zones if `text` is some other text.
+/// Parses the text of `/proc/zoneinfo`. Returns the zones with memory in the order of the text.
+/// Returns no zones if `text` is not such a text.
 pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
     let mut zones: Vec<ZoneInfo> = Vec::new();
     let mut cpu = 0;

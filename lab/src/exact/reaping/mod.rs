@@ -86,8 +86,8 @@ impl Judge for Reaping {
     }
 }
 
-/// Returns the order in which the kernel of this release reaps: before 6.18 ascending; from 6.18
-/// on, or if the release is unknown, descending from mapping to mapping.
+/// Returns the order in which the kernel `release` reaps. Before 6.18, the order is ascending. From
+/// 6.18 on, or if the release is unknown, the order is descending from mapping to mapping.
 fn how_of(release: &str) -> How {
     let mut numbers = release
         .split(['.', '-', '+'])
@@ -223,8 +223,8 @@ impl Comparison {
     }
 }
 
-/// The ranges emptied between the marks `plimsoll: release PID` and `plimsoll: released PID`, by
-/// the thread that wrote the first mark; `None` without that mark.
+/// The ranges that were emptied between the marks `plimsoll: release PID` and `plimsoll: released
+/// PID`, by the thread that wrote the first mark. `None` if the first mark is missing.
 fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
     let is =
         |event: &Event, text: &str| matches!(&event.what, What::Mark(mark) if mark.trim() == text);

@@ -1,5 +1,5 @@
-//! Builds an address space with the mappings of a recorded victim, and either lets Plimsoll's
-//! reaper empty it or releases it.
+//! Builds an address space with the mappings of a recorded victim. Then either Plimsoll's reaper
+//! empties the address space, or `process_mrelease` releases it.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -31,8 +31,8 @@ const ARENA: Pages = Pages(4096);
 /// mappings, another thread holds that lock to replace the mapping of this page.
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
-/// The settings of Linux's reaper, but without its delay and its pauses. Delay and pauses do not
-/// affect which steps the reaper makes. A note in the report has the recorded times.
+/// The settings of Linux's reaper, but with no delay and no pauses. Neither affects which steps the
+/// reaper makes. A note in the report has the recorded times.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),
@@ -100,8 +100,8 @@ pub(super) fn released(
     (ranges.collect(), outcome.is_ok())
 }
 
-/// Performs Plimsoll's counterpart of `process_mrelease`, with `flags`, in the situation that
-/// `case` names. Returns the name of the errno, or `0` for success; `None` if the case is unknown.
+/// Performs Plimsoll's counterpart of `process_mrelease` with `flags`, in the situation that `case`
+/// names. Returns the name of the errno, or `0` for success. `None` if the case is unknown.
 pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, 1);
@@ -302,7 +302,7 @@ impl Witness {
 }
 
 /// Records each range just before a helper empties it, as an MMU notifier of Linux could. A call
-/// with `may_wait` comes from the thread that changes mappings: such a call records nothing, but
+/// with `may_wait` comes from the thread that changes mappings. Such a call records no range, and
 /// waits at the two barriers.
 struct Watch(Arc<Witness>);
 

@@ -65,8 +65,8 @@ impl Kind {
 }
 
 impl Armed {
-    /// The number of jiffies by which the timer fired later than the jiffy that the wheel had
-    /// chosen; `None` if one of the two jiffies is unknown.
+    /// The number of jiffies from the jiffy that the wheel had chosen to the jiffy at which the
+    /// timer fired. `None` if one of the two jiffies is unknown.
     pub(super) fn late_jiffies(&self) -> Option<u64> {
         self.fired?.checked_sub(self.bucket?)
     }
@@ -93,8 +93,8 @@ impl Chain {
         chain
     }
 
-    /// The percentage of the vmstat work's timers that fired at least one jiffy later than the
-    /// jiffy that the wheel had chosen.
+    /// The percentage of the vmstat work's timers that fired at least one jiffy after the jiffy
+    /// that the wheel had chosen.
     pub(super) fn late_percent(&self) -> u32 {
         let updates = self.armed.iter().filter(|timer| timer.kind == Kind::Update);
         let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();

@@ -28,8 +28,8 @@ const PRICES: &str = "laptop-2";
 /// time, the comparison ignores the starts in the first half.
 const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 
-/// The maximum length of a simulation. A simulated machine shows nothing new after this time. A
-/// longer recording is still evaluated as a whole.
+/// The maximum length of a simulation, because a longer simulation shows nothing new. A recording
+/// that is longer is still evaluated as a whole.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
 /// The maximum number of CPUs to simulate; a larger machine would take too long.
@@ -38,9 +38,9 @@ const CPUS_MAX: u32 = 512;
 /// The lengths of the windows in which CPUs that start their work together are counted, in ms.
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
-/// A table of the largest crowds in the recording and in the simulation. A crowd is the CPUs whose
-/// vmstat work starts within one tick, or within a window. Returns `None` if no timer started
-/// vmstat work after the time [`SETTLED`].
+/// A table of the largest crowds in the recording and in the simulation. A crowd is a group of CPUs
+/// that all start their vmstat work within one tick, or within a window. Returns `None` if no timer
+/// started vmstat work after the time [`SETTLED`].
 pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
     let settled = Nanos(SETTLED.0.min(span.0 / 2));

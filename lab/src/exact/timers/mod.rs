@@ -3,8 +3,8 @@
 //! arms the timer must be that of the schedule `round-jiffies`. The jiffy at which the kernel's
 //! timer wheel fires the timer must be that of the wheel of `mm`.
 //!
-//! `chain` finds the firings in a recording. `crowding` compares how many CPUs start their work
-//! together in the recording and on a simulated machine with as many CPUs.
+//! `chain` finds the firings in a recording. `crowding` compares a recording with a simulated
+//! machine that has as many CPUs: how many CPUs start their work together?
 
 mod chain;
 mod crowding;

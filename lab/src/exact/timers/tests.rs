@@ -91,8 +91,8 @@ fn only_what_is_asked_for_counts_if_the_wheel_is_not_printed() {
     );
 }
 
-/// A timer counts only if the thread that runs the work arms it on the work's CPU, before the work
-/// ends. The timer must also belong to the work.
+/// A timer counts only if three conditions hold: it belongs to the work, the thread that runs the
+/// work arms it on the work's CPU, and this happens before the work ends.
 #[test]
 fn timers_of_others_are_left_out() {
     let timer = |address| armed(address, 12_345, 13_985, Some(14_016));
@@ -113,8 +113,8 @@ fn timers_of_others_are_left_out() {
     }
 }
 
-/// A start of the work counts as caused by its timer only if the timer fired between the work's
-/// previous start and this one.
+/// A start of the work counts as caused by its timer only if the timer fired after the work's
+/// previous start and before this start.
 #[test]
 fn a_start_is_by_timer_if_the_timer_fired_before() {
     let right = armed(TIMER, 12_345, 13_985, Some(14_016));

@@ -2,8 +2,8 @@
 //! another state of memory, plenty of memory, or a quicker use of each page.
 //!
 //! The main workload alone would prove little, because we chose it. For example, a design that
-//! moves whole blocks gains most if memory is fresh and short. So a report gives the range of each
-//! ratio over all of these workloads.
+//! moves whole blocks gains most throughput if memory is fresh and short. So a report gives the
+//! range of each ratio over all of these workloads.
 
 use super::setup::{DrainSetup, FIFTY, Kept, Pressure, RATE, SCALE, TEN, WAIT_MAX};
 use super::{BOUNDED, BOUNDED_PAGES, MERGED, UNBATCHED};
@@ -51,8 +51,8 @@ pub(super) fn run(run: &Run<'_, DrainSetup, Kept>) -> Result<Vec<Member>, Error>
             return Ok(Member { setup, results });
         }
         let about = format!("{} memory, {}", setup.memory.name(), setup.pressure.name());
-        // The runs of all workloads have the same length. The workers' first round only fills
-        // memory, and would take a larger part of a shorter run.
+        // The runs of all workloads have the same length, because the workers' first round only
+        // fills memory. In a shorter run, this round would be a larger share of the run.
         let (results, _) = run.further_on_few(&about, &setup, &designs, seeds)?;
         Ok(Member { setup, results })
     };
@@ -106,8 +106,8 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     table
 }
 
-/// The smallest and the largest ratio of `metric` with `design` to `metric` with unbatched Linux,
-/// over the workloads of the family for which `of` returns true.
+/// The smallest and the largest ratio of `metric` with `design` to `metric` with unbatched Linux.
+/// Only the workloads of the family for which `of` returns true count.
 fn range(
     family: &[Member],
     design: &str,
@@ -134,8 +134,8 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Returns a sentence about the gain of the merged patch and of our bounded holds. It covers the
-/// workloads with `pressure`: those with plenty of memory, or those that are short of memory.
+/// Returns a sentence that says how the merged patch and our bounded holds change the metrics. The
+/// sentence covers only the workloads with `pressure`: plenty of memory, or a shortage of memory.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |setup| setup.pressure == pressure);
@@ -155,9 +155,9 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// One of our workloads, and the published changes of throughput by the patch on this workload, in
-/// percent. The throughput is measured in three ways: the number of rounds, the rounds per second
-/// of real time, and the rounds per second of CPU time.
+/// One of our workloads, and the published changes of its throughput by the patch, in percent. The
+/// throughput is measured in three ways: as the number of rounds, as the rounds per second of real
+/// time, and as the rounds per second of CPU time.
 struct Claim {
     setup: DrainSetup,
     published: [f64; 3],
@@ -223,8 +223,8 @@ fn published_claims(run: &Run<'_, DrainSetup, Kept>) -> Vec<Claim> {
     claims
 }
 
-/// Says whether the throughputs of two designs count as equal. The array has the low end, the
-/// median and the high end of the interval of their difference, in percent.
+/// Says whether the throughputs of two designs count as equal. The array has the interval of their
+/// difference, in percent: its low end, the median and its high end.
 fn equality([low, _, high]: [f64; 3], compared: Verdict) -> &'static str {
     if compared == Verdict::TooFewSeeds {
         "too few seeds"

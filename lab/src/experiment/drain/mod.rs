@@ -93,15 +93,15 @@ const BOUNDED: &str = "bounded";
 const SHOWN: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
 
 /// For each design of [`SHOWN`]: its name, and the data that the experiment kept of the run with
-/// the first seed, in addition to the metrics.
+/// the first seed. The metrics of the run are kept elsewhere.
 fn shown<'a>(run: &'a Run<'_, DrainSetup, Kept>) -> impl Iterator<Item = (&'a String, &'a Kept)> {
     let each = run.each().map(|(design, kept)| (&design.name, kept));
     each.filter(|(name, _)| SHOWN.contains(&name.as_str()))
 }
 
-/// Makes the table that separates the two differences between our variant and Linux. One is the
-/// number of pages that one hold of the zone lock moves. The other is whether an allocation drains
-/// all lists although another CPU is already draining them.
+/// Makes the table that separates the effects of two differences between our variant and Linux. One
+/// difference is the number of pages that one hold of the zone lock moves. The other is whether an
+/// allocation drains all lists although another CPU is already draining them.
 fn holds_and_drains(results: &Results) -> Table {
     let rows = [
         ("Linux's", "one CPU at a time", UNBATCHED),

@@ -279,13 +279,12 @@ impl DrainSetup {
         )
     }
 
-    /// The amount of free memory to leave above the midpoint between the low and the high
-    /// watermark.
+    /// The number of free pages to leave above the midpoint between the low and the high watermark.
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.shape.workers) * self.shape.bytes;
         Pages::from_bytes(match self.pressure {
-            // Twice the memory that the workers want, because the page lists of their CPUs may hold
-            // as many pages as the workers map.
+            // The room is twice the memory that the workers want, because the page lists of their
+            // CPUs may hold as many pages as the workers map.
             Pressure::Plenty => 2 * wanted,
             Pressure::Short => wanted * mapped_percent(self.use_ns) / 100,
         })
@@ -305,8 +304,8 @@ impl DrainSetup {
         };
         let places = worker_cpus(cpus, self.shape.workers);
         let done = worker.start(&testbed, places, self.length);
-        // All workers start in one short interval. At `settled`, they have reached different points
-        // of their rounds.
+        // All workers start in one short interval. By the time `settled`, they have reached
+        // different points of their rounds.
         let settled = Nanos(self.length.0 * 2 / 5);
         testbed.sim.run_until(settled);
         let before = done.pages();
@@ -332,9 +331,8 @@ impl DrainSetup {
 }
 
 /// The average percentage of a worker's memory that is mapped, if the worker uses each page for
-/// `use_ns` nanoseconds. It follows from the times per page: about 1600 ns to fill a page and 150
-/// ns to unmap it. While a worker fills or unmaps its memory, half of the memory is mapped on
-/// average.
+/// `use_ns` nanoseconds. The worker also needs about 1600 ns to fill a page and 150 ns to unmap it.
+/// While the worker fills or unmaps its memory, half of the memory is mapped on average.
 fn mapped_percent(use_ns: u32) -> u64 {
     const FILL_NS: u64 = 1600;
     const UNMAP_NS: u64 = 150;
@@ -342,7 +340,7 @@ fn mapped_percent(use_ns: u32) -> u64 {
     100 * (moving / 2 + u64::from(use_ns)) / (moving + u64::from(use_ns))
 }
 
-/// The CPUs of workers that are spread evenly over the machine, as a scheduler would do.
+/// The CPUs of workers that are spread evenly over the machine, as a scheduler would spread them.
 pub(super) fn worker_cpus(cpus: u32, workers: u32) -> impl Iterator<Item = CpuId> {
     (0..workers).map(move |worker| CpuId(worker * cpus / workers))
 }

@@ -1,10 +1,11 @@
-//! `reproduce drain-swap`: what do the designs gain while the kernel reclaims and swaps? The load
-//! is the second load of the mailing-list thread, which maps more memory than the machine has.
+//! `reproduce drain-swap`: how do the designs change throughput while the kernel reclaims and
+//! swaps? The load is the second load of the mailing-list thread, which maps more memory than the
+//! machine has.
 //!
 //! The load is `stress-ng --vm 10 --vm-bytes 30G` on 176 CPUs with 250 GB of memory and 179 GB of
 //! swap. The lab scales the workers, the memory and the swap down, so that a run swaps within a
 //! second of virtual time. The watermarks and the limits of the page lists follow from the scaled
-//! memory, as Linux computes them; the CPUs, batches and prices stay those of the whole machine. In
+//! memory, as Linux computes them. The CPUs, batches and prices stay those of the whole machine. In
 //! contrast to the workloads of `setup`, nothing else uses memory. If an allocation finds too few
 //! free pages, kswapd or the allocation itself reclaims pages.
 
@@ -198,8 +199,8 @@ impl SwapSetup {
         let testbed = Testbed::with_pressure(&self.profile, *design, seed, slots);
         let pressure = testbed.pressure.clone().expect("it was asked for");
         let cpus = self.profile.topology.cpus();
-        // The CPUs are divided into equal parts, and a worker runs on the first CPU of each part.
-        // So the last CPU has no worker, and kswapd can run there.
+        // The CPUs are divided into parts of equal size, and a worker runs on the first CPU of each
+        // part. So the last CPU has no worker, and kswapd can run there.
         pressure.seat_kswapd(CpuId(cpus - 1));
         let worker = StressSwap {
             bytes: self.worker_bytes,

@@ -51,8 +51,8 @@ pub(in crate::experiment) struct Part<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) name: &'static str,
     /// The names of the facts that the part gives.
     pub(in crate::experiment) facts: &'static [&'static str],
-    /// The labels of the designs that the part names. A file that lacks one of these designs cannot
-    /// have the part.
+    /// The labels of the designs that the part names. A file can have the part only if it has all
+    /// of these designs.
     pub(in crate::experiment) designs: &'static [&'static str],
     pub(in crate::experiment) make: Make<S, K>,
 }
@@ -81,14 +81,15 @@ impl<S, K> Part<S, K> {
     }
 }
 
-/// The data of a `Part` without the function that makes it.
+/// The description of a `Part`, without the function that makes the part.
 #[derive(Clone, Copy, Debug)]
 pub struct PartInfo {
     /// The name by which files refer to the part.
     pub name: &'static str,
-    /// The names of the facts that texts may use.
+    /// The names of the facts that the part gives. The texts of the answer may use these facts.
     pub facts: &'static [&'static str],
-    /// If a file asks for the part, the file must have designs with these labels.
+    /// The labels of the designs that the part names. A file that asks for the part must have all
+    /// of these designs.
     pub designs: &'static [&'static str],
 }
 
@@ -188,7 +189,8 @@ impl Setting<'_> {
     }
 }
 
-/// The setting in which the reader asks for a workload's metrics: the middle card.
+/// The setting in which the reader of a file asks for a workload's metrics. It uses the middle
+/// card.
 pub(super) const fn setting<'a>(
     machine: &'a str,
     numbers: &'a Numbers,

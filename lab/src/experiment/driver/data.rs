@@ -48,9 +48,9 @@ pub(in crate::experiment) struct Data {
 /// The numbers of the workload on one machine.
 #[derive(Clone, Debug)]
 pub(super) struct OfMachine {
-    /// The numbers in a full run.
+    /// The numbers in a full run of the workload.
     pub(super) full: Numbers,
-    /// The numbers in a quick run.
+    /// The numbers in a quick run of the workload.
     pub(super) quick: Numbers,
 }
 
@@ -71,8 +71,8 @@ impl fmt::Display for Tried {
 }
 
 /// Makes a design for each element of `names`. An element consists of variants joined by `+`, and
-/// is the label of its design. The design has these variants, and the variants of `base` for all
-/// other mechanisms.
+/// becomes the label of its design. The design has these variants. For every other mechanism, it
+/// has the variant of `base`.
 pub(in crate::experiment) fn variants(
     base: &str,
     names: impl IntoIterator<Item = String>,
@@ -91,14 +91,14 @@ pub(in crate::experiment) fn variants(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) a: String,
-    /// `None` stands for every design except A.
+    /// The label of design B. `None` stands for every design except A.
     pub(super) b: Option<String>,
 }
 
 /// The metrics with which a report begins.
 pub(super) struct Headlines {
-    /// The heads of the columns, one for each design of a metric, such as "Linux". The first column
-    /// is that of the base.
+    /// The heads of the columns, such as "Linux". There is a column for each design of a metric,
+    /// and the first column is that of the base.
     pub(super) sides: Vec<String>,
     pub(super) rows: Vec<Headline>,
 }
@@ -129,8 +129,8 @@ pub(super) struct Cards {
     pub(super) note: String,
     /// True if the runs at the low and at the high card are as short as runs of a quick report.
     pub(super) is_quick: bool,
-    /// True if the table also has rows for the middle card, although the rest of the report already
-    /// shows the results at that card.
+    /// True if the table also has rows for the middle card. The rest of the report already shows
+    /// the results at that card.
     pub(super) with_mid: bool,
     pub(super) pairs: Vec<CardPair>,
     /// The head of each column, and the name of the cells that the column shows.

@@ -6,11 +6,12 @@ use crate::report::misses::{Basis, Beside, Ours, Place, Thread, Values};
 
 /// Figures that a mailing-list thread published for one machine.
 pub(in crate::experiment) struct Published {
-    /// The simulated machine that stands for the machine on which the figures were measured. This
-    /// is its name in the file.
+    /// The name, as in the file, of the simulated machine that stands for the machine on which the
+    /// figures were measured.
     pub(in crate::experiment) machine: String,
     pub(super) thread: Thread,
-    /// The place of the figures in the thread, the quantity, and the machine that was measured.
+    /// The place of the figures in the thread, the quantity, and the machine on which it was
+    /// measured.
     pub(super) source: String,
     pub(in crate::experiment) figures: Vec<Figure>,
 }
@@ -19,12 +20,12 @@ pub(in crate::experiment) struct Published {
 pub(in crate::experiment) struct Figure {
     /// The quantity that was published, in a few words.
     pub(in crate::experiment) what: String,
-    /// The metric in the row.
+    /// The metric in the row of our report.
     pub(in crate::experiment) metric: String,
     /// The designs to which the values belong. If there are two designs, Linux's is first.
     pub(in crate::experiment) designs: Vec<String>,
     /// Either one value for each design, in the unit of the metric, or the change in percent from
-    /// the design of Linux to that of the patch.
+    /// Linux's design to the patch's design.
     pub(in crate::experiment) values: Values,
     pub(in crate::experiment) basis: Basis,
     /// The cause of the difference between this figure and ours: what the model lacks, or another

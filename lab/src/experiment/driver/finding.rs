@@ -51,7 +51,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The verb for `verdict`: it says what design B does to a metric, compared with design A.
+/// The verb for `verdict`. It says how design B changes a metric, compared with design A.
 pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lowers",
@@ -62,7 +62,7 @@ pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The adjective for `verdict`: it says whether a metric is lower or higher with design B than with
+/// The adjective for `verdict`. It says whether a metric is lower or higher with design B than with
 /// design A.
 pub(in crate::experiment) const fn level(verdict: Verdict) -> &'static str {
     match verdict {

@@ -223,7 +223,7 @@ impl<S: Sync, K: Send> Experiment for Filed<S, K> {
 }
 
 impl<S, K> Filed<S, K> {
-    /// The machines of a run with `effort`.
+    /// The machines on which a run with `effort` measures.
     fn machines_of(&self, effort: Effort) -> &[String] {
         match effort {
             Effort::Full => &self.data.machines,
@@ -231,9 +231,9 @@ impl<S, K> Filed<S, K> {
         }
     }
 
-    /// The numbers of the workload in a run with `effort` on `machine`, which may have scaled
-    /// prices or other variants. A machine that the experiment does not have gets the numbers of
-    /// the first machine.
+    /// The numbers of the workload in a run with `effort` on `machine`. The machine may have scaled
+    /// prices or other variants. If the experiment does not have this machine, the numbers of the
+    /// first machine are used.
     fn numbers(&self, machine: &str, effort: Effort) -> &Numbers {
         let plain = machine.split(['@']).next().unwrap_or(machine);
         let nth = self.data.machines.iter().position(|of| of == plain);
@@ -244,7 +244,8 @@ impl<S, K> Filed<S, K> {
         }
     }
 
-    /// The state of memory when a run begins.
+    /// The state of memory when a run begins: the user's choice, or else the choice of the
+    /// experiment's file.
     fn memory(&self, options: &Options) -> Option<Memory> {
         options.memory.or(self.data.memory)
     }
@@ -269,8 +270,8 @@ impl<S, K> Filed<S, K> {
         })
     }
 
-    /// The workload on `machine` at the middle card. Its caller needs only the names of the
-    /// metrics.
+    /// The workload on `machine` at the middle card. The caller of this function needs only the
+    /// names of the metrics.
     fn setup_of(&self, machine: &str, effort: Effort) -> Result<S, Error> {
         self.setup(machine, Card::Mid, effort, &Options::of_seeds(1))
     }
@@ -449,7 +450,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
     }
 }
 
-/// The names of metrics in the file, after the numbers of a run have replaced their fields.
+/// The names of metrics in the file, with each `(name)` replaced by the value of that number.
 fn filled(names: Option<&Vec<String>>, numbers: &Numbers) -> Option<Vec<String>> {
     names.map(|names| names.iter().map(|name| numbers.fill(name)).collect())
 }

@@ -48,8 +48,8 @@ impl Number {
     }
 }
 
-/// The values of declared numbers. A list may have any number of values; a number that is not a
-/// list has one value.
+/// The values of declared numbers. A list may have any number of values. Any other number has one
+/// value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::experiment) struct Numbers(BTreeMap<&'static str, Vec<u64>>);
 
@@ -66,7 +66,7 @@ fn listed(values: &[u64]) -> String {
 }
 
 impl Numbers {
-    /// The numbers whose values differ from their values in `others`, as text.
+    /// The numbers that have other values here than in `others`, as text.
     pub(super) fn beside(&self, others: &Self) -> String {
         let mut changed = self.clone();
         changed
@@ -119,7 +119,8 @@ impl Numbers {
     /// The values of the list `name`.
     ///
     /// # Panics
-    /// If the workload does not declare the list. (The reader refuses a file without it.)
+    /// If the workload does not declare the list. (If a file lacks a declared list, the reader
+    /// refuses the file.)
     pub(in crate::experiment) fn list(&self, name: &str) -> &[u64] {
         let values = self.0.get(name);
         values.unwrap_or_else(|| panic!("no number is declared as {name}"))

@@ -1,7 +1,7 @@
 //! The samples of all designs, looked up by design and metric.
 //!
-//! If an experiment looks up a design that did not run, or a metric that was not measured, the
-//! experiment has a bug. Such a lookup panics, because no other value may replace the missing one.
+//! A lookup panics if the design did not run or the metric was not measured. Then the experiment
+//! has a bug, and no other value may replace the missing value.
 
 use crate::measure::comparison::Comparison;
 use crate::measure::metric::Metric;
@@ -78,8 +78,8 @@ impl Results {
             .expect("every design runs on a seed")
     }
 
-    /// Compares the values of `metric` with design B of a pair to those with design A, seed by
-    /// seed.
+    /// Compares the values of `metric` with the two designs of a pair, seed by seed: B compared
+    /// with A.
     pub(in crate::experiment) fn compare(
         &self,
         (a, b): (&str, &str),

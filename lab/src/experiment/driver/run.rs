@@ -27,8 +27,8 @@ pub(in crate::experiment) struct Run<'a, S: 'static, K: 'static = ()> {
     pub(in crate::experiment) designs: &'a [Tried],
     /// The samples of every design on every seed.
     pub(in crate::experiment) results: Results,
-    /// For each design, the data that the workload kept of the run with the first seed, in addition
-    /// to the run's sample.
+    /// For each design, the data that the workload kept of the run with the first seed. They do not
+    /// include the run's sample.
     pub(in crate::experiment) kept: Vec<K>,
 }
 
@@ -98,10 +98,9 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         wanted.cloned().collect()
     }
 
-    /// Runs `designs` on another workload, for a table in addition to the main table. Uses at most
-    /// the number of seeds that a verdict needs. The progress bar calls this workload `about`.
-    /// Returns the results, and for each design the data that the workload kept of the run with the
-    /// first seed.
+    /// Runs `designs` on another workload, for a table in addition to the main table. Uses no more
+    /// seeds than a verdict needs. The progress bar calls this workload `about`. Returns the
+    /// results, and for each design the data that the workload kept of the run with the first seed.
     pub(in crate::experiment) fn further(
         &self,
         about: &str,

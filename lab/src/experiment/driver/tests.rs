@@ -1,5 +1,5 @@
-//! Tests of experiment files that name a workload with code: the error for a mistake shows the
-//! mistake's place and the nearest name, and a copy of a built-in file runs.
+//! Tests of experiment files that name a workload with code. The error for a mistake must show the
+//! mistake's place and the nearest name, and a copy of a built-in file must run.
 
 use std::fs;
 use std::path::Path;

@@ -29,7 +29,7 @@ struct Value {
     how: &'static How,
     decimals: usize,
     metric: String,
-    /// The metric that divides the first metric, if the word takes two metrics.
+    /// The metric by which the first metric is divided, if the word takes two metrics.
     of: Option<String>,
     a: String,
     b: Option<String>,
@@ -161,8 +161,8 @@ impl Text {
         Ok(Self(pieces))
     }
 
-    /// The text with a result in the place of each field. If the runs have not measured the metric
-    /// of a field, the text has a dash there.
+    /// The text with a result in the place of each field. If the runs have not measured a field's
+    /// metric, the field becomes a dash.
     pub(super) fn fill(&self, measured: &Measured<'_>) -> String {
         let Measured {
             results,

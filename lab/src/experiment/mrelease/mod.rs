@@ -2,9 +2,9 @@
 //! empty it too?
 //!
 //! Any number of threads may call `process_mrelease` on one dying process to free its memory
-//! sooner. Linux lets all these threads walk the same page tables. For each way to share the work
-//! and for several numbers of helpers, the experiment measures two things: the time from the kill
-//! until all memory is free, and which lock limits the race.
+//! sooner. Linux lets all these threads walk the same page tables. The experiment runs several ways
+//! to share the work, each with several numbers of helpers. It measures the time from the kill
+//! until all memory is free, and finds the lock that limits the race.
 
 mod setup;
 
@@ -83,7 +83,7 @@ fn headline<'a>(run: &'a Run<'_, MreleaseSetup, Raced>) -> Ran<'a> {
     }
 }
 
-/// The table of the main runs, together with runs with further numbers of helpers.
+/// The table of the main runs and of runs with further numbers of helpers.
 fn curve(run: &Run<'_, MreleaseSetup, Raced>) -> Result<Made, Error> {
     let designs = run.setup.on_curve(run.designs);
     let (about, seeds) = (
@@ -190,8 +190,7 @@ fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>])
     let seeds = |of: &str| run.numbers().get(of);
     let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();
     for (nth, ran) in all.iter().enumerate() {
-        // Each set of runs has a run of the exiting process without helpers. The table shows such a
-        // run only once.
+        // Each set of runs includes a run without helpers. The table shows such a run only once.
         let new = ran
             .designs
             .iter()
@@ -223,11 +222,11 @@ fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>])
     )
 }
 
-/// Our design must be at least this many times as fast as an exit without helpers: the first number
-/// is for one helper, the second for eight.
+/// Our design must be at least this many times as fast as an exit without helpers. The first number
+/// is for one helper, the second for eight helpers.
 const FASTER_MIN: [f64; 2] = [1.8, 5.0];
-/// The CPU time of exit and one helper together may exceed the CPU time of an exit without helpers
-/// by at most this percentage.
+/// The largest percentage by which the CPU time of exit and one helper together may exceed the CPU
+/// time of an exit without helpers.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: Ran<'_>) -> Vec<Target> {

@@ -66,8 +66,9 @@ impl MreleaseSetup {
         })
     }
 
-    /// Returns first the designs of `designs` without helpers. Then come the designs with one helper,
-    /// once for each number of helpers of the curve, which replaces their number.
+    /// Returns first the designs in `designs` that have no helpers. Then come the designs in
+    /// `designs` that have one helper: each is repeated once for each number of helpers of the
+    /// curve, with this number.
     pub(super) fn on_curve(&self, designs: &[Tried]) -> Vec<Tried> {
         let with = |number: &u64| {
             let one = designs.iter().filter(|tried| helpers(tried) == 1);
@@ -139,7 +140,7 @@ pub(super) fn helper_cpus(topology: &Topology, number: usize) -> Vec<CpuId> {
     let (near, far): (Vec<CpuId>, Vec<CpuId>) = first_of_llc.into_iter().partition(is_near);
     let pairs = far.iter().zip(&near).flat_map(|(far, near)| [*far, *near]);
     let spread: Vec<CpuId> = pairs.collect();
-    // If the machine has too few caches, several helpers share a cache, and in the end a CPU.
+    // If the machine has too few caches, several helpers share a cache, and finally a CPU.
     let others = topology
         .ids()
         .filter(|cpu| *cpu != EXIT && !spread.contains(cpu));

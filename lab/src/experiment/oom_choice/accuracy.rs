@@ -80,8 +80,8 @@ struct PopulationSpec {
     trials: u64,
 }
 
-/// A population with at least this number of processes counts as large. The 16 precise sums that
-/// the patch makes cover only a small part of such a population.
+/// A population with at least this number of processes counts as large. The patch makes only 16
+/// precise sums, which are few in such a population.
 const MANY: u32 = 200;
 fn specs(numbers: &Numbers) -> Vec<PopulationSpec> {
     let count = |count: &u64| u32::try_from(*count).expect("at most a million");
@@ -111,7 +111,7 @@ fn specs(numbers: &Numbers) -> Vec<PopulationSpec> {
 }
 
 impl PopulationSpec {
-    /// `metric`, with a name that says on which population it was measured.
+    /// `metric`, with this population's kind and size added to its name.
     fn metric(self, metric: &Metric) -> Metric {
         let name = format!("{}_{}_{}", self.kind.name(), self.count, metric.name);
         metric.clone().named(name)
@@ -119,7 +119,7 @@ impl PopulationSpec {
 }
 
 const WRONG: Metric = Metric::lower("wrong_percent", Unit::Percent);
-/// The memory by which the largest process exceeds the victim, in bytes: the mean over all choices.
+/// The number of bytes by which the largest process exceeds the victim: the mean over all choices.
 const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
 /// The value that [`REGRET`] would have, on average, if each victim were drawn at random.
@@ -144,7 +144,7 @@ const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     TIME => mean(choices, |chosen| chosen.ns as f64),
 });
 
-/// Returns whether `metric` is also measured over the choices in all populations together.
+/// Returns whether `metric` is also computed over the choices in all populations together.
 fn together(metric: &Metric) -> bool {
     [WRONG, REGRET_MAX, EXCESS].contains(metric)
 }
@@ -300,8 +300,8 @@ fn times(run: &Run<'_, AccuracySetup>) -> Table {
     )
 }
 
-/// The table of wrong choices at each card (low, middle and high prices). Prices do not change the
-/// CPU on which a page is counted. But they change the order in which the CPUs count.
+/// The table of wrong choices at each card (low, middle and high prices). Prices do not affect on
+/// which CPU a page is counted. But they affect the order in which the CPUs count.
 fn cards(run: &Run<'_, AccuracySetup>) -> Result<Made, Error> {
     if !run.has_cards() {
         return Ok(Made::default());
@@ -375,7 +375,7 @@ fn drift(run: &Run<'_, AccuracySetup>) -> String {
         let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);
         spec.count >= MANY && is_alike
     });
-    // The mean loss of `design`, as a multiple of the mean loss of a random choice.
+    // The mean loss of `design`, divided by the mean loss of a random choice.
     let share = |design: &str, spec: &PopulationSpec| {
         let [lost, by_lot] =
             [REGRET, BY_LOT].map(|metric| run.results.mean(design, &spec.metric(&metric)));
@@ -440,8 +440,8 @@ mod tests {
         }
     }
 
-    /// The patch makes 16 precise sums. This is enough for 10 processes, but too few for 200
-    /// processes in the band, which approximate sums cannot tell apart.
+    /// The patch makes 16 precise sums. They are enough for 10 processes, but not for 200 processes
+    /// that approximate sums cannot tell apart.
     #[test]
     fn the_patch_is_right_with_few_and_wrong_with_many_that_are_alike() {
         for kind in Kind::WITHOUT_A_HOG {
@@ -458,8 +458,8 @@ mod tests {
         let [regret, lot] = [REGRET, BY_LOT].map(|metric| value(&metric, &choices));
         let share = regret / lot;
         assert!((0.5..=1.5).contains(&share), "{regret} of {lot} bytes");
-        // Approximate sums cannot tell these processes apart, so a proof needs nearly all precise
-        // sums.
+        // Approximate sums cannot tell these processes apart. So a proof of the right choice needs
+        // precise sums of nearly all processes.
         let least = value(&LEAST, &choices);
         assert!((90.0..=100.0).contains(&least), "{least}");
     }

@@ -116,8 +116,8 @@ struct LatencySetup {
     matrix: OnceLock<Matrix>,
 }
 
-/// The two selections of one run, each with its number of processes. The first selects among
-/// processes with one hog, the second among processes that approximate sums cannot tell apart.
+/// The two selections of one run, each with its number of processes. The first selection is among
+/// processes with one hog. The second is among processes that approximate sums cannot tell apart.
 type Kept = [(u32, Chosen); 2];
 
 impl LatencySetup {
@@ -349,12 +349,11 @@ fn cards(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
     Ok(table.into())
 }
 
-/// The time of our selection, divided by the time of a selection that makes one approximate sum of
-/// every process, may be at most this ratio. One process is a hog.
+/// The largest allowed ratio, if one process is a hog: the time of our selection, divided by the
+/// time of a selection that makes one approximate sum of every process.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// If all processes are in the band, so that approximate sums cannot tell them apart, our selection
-/// must be at least this many times as fast as a selection that makes a precise sum of every
-/// process.
+/// Our selection must be at least this many times as fast as a selection that makes a precise sum
+/// of every process, if all processes are in the band: approximate sums cannot tell them apart.
 const BAND_GAIN_MIN: f64 = 5.0;
 
 /// The table of the targets for the time of our selection, with the verdict on each target. A quick
@@ -422,8 +421,8 @@ mod tests {
     }
 
     /// If all processes are in the band, approximate sums cannot tell them apart, so our selector
-    /// has to make a precise sum of each. It sums the counters of many processes at once, which is
-    /// faster than the precise selector's sums one by one.
+    /// has to make a precise sum of each process. It sums the counters of many processes at once.
+    /// This is faster than the precise selector, which sums one process after another.
     #[test]
     fn all_in_the_band_have_to_be_summed_and_that_is_cheaper_together() {
         let [precise, ours] = [PRECISE, OURS].map(|way| chosen(way, Kind::InTheBand, 300));

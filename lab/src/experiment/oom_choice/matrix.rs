@@ -1,5 +1,5 @@
-//! Every selector with every kind of counters: which part of a gain comes from the counters, and
-//! which from the selector?
+//! Runs every selector with every kind of counters: how much of a gain in speed comes from the
+//! counters, and how much from the selector?
 //!
 //! The main table of `oom-latency` compares whole designs. This matrix changes the selector and the
 //! counters separately. One-sided counters of a process grow into a tree only if several CPUs have
@@ -39,8 +39,8 @@ const COUNTERS: [(&str, Growth); 4] = [
 /// counters.
 const OUR_COUNTERS: &str = "select-two-pass+one-sided";
 const OUR_SELECTOR: &str = "select-bounded+tree";
-/// The number of seeds of each run of the matrix. Two are enough, because the designs differ much
-/// more than the seeds do.
+/// The number of seeds of each run of the matrix. Two are enough, because the designs differ from
+/// each other much more than the seeds do.
 const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
@@ -137,8 +137,8 @@ impl Matrix {
         [hog, band]
     }
 
-    /// The sentence of the finding that says how much of our gain over the patch comes from the
-    /// counters, and how much from the selector.
+    /// The sentence of the finding that says how much of our gain in speed over the patch comes
+    /// from the counters, and how much from the selector.
     pub(super) fn conclusion(&self) -> String {
         format!(
             "With one hog among {}, our design is {} times as fast as the patch: {} by the counters, {} \
@@ -150,15 +150,16 @@ impl Matrix {
         )
     }
 
-    /// Returns a ratio of times to select among processes with one hog: the time of our selector if
-    /// every process has a tree, divided by the time to make one approximate sum of each process
-    /// over flat counters.
+    /// Returns a ratio of times to select among processes with one hog. The numerator is the time
+    /// of our selector if every process has a tree. The denominator is the time to make one
+    /// approximate sum of each process over flat counters.
     pub(super) fn every_tree_grown(&self) -> Estimate {
         let grown = format!("{OURS}{}", suffix(Growth::Every));
         self.results.compare((APPROXIMATE, &grown), &HOG).ratio
     }
 
-    /// Formats the median ratio of `metric`: that of `slower` divided by that of `faster`.
+    /// Formats the median ratio of `metric`: its value with `slower`, divided by its value with
+    /// `faster`.
     fn gain(&self, faster: &str, slower: &str, metric: &Metric) -> String {
         format!("{:.2}", self.results.ratio((faster, slower), metric))
     }
@@ -206,8 +207,8 @@ mod tests {
     use crate::experiment::oom_choice::{MACHINE, PRECISE};
 
     /// The matrix has each selector with each kind of counters. A gain is a ratio of times. With
-    /// one seed, the gain from the counters times the gain from the selector must be the whole
-    /// gain.
+    /// one seed, the product of the gain from the counters and the gain from the selector must be
+    /// the whole gain.
     #[test]
     fn the_matrix_has_every_pair_and_divides_the_gain() {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");

@@ -1,10 +1,10 @@
 //! `reproduce oom-latency` and `reproduce oom-accuracy`: when memory runs out, how long does it
 //! take to choose a victim, and is the victim the right one?
 //!
-//! Every process has real counters of the simulated machine. Before the selection, the pages of
-//! each process were added to its counters on the CPUs that the process ran on. A selector then
-//! runs on one CPU. The simulator charges the selector for each process that the selector examines,
-//! each cache line that it fetches, and each CPU whose part of a counter it adds to a sum.
+//! Every process has real counters of the simulated machine. Before the selection, the CPUs on
+//! which a process ran have added the process's pages to its counters. A selector then runs on one
+//! CPU. The simulator charges the selector for each process that the selector examines, each cache
+//! line that it fetches, and each CPU whose part of a counter it adds to a sum.
 //!
 //! The submodule `population` has the processes, and the CPUs on which they touched their pages.
 //! `processes` puts a population on a machine and makes one selection. `oracle` computes the right
@@ -35,8 +35,8 @@ const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// Returns the machine's profile. The machine must have CPUs for the selector and the hog besides
-/// CPU 0.
+/// Returns the machine's profile. The machine must have at least three CPUs: CPU 0, a CPU for the
+/// selector, and a CPU for the hog.
 fn profile(setting: &Setting<'_>) -> Result<Profile, Error> {
     let profile = setting.profile()?;
     if profile.topology.cpus() < 4 {

@@ -6,7 +6,8 @@
 
 use plimsoll_mm::counter::Range;
 
-/// The points of a candidate, then its index. The candidate with the largest key should be chosen.
+/// The points of a candidate and the candidate's index. The candidate with the largest key should
+/// be chosen.
 type Key = (i64, u32);
 
 /// The data about a candidate by which a choice is judged: its exact points, and the range of
@@ -17,13 +18,14 @@ pub(super) struct Truth {
     pub(super) range: Range,
 }
 
-/// How good the choice of one selection was, and how many sums a proof of the right choice needs.
+/// How good the choice of one selection was, and how many precise sums a proof of the right choice
+/// needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
-    /// The number of points, in pages, by which the largest candidate exceeds the chosen one.
+    /// The number of points, in pages, by which the largest candidate exceeds the chosen candidate.
     pub(super) regret: u64,
-    /// The number of points, in pages, by which the largest candidate exceeds a randomly chosen one
-    /// on average.
+    /// The mean number of points, in pages, by which the largest candidate exceeds a candidate that
+    /// is chosen at random.
     pub(super) by_lot: f64,
     /// The smallest number of precise sums with which a selector can prove which candidate has the
     /// most points. A selector may need more if it sums other candidates first.
@@ -91,14 +93,14 @@ mod tests {
         assert!((judged.by_lot - (90.0 - 115.0 / 3.0)).abs() < 1e-9);
         let near = [truth(10, 0, 20), truth(15, 0, 30), truth(18, 16, 19)];
         // The third candidate has the most points, at least 16. The ranges of the two other
-        // candidates reach above 16, so both must be summed. Their points are below 16, so the
-        // third candidate needs no sum.
+        // candidates reach above 16, so both of them must be summed. Both have fewer than 16
+        // points, so the third candidate needs no sum.
         assert_eq!(judge(&near, 2).least_sums, 2);
         let level = [truth(10, 0, 20), truth(18, 0, 18), truth(18, 9, 19)];
         assert_eq!(judge(&level, 1).regret, 0);
-        // The third candidate, with 18 points, should be chosen. It must be summed, and so must the
-        // first. The second candidate needs no sum: it has 18 points at most, and loses a tie
-        // against the third.
+        // The third candidate, with 18 points, should be chosen. The proof must sum the third and
+        // the first candidate. The second candidate needs no sum: it has 18 points at most, and
+        // loses a tie against the third candidate.
         assert_eq!(judge(&level, 1).least_sums, 2);
     }
 }

@@ -17,8 +17,8 @@ pub(super) const MB: i64 = 256;
 const RUN_MAX: i64 = 2048;
 /// The number of pages of a hog: 64 GiB.
 const HOG: i64 = 64 << 18;
-/// A number of pages that a tree counter does not keep in its lower levels: every tree counter in
-/// this experiment passes all of these pages up to its root.
+/// A number of pages of which tree counters keep nothing in their lower levels: every tree counter
+/// in this experiment passes all of these pages up to its root.
 pub(super) const WHOLE: i64 = 1 << 15;
 
 /// The kind of a population: how many pages its processes have.
@@ -33,14 +33,14 @@ pub(super) enum Kind {
     Alike,
     /// Each process has 0 to 800 MiB.
     Random,
-    /// Two processes have 4 GiB, but one of the two has one page more. Every other process has up
-    /// to 200 MiB.
+    /// One process has 4 GiB, and another has 4 GiB and one page. Every other process has up to 200
+    /// MiB.
     TwoGiants,
     /// Each process has 0 to 800 MiB, and an `oom_score_adj` that is one of seven from −999 to
     /// 1000.
     LargeAdj,
-    /// Each process has 384 MiB that are in the shared parts of its counters, and up to 60 MiB more
-    /// that are only in the parts that single CPUs keep.
+    /// Each process has 384 MiB that are in the shared parts of its counters. It has up to 60 MiB
+    /// more that are only in the parts that single CPUs keep.
     InTheBand,
 }
 
@@ -102,8 +102,8 @@ impl Population {
             hog: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
-        // The rank of a process decides its role, such as that of the hog. Ranks are shuffled, so
-        // that a process with a special role may be anywhere in the list of processes.
+        // The rank of a process determines its role, such as that of the hog. Ranks are shuffled.
+        // So a process with a special role may be anywhere in the list of processes.
         let mut ranks: Vec<u32> = (0..count).collect();
         ranks.shuffle(&mut population.rng);
         for (process, rank) in (0..count).zip(ranks) {
@@ -114,9 +114,9 @@ impl Population {
         population
     }
 
-    /// Draws the number of pages of a process, if the population's kind does not determine it, and
-    /// the CPUs on which the process touches them. `rank` is the process's position in a random
-    /// order of all processes.
+    /// Draws the CPUs on which a process touches its pages. If the population's kind does not
+    /// determine the number of these pages, also draws this number. `rank` is the process's
+    /// position in a random order of all processes.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {
@@ -154,8 +154,8 @@ impl Population {
         ScoreAdj::new(adj).expect("an adjustment in range")
     }
 
-    /// Lets a process touch `pages` on 1 to 4 CPUs. Three quarters of these pages are file pages,
-    /// except that the hog has only anonymous pages.
+    /// Lets a process touch `pages` on 1 to 4 CPUs. Three quarters of these pages are file pages.
+    /// The hog is an exception: all its pages are anonymous.
     fn stay(&mut self, process: u32, pages: i64) {
         let cpus = self.rng.random_range(1..=4);
         for _ in 0..cpus {

@@ -25,9 +25,9 @@ use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
 use crate::run::testbed::simulated;
 
-/// The nanoseconds that a selector takes to look at a process again, when all cache lines of the
-/// process are in the caches of the selector's CPU. Measured with 1000 processes. The first look at
-/// a process takes 180 to 190 ns.
+/// The nanoseconds that a selector takes to look at a process again, if all cache lines of the
+/// process are in the caches of the selector's CPU. This price was measured with 1000 processes.
+/// The first look at a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// A machine with processes that have touched their pages.
@@ -53,8 +53,8 @@ pub(super) struct Chosen {
     pub(super) hash: u64,
 }
 
-/// The time of a selection, divided by kinds of work. The rest of the time is spent fetching cache
-/// lines and taking locks.
+/// The time of a selection, divided by kinds of work. The rest of the time passes while the
+/// selector fetches cache lines and takes locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
     /// The time to look at processes, in nanoseconds.
@@ -77,14 +77,15 @@ struct Process {
     rss: Rss<Sim>,
     adj: ScoreAdj,
     /// The cache line of the shared values of flat counters. The simulator charges for the lock of
-    /// these values but not for their cache line, so this experiment adds that charge. In Linux the
-    /// four values are 160 contiguous bytes on three cache lines; here they cost one line.
+    /// these values but not for their cache line, so this experiment adds the price of the cache
+    /// line. In Linux, the four values are 160 contiguous bytes on three cache lines. Here they
+    /// cost only one line.
     values: <Sim as Machine>::Line,
 }
 
 impl ProcessSet {
-    /// Creates the machine of `profile`, with the processes of `population`. Their pages are
-    /// counted by counters of the kind `counting`.
+    /// Creates the machine of `profile`, with the processes of `population`. Counters of the kind
+    /// `counting` count the pages of these processes.
     ///
     /// # Panics
     /// If the host has no memory for the counters.
@@ -300,10 +301,10 @@ impl People {
         &self.members[process as usize]
     }
 
-    /// Counts `runs` on the calling CPU. Each run of pages is added in two steps. The first step
-    /// adds all whole batches of the run, which a flat counter folds from its per-CPU part into the
-    /// shared value. The second step adds the rest, which stays in the per-CPU part. Adding one
-    /// page at a time would give the same result.
+    /// Counts `runs` on the calling CPU. Each run is a number of pages and is added in two steps.
+    /// The first step adds all whole batches of the run, which a flat counter folds from its
+    /// per-CPU part into the shared value. The second step adds the remaining pages, which stay in
+    /// the per-CPU part. Adding one page at a time would give the same result.
     fn touch(&self, sim: &Sim, runs: &[Run]) {
         let batch = flat_batch(sim.topology().cpus());
         for run in runs {

@@ -2,8 +2,8 @@
 //!
 //! Other experiments measure parts of an OOM kill: how long a selection takes, whether the
 //! selection is right, and how soon a dead process's memory is free. This experiment runs the whole
-//! sequence, on one machine with real zones, lists, page tables and counters, while allocators
-//! wait. The allocators drain lists, select a victim and kill it. Then the victim exits, or the
+//! sequence while allocators wait. It uses one machine with real zones, lists, page tables and
+//! counters. The allocators drain lists, select a victim and kill it. Then the victim exits, or the
 //! reaper empties its memory. Ticks pass between these steps.
 //!
 //! The submodule `scene` has the storms and their metrics. `tables` makes the tables, such as the
@@ -96,11 +96,11 @@ fn with_reaping(selector: &str, reaping: &str) -> String {
     format!("{selector}+{reaping}")
 }
 
-/// The table of selectors with the counters of other designs.
+/// The table of selectors that run with the counters of other designs.
 fn swapped(run: &Run<'_, Scenes>) -> Result<Made, Error> {
-    // First come the selectors with the counters of their own designs, whose runs exist already,
-    // then the selectors with the counters of other designs. All of them reap as Linux did before
-    // 6.18, so only selector and counters differ.
+    // First come the selectors with the counters of their own designs; the runs of these designs
+    // exist already. Then come the selectors with the counters of other designs. All designs reap
+    // as Linux did before 6.18, so only selector and counters differ.
     let as_before = |selector| with_reaping(selector, REAPINGS[0]);
     let own = SELECTORS.map(as_before);
     let own = run.named(&own.each_ref().map(String::as_str));

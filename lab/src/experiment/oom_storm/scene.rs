@@ -12,8 +12,8 @@ use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult};
 
-/// The total time of an allocator's stalls: the mean over all allocators. A stall that ends with
-/// the allocator's death is left out.
+/// The total length of an allocator's stalls: the mean over all allocators. A stall that ends with
+/// the death of the allocator does not count.
 pub(super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
 /// The median length of the stalls of all allocators.
 pub(super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
@@ -23,15 +23,15 @@ pub(super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
 /// The number of kills in which the largest process exceeded the victim by at least [`AS_LARGE`]
 /// pages.
 pub(super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
-/// The memory by which the largest process exceeded the victim, in bytes: the mean over all kills.
+/// The number of bytes by which the largest process exceeded the victim: the mean over all kills.
 pub(super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 /// The sum of the memory of all victims of a storm, in bytes.
 pub(super) const FREED: Metric = Metric::neither("killed_bytes", Unit::Bytes);
 /// The time from a kill until all of the victim's memory is free, on average.
 pub(super) const FREE: Metric = Metric::lower("kill_to_free_ns", Unit::Nanos);
 
-/// The metrics of each storm. Further metrics are the parts of [`WAITED`], which [`Scene::part`]
-/// names.
+/// The metrics of each storm. A storm also has a metric for each part of [`WAITED`];
+/// [`Scene::part`] names these metrics.
 const METRICS: &[Reading<Seen>] = readings!(|seen| {
     WAITED => seen.per_allocator(seen.result.stalls.iter().map(|stall| stall.ns()).sum()),
     MEDIAN => stats::median(&seen.stalls()).unwrap_or(0.0),
@@ -147,7 +147,7 @@ impl Scenes {
     pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let profile = setting.profile()?;
         let all = Scene::all(setting.numbers)?.to_vec();
-        // The reaper and the daemon that calls `process_mrelease` have a CPU each.
+        // The reaper and the daemon that calls `process_mrelease` each have a CPU of their own.
         let threads: u64 = setting.numbers.list("hog_threads").iter().sum();
         let needed = u64::from(setting.numbers.small("allocators")) + threads + 2;
         let cpus = profile.topology.cpus();

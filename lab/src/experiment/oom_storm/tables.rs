@@ -122,14 +122,14 @@ fn until_reaping(results: &Results, scene: &Scene) -> String {
     )
 }
 
-/// One part of the time that allocators waited, in percent of the whole time.
+/// The percentage of the allocators' waiting time that one part of the wait takes.
 fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
     100.0 * results.median(design, &scene.part(part)) / whole
 }
 
-/// A table of the lengths of single stalls, of the number of victims, and of how good the choice of
-/// the victims was.
+/// A table of the lengths of single stalls, of the number of victims, and of how well the victims
+/// were chosen.
 pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     let designs = || {
         let designs = run.designs.iter();
@@ -165,7 +165,7 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// The ratio of design B to design A. If B differs from A, a word for the verdict follows.
+/// The ratio of design B to design A, followed by a word for the verdict if B differs from A.
 fn with_word(compared: Comparison) -> String {
     let word = match compared.verdict {
         Verdict::Lower => " lower",
@@ -179,12 +179,12 @@ fn with_word(compared: Comparison) -> String {
 /// The note under a table in which some ratios have no verdict.
 const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 
-/// A table that shows whether the way of reaping matters.
+/// A table that shows whether the way of reaping affects how long allocators wait.
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.setup.all {
-        // The designs are ordered by selector, and for each selector by the way of reaping. Compare
-        // the first way of each selector with the selector's other ways.
+        // The designs are sorted by selector, and the designs of one selector by the way of
+        // reaping. Compare the first way of each selector with the other ways of the same selector.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
             let (first, others) = of_selector.split_first().expect("a way of reaping");
             rows.extend(others.iter().map(|other| (scene, first, other)));

@@ -1,8 +1,9 @@
-//! `reproduce purge` and `reproduce exits`: what do page lists gain if they own blocks?
+//! `reproduce purge` and `reproduce exits`: how much faster do page lists become if they own
+//! blocks?
 //!
 //! Patches of April 2026 proposed that CPUs own page blocks. The proposal came with reports of two
-//! loads that need it: allocators that purge memory from separate threads, and exits of large
-//! processes. In both loads, one CPU allocates a page and another CPU frees the page. Each
+//! loads that need such lists: allocators that purge memory from separate threads, and exits of
+//! large processes. In both loads, one CPU allocates a page and another CPU frees the page. Each
 //! experiment runs on 96, 192 and 384 CPUs, with memory that is fresh, aged and fragmented.
 //!
 //! The submodule `setup` has the machines, the loads and the metrics.
@@ -71,8 +72,8 @@ const PARTS: &[Part<OwningSetup>] = &[
 const LINUX: &str = "lists-6.18";
 /// Our design, in which each hold of the zone lock is short. No CPU owns page blocks.
 const BOUNDED: &str = "bounded";
-/// The design that the patches of April 2026 proposed, in which CPUs own page blocks. All else is
-/// as in the kernel for which the patches were posted.
+/// The design that the patches of April 2026 proposed, in which CPUs own page blocks. Its other
+/// variants are those of the kernel for which the patches were posted.
 const RFC: &str = "batched+block-owned-rfc";
 const OURS: &str = "bounded+block-owned";
 
@@ -149,7 +150,7 @@ fn family(run: &Run<'_, OwningSetup>) -> Result<Vec<Member>, Error> {
     Ok(members)
 }
 
-/// Makes a table that shows the value of `metric` of each design, divided by the value of Linux.
+/// Makes a table of `metric` for each design, divided by `metric` for Linux.
 fn table(
     (family, others): (&[Member], &[&str]),
     metric: &Metric,

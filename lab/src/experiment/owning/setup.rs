@@ -37,8 +37,8 @@ pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nan
 /// The number of pages on lists and in inboxes when the load ends. A page that another CPU frees
 /// waits in the inbox of the CPU that owns its block.
 pub(super) const LISTED: Metric = Metric::lower("listed_at_end", Unit::Pages);
-/// The number of huge blocks that were free at the beginning and are not free after everything was
-/// freed and all lists were drained.
+/// The number of huge blocks that were free at the beginning, and are not free at the end. Before
+/// the end, all memory is freed and all lists are drained.
 pub(super) const HUGE_LOST: Metric = Metric::lower("huge_blocks_lost", Unit::Count);
 
 /// The metrics of each run.
@@ -251,7 +251,7 @@ impl OwningSetup {
 
     fn purge(&self, testbed: &Testbed) -> Seen {
         let (done, purged) = PURGE.start(testbed, self.length);
-        // From this time on, purgers return as much memory as workers fault in.
+        // From this time on, purgers return memory as fast as workers fault it in.
         let settled = Nanos(self.length.0 / 2);
         testbed.sim.run_until(settled);
         let before = done.pages();
@@ -284,8 +284,8 @@ impl OwningSetup {
     }
 }
 
-/// Reads the statistics of the machine and the pages on its page lists. To be called when the load
-/// ends.
+/// Reads the statistics of the machine and the number of pages on its page lists. Call this
+/// function when the load ends.
 fn seen(testbed: &Testbed) -> Seen {
     let zones = testbed.mm.pages().view(&testbed.sim);
     Seen {
@@ -300,7 +300,7 @@ fn seen(testbed: &Testbed) -> Seen {
     }
 }
 
-/// The number of huge pages that the free blocks of all zones hold.
+/// The number of huge pages that the free blocks of all zones contain.
 fn huge_blocks(testbed: &Testbed) -> u32 {
     let zones = testbed.mm.pages().view(&testbed.sim);
     let of =

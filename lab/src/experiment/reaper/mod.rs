@@ -58,8 +58,8 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// The profile of each design that has a helper. The profile of a task without a helper would show
-/// nothing about waiting.
+/// The profile of each design that has a helper. Without a helper, no task waits for another, so a
+/// profile would show nothing about waiting.
 fn profiles(run: &Run<'_, Scenes, Raced>) -> Made {
     let helped = run.each().filter(|(tried, _)| emptier::helpers(tried) > 0);
     let tables = helped.map(|(tried, raced)| profile_table(tried, raced));
@@ -90,7 +90,7 @@ const THREAD: [(&str, &str); 10] = [
 ];
 
 /// A table with the rows of the mailing-list thread's table. It shows shares of the running time,
-/// because the thread does not give the size of its victim.
+/// because the thread does not state the size of its victim.
 fn thread_table(run: &Run<'_, Scenes, Raced>) -> Table {
     let metrics = run.setup.metrics();
     let find = |(what, name): (&'static str, &str)| {
@@ -98,8 +98,9 @@ fn thread_table(run: &Run<'_, Scenes, Raced>) -> Table {
         (what, metric.expect("a metric of the first scene"))
     };
     let rows = THREAD.map(find);
-    // The thread's victim and our victim differ in size. So the times for page-table locks and
-    // reverse mappings are also shown as shares of the running time, which can be compared.
+    // The victim in the mailing-list thread and our victim differ in size. So the table also shows
+    // the times for page-table locks and reverse mappings as shares of the running time, which can
+    // be compared.
     let cell = |metric: &Metric, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);
         let time = human(value, Unit::Nanos);

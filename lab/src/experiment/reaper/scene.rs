@@ -19,7 +19,7 @@ pub(super) const LOCK: Metric = Metric::lower("table_lock_ns", Unit::Nanos);
 pub(super) const RMAP: Metric = Metric::lower("rmap_ns", Unit::Nanos);
 
 /// The metrics that only the first scene has. They are rows of the mailing-list thread's table:
-/// times of exit, times of the reaper, and times of both together.
+/// times of exit, times of the reaper, and their sums.
 const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("exit_ran_ns", Unit::Nanos) => raced.ran(Party::Exit).0 as f64,
     Metric::lower("reaper_ran_ns", Unit::Nanos) => raced.ran(Party::Helpers).0 as f64,
@@ -44,7 +44,7 @@ pub(super) struct Scene {
     pub(super) victim: Victim,
     pub(super) exit: CpuId,
     pub(super) reaper: CpuId,
-    /// Says how much memory the machine has left.
+    /// How much memory the machine has left.
     pub(super) left: MemoryLeft,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Scene {
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
     profile: Profile,
-    /// All scenes. The first reproduces the published test.
+    /// All scenes. The first scene reproduces the published test.
     pub(super) all: Vec<Scene>,
     /// The index in `all` of the scene in which exit and reaper run on cores of the same kind.
     equal: usize,
@@ -194,8 +194,8 @@ impl Scene {
         race.run(profile, &tried.design, seed)
     }
 
-    /// Returns `metric` with the name that it has in this scene: the scene's name comes first,
-    /// unless it is empty.
+    /// Returns `metric` with the name that it has in this scene: the scene's name, if it is not
+    /// empty, comes before the metric's name.
     pub(super) fn metric(&self, metric: Metric) -> Metric {
         if self.name.is_empty() {
             return metric;

@@ -1,13 +1,13 @@
-//! The targets for our design, meet-in-the-middle (exit and one reaper empty an address space from
-//! both ends), and whether the runs reach them.
+//! The targets for our design, and whether the runs reach them. In our design, meet-in-the-middle,
+//! exit and one reaper empty an address space from both ends.
 
 use super::scene::{Scene, Scenes};
 use super::{ASCENDING, OURS, PATCH};
 use crate::experiment::driver::{Results, Target};
 use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, WALL, faster};
 
-/// The CPU time of our design may exceed that of an exit without a reaper by at most this
-/// percentage.
+/// The largest percentage by which the CPU time of our design may exceed the CPU time of an exit
+/// without a reaper.
 const WORK_PERCENT_MAX: f64 = 3.0;
 /// Our design must free the memory at least this many times as fast as an exit without a reaper.
 const FASTER_MIN: f64 = 1.8;
@@ -17,12 +17,12 @@ const ONE_MIN: f64 = 0.97;
 
 /// All targets, judged by the results of the runs.
 ///
-/// Work and speed have two targets each. One is for a machine that has no memory left, as when the
-/// OOM killer acts. The other is for a machine that has memory left, on which more of the freed
-/// pages remain on page lists, above all with exit alone. Exit alone runs on the CPU that touched
-/// all pages, and the page lists of that CPU grew during the touching. So exit alone may leave most
-/// pages on these lists, and the time until all memory is free does not include their return to the
-/// zone.
+/// Work and speed have two targets each. One target is for a machine that has no memory left, as
+/// when the OOM killer acts. The other target is for a machine that has memory left. There, more of
+/// the freed pages remain on page lists, above all with exit alone: exit alone runs on the CPU that
+/// touched all pages, and that CPU's page lists grew during the touching. So exit alone may leave
+/// most pages on these lists, and the time until all memory is free does not include their return
+/// to the zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * results.ratio((ASCENDING, OURS), &equal(TABLE_WAIT));

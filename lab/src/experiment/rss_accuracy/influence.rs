@@ -19,8 +19,8 @@ const PUBLISHED_FLAT: u64 = 1 << 30;
 /// CPUs. It is one less than the counter's batch.
 const PART_MAX: u64 = 767;
 
-/// The sizes of mappings, in pages: 64 KiB, 1 MiB, 2.7 MiB, and 16 MiB. The third, 683 pages, is a
-/// little smaller than [`PART_MAX`].
+/// The sizes of mappings, in pages: 64 KiB, 1 MiB, 2.7 MiB, and 16 MiB. The third size, 683 pages,
+/// is a little smaller than [`PART_MAX`].
 const SIZES: [u64; 4] = [16, 256, 683, 4096];
 
 /// The paths of the programs. A path says on which CPUs a program maps and unmaps, and how many
@@ -119,9 +119,10 @@ fn path(program: &Program) -> String {
     format!("{}, {} kept", program.hops, program.kept)
 }
 
-/// The sentence that says which programs make the flat counter about as wrong as was published.
+/// The sentence that says which programs make the error of the flat counter about as large as the
+/// published error.
 fn what_it_takes(cells: &[Cell]) -> String {
-    // The mailing-list thread says "about 1 GB", so 95 % of it is enough.
+    // The mailing-list thread says "about 1 GB", so 95 % of 1 GB is enough.
     let enough = PUBLISHED_FLAT * 95 / 100 / PAGE_SIZE;
     let reached = cells.iter().filter(|cell| cell.flat.worst >= enough);
     let shown = cells.iter().filter(|cell| cell.flat.worst_shown >= enough);

@@ -2,10 +2,10 @@
 //!
 //! In the mailing-list thread on counter trees, a program moves across 384 CPUs and maps and unmaps
 //! memory, while two kinds of counter count its pages side by side. This experiment uses four kinds
-//! of counter. Every run checks that precise sums are exact, and that no approximate sum is wrong
-//! by more than the counter's bound.
+//! of counter. Every run checks that precise sums are exact, and that the error of every
+//! approximate sum is within the counter's bound.
 //!
-//! The submodule `program` has the program that moves across CPUs, and `setup` one run and its
+//! The submodule `program` has the program that moves across CPUs. `setup` has one run and its
 //! metrics. `influence` shows how the program's mapping sizes and moves affect the errors, and
 //! which programs reach the published error.
 
@@ -157,7 +157,7 @@ fn courses(run: &Run<'_, RssAccuracySetup, Seen>) -> Made {
 }
 
 /// A table of the worst errors at every card (with low, middle and high prices), on the first seed.
-/// Prices should not change the CPU on which a page is counted. A quick run has no such table.
+/// Prices should not affect on which CPU a page is counted. A quick run has no such table.
 fn cards(run: &Run<'_, RssAccuracySetup, Seen>) -> Result<Made, Error> {
     if run.options.effort == Effort::Quick {
         return Ok(Made::default());

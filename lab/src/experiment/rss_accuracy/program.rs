@@ -1,9 +1,10 @@
-//! The program: it moves across CPUs, maps and touches memory on one CPU, and unmaps it on another.
+//! The program: it moves across CPUs, maps and touches memory on one CPU, and unmaps this memory on
+//! another CPU.
 //!
-//! The mailing-list thread names such a program but gives neither the sizes of its mappings nor the
-//! order of its CPUs. This experiment chooses both; `influence` shows their effect. The program
-//! draws its decisions from a separate random stream, so every design counts the same pages on the
-//! same CPUs in the same order.
+//! The mailing-list thread names such a program. But it states neither the sizes of the program's
+//! mappings nor the order of its CPUs. This experiment chooses both; `influence` shows their
+//! effect. The program draws its decisions from a separate random stream, so every design counts
+//! the same pages on the same CPUs in the same order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -60,9 +61,9 @@ pub(super) enum Hops {
     /// end, in a cycle of four rounds. A round makes as many mappings as there are CPUs:
     ///
     /// - In the first round, the program maps on each CPU.
-    /// - In the second round, it maps on CPU 0, and unmaps on each CPU the pages that it mapped
+    /// - In the second round, it maps on CPU 0. On each CPU, it unmaps the pages that it mapped
     ///   there in the first round.
-    /// - In the third round, it maps on CPU 0, and unmaps on each CPU a part of the pages that it
+    /// - In the third round, it maps on CPU 0. On each CPU, it unmaps a part of the pages that it
     ///   mapped on CPU 0 in the second round.
     /// - In the fourth round, it maps on each CPU again.
     ///
@@ -74,7 +75,8 @@ pub(super) enum Hops {
 
 /// An observer of the counter while the program runs.
 pub(super) trait Watch {
-    /// Observes the counter of `rss` at the moment `now`. No CPU is adding to the counter then.
+    /// Observes the counter of `rss` at the moment `now`. At this moment, no CPU adds to the
+    /// counter.
     fn look(&mut self, sim: &Sim, rss: &Rss<Sim>, now: Moment);
 }
 
@@ -185,7 +187,7 @@ impl Hops {
 
 impl Hops {
     /// Returns whether the mapping with number `nth` is made in a round in which each CPU's part of
-    /// the sum decreases. The parts decrease in the second and third of every four rounds.
+    /// the sum decreases. These are the second and the third of every four rounds.
     fn goes_down(nth: u32, cpus: u32) -> bool {
         matches!(nth / cpus % 4, 1 | 2)
     }

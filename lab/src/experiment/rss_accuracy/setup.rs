@@ -50,8 +50,9 @@ pub(super) struct Seen {
     /// The largest error of the approximate sum at any observation, in pages.
     pub(super) worst: u64,
     /// The largest error, in pages, of the value that the kernel shows to users (`get_mm_counter`
-    /// in Linux), which is never below 0. In Linux 6.12, field 24 of `/proc/PID/stat` shows this
-    /// value, and the OOM killer compares it, whereas `statm` and `status` use precise sums.
+    /// in Linux). This value is never below 0. In Linux 6.12, field 24 of `/proc/PID/stat` shows
+    /// this value, and the OOM killer compares processes by it, whereas `statm` and `status` use
+    /// precise sums.
     pub(super) worst_shown: u64,
     /// The largest possible error, according to the counter, at the last observation.
     pub(super) bound: Accuracy,
@@ -113,7 +114,7 @@ struct Watcher {
     program: Program,
     seed: u64,
     seen: Seen,
-    /// Where the errors are noted for a chart, if the run is watched.
+    /// The place where the errors are noted for a chart, if the run is watched.
     course: Option<watch::Watcher>,
 }
 

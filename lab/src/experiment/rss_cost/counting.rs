@@ -1,10 +1,10 @@
 //! Counting alone: every CPU adds to one counter and does nothing else.
 //!
-//! This setup shows which cache lines a kind of counter moves when no other work hides them. Every
-//! addition increases the counter, as page faults do while a process fills memory. At full speed,
-//! most CPUs wait for the busiest cache line. Meanwhile, a CPU that is not waiting has the other
-//! cache lines to itself, so a counter may move fewer cache lines than under a workload. In a
-//! second run, the CPUs therefore add at the rate of page faults.
+//! This setup shows which cache lines a kind of counter moves when no other work hides the moves.
+//! Every addition increases the counter, as page faults do while a process fills memory. At full
+//! speed, most CPUs wait for the busiest cache line. Meanwhile, few CPUs use the other cache lines,
+//! so a counter may move fewer cache lines than under a workload. In a second run, the CPUs
+//! therefore add at the rate of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -58,8 +58,8 @@ pub(super) enum Pace {
 pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 
 /// The number of additions that each CPU makes on average before the measurement. It is several
-/// times a CPU's batch in every variant. So a tree that tracks which CPUs add has seen every CPU
-/// add before the measurement begins.
+/// times a CPU's batch in every variant. So if a tree tracks which CPUs add, the tree has seen
+/// every CPU add before the measurement begins.
 const WARM_UP_ADDS: u64 = 4 << 10;
 
 /// The number of additions that each CPU makes on average during the measurement. On a machine of

@@ -1,9 +1,9 @@
-//! `reproduce rss-cost`: what does it cost to count resident pages?
+//! `reproduce rss-cost`: how much slower does counting resident pages make a program?
 //!
 //! The author of the counter trees ran will-it-scale's `page_fault1` to show that the trees do not
-//! make that benchmark slower. Here every kind of counter runs the benchmark, with one task and
-//! with many. In a second setup, all CPUs only count; it shows the cache lines that each kind of
-//! counter moves when no other work hides them.
+//! make that benchmark slower. This experiment runs the benchmark with every kind of counter, with
+//! one task and with many tasks. In a second setup, all CPUs only count. This setup shows the cache
+//! lines that each kind of counter moves when no other work hides the moves.
 //!
 //! The submodule `setup` has the benchmark, `predicted` has the table of the simulated and the
 //! published rates, and `counting` has the second setup.
@@ -20,7 +20,7 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::page_fault::Mode;
 
-/// The two setups as a workload of experiment files.
+/// The two setups, as a workload that experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<FaultSetup, Kept> = Code {
@@ -96,8 +96,8 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// A note for the report. For each kind of counter, it has the largest difference of the page-fault
-/// rate from the rate with flat counters, and the number of tasks at which this difference occurs.
+/// A note for the report. For each kind of counter, it states how far at most the page-fault rate
+/// is from the rate with flat counters, and with how many tasks.
 fn furthest(run: &Run<'_, FaultSetup, Kept>) -> String {
     let rates = run.setup.rates();
     let said = |design: &str| {

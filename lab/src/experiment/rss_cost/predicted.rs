@@ -8,8 +8,8 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::page_fault::Mode;
 
-/// A prediction counts as right if it is at most this many times larger or smaller than the
-/// published rate.
+/// The largest factor, upwards or downwards, by which a prediction that counts as right may differ
+/// from the published rate.
 const HOLDS_WITHIN: f64 = 2.0;
 
 /// A row of the table: one mode with one number of tasks.
@@ -45,7 +45,8 @@ impl Row<'_> {
     }
 
     /// The limit of the rate: the part of the simulated work that takes most of the tasks' time,
-    /// with its share. Faults and unmapping are left out, because the benchmark exists to do them.
+    /// with its percentage. Faults and unmapping are left out, because they are the purpose of the
+    /// benchmark.
     fn limit(&self) -> String {
         let times = self.run.kept[0].times(self.mode, self.tasks);
         let percents = times.expect("the benchmark ran with this number of tasks");

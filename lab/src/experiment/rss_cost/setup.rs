@@ -30,7 +30,7 @@ pub(super) const fn name(mode: Mode) -> &'static str {
     }
 }
 
-/// The numbers of tasks, which an experiment file gives.
+/// The numbers of tasks. An experiment file gives these numbers.
 pub(super) const TASKS: Number = Number::list(
     "tasks",
     (1, 4096),
@@ -48,8 +48,8 @@ pub(super) struct FaultSetup {
 
 /// Returns the number of bytes that a task touches in a round. With few tasks, the number is 128
 /// MiB, as in the benchmark. With many tasks, it is 32 MiB, or 16 MiB with 384 processes, so that a
-/// run takes less time. The smaller a round, the larger the part of its pages that fits on the page
-/// lists. So with 32 MiB, CPUs take zone locks even less often than with 128 MiB.
+/// run takes less time. The fewer pages a round has, the larger is the share of them that fits on
+/// the page lists. So with 32 MiB, CPUs take zone locks even less often than with 128 MiB.
 ///
 /// Many threads touch even less in a round, because each of their faults takes many steps of the
 /// simulator. The smaller a round, the more often a thread waits for the mmap_lock for each page
@@ -245,9 +245,9 @@ mod tests {
     fn parts_are_all_of_the_time() {
         for (mode, tasks, percents) in measure(Counting::Flat).times {
             assert!((percents.iter().sum::<f64>() - 100.0).abs() < 1e-6);
-            // At the beginning and the end of the measured time, a CPU may be up to 0.1 ms, or 3 %
-            // of a round, ahead of the CPU that reads the statistics. So the measured share of a
-            // part may be a few percent below 0 or above 100.
+            // At the beginning and the end of the measured time, a CPU may be up to 0.1 ms (3 % of
+            // a round) ahead of the CPU that reads the statistics. So the measured share of a part
+            // may be a few percent below 0 or above 100.
             let all = |percent: &f64| (-5.0..=105.0).contains(percent);
             assert!(percents.iter().all(all), "{mode:?} {tasks}: {percents:?}");
         }

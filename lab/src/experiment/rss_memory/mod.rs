@@ -1,11 +1,12 @@
-//! `reproduce rss-memory`: what do a process's four counters cost before they are used?
+//! `reproduce rss-memory`: how much memory and time do a process's four counters take before they
+//! are used?
 //!
 //! An *owner* has four counters, as a process does. The experiment measures the bytes of one owner
 //! and two times, *warm* and *cold*. The warm time is the time to create and destroy an owner that
 //! reuses the memory of the previous owner, as a process reuses memory of a slab cache. The cold
-//! time is the time to create an owner without such memory. It is the mean over 64 owners that are
-//! all created before the first of them is destroyed. Machines have 2 to 4096 CPUs and two sockets,
-//! and 16 CPUs share a last-level cache. Times are real times of this computer, and each seed is a
+//! time is the time to create an owner without such memory: the mean over 64 owners that are all
+//! created before the first of them is destroyed. Machines have 2 to 4096 CPUs and two sockets, and
+//! 16 CPUs share a last-level cache. Times are real times of this computer, and each seed is a
 //! repetition of the measurement.
 //!
 //! The submodule `owners` creates owners and measures them.
@@ -58,7 +59,8 @@ static CODE: Code<RssMemorySetup> = Code {
     cells: &[],
 };
 
-/// The machines to measure, by their numbers of CPUs, and the number of measurements on each.
+/// The machines to measure, by their numbers of CPUs, and the number of measurements on each
+/// machine.
 struct RssMemorySetup {
     cpus: Vec<u32>,
     rounds: u64,
@@ -288,8 +290,8 @@ mod tests {
             Owner::New(Counting::Tree),
             Owner::Grown,
         ] {
-            // All other owners take more than a thousand times as long as a new owner of our
-            // counters, so this test finds the difference even on a busy computer.
+            // All other owners take more than a thousand times as much time as a new owner of our
+            // counters. So this test finds the difference even on a busy computer.
             let (its_warm_ns, its_cold_ns) = times(owner);
             assert!(
                 its_warm_ns > 4.0 * warm_ns && its_cold_ns > 4.0 * cold_ns,

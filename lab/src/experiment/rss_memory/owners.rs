@@ -149,8 +149,8 @@ impl Nursery {
         Ok((items.flatten(), cold_ns))
     }
 
-    /// Creates and destroys owners for a fixed time, and repeats this several times. Returns the
-    /// mean time per owner in the fastest repetition, in nanoseconds.
+    /// Creates and destroys owners for a fixed time, and repeats this measurement several times.
+    /// Returns the mean time per owner in the fastest repetition, in nanoseconds.
     fn turn_over(&self, mut items: Option<Items<Host>>) -> Result<f64, InitError> {
         const BATCHES: u32 = 4;
         const WHILE: Duration = Duration::from_micros(300);

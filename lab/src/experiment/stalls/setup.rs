@@ -1,5 +1,6 @@
 //! The workload of the stalls experiment: workers on all CPUs, which fill a machine's memory. Also
-//! the causes that may lengthen the time of a CPU between two reschedule points.
+//! has the causes that may lengthen the time that a CPU takes from one reschedule point to the
+//! next.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -98,7 +99,8 @@ pub(super) const NUMBERS: &[Number] = &[
     ),
 ];
 
-/// A change of a setup that may lengthen the time of a CPU between two reschedule points.
+/// A change of a setup that may lengthen the time that a CPU takes from one reschedule point to the
+/// next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,
@@ -145,8 +147,8 @@ pub(super) const CAUSES: &[Cause] = &[
 ];
 
 /// The length, in milliseconds, of a run in which a detector has enough time to make a report. To
-/// save time, neither interrupts nor softirqs disturb the CPUs in such a run. They last
-/// microseconds, whereas the stretches last milliseconds.
+/// save time, neither interrupts nor softirqs disturb the CPUs in such a run. A disturbance lasts
+/// microseconds, whereas a stretch lasts milliseconds.
 const LONG_MS: u64 = 25_000;
 
 const fn cause(name: &'static str, ms: u64, change: fn(&mut StallSetup)) -> Cause {
@@ -196,7 +198,8 @@ pub(super) struct Seen {
     length: Nanos,
 }
 
-/// The number of pages that all workers have used so far, and the longest time of a worker's free.
+/// The number of pages that all workers have used so far, and the longest time that a worker needed
+/// to free memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     pages: u64,

@@ -39,11 +39,11 @@ pub(super) enum Cause {
     TooFewSeeds,
     /// The patch does not lower contentions.
     NoGain,
-    /// The phases alone lower the contentions per decayed page; the runs do not show this for the
-    /// longer interval alone. The patch's changelog names only the phases as the cause.
+    /// The phases alone lower the contentions per decayed page. The runs do not show that the
+    /// longer interval alone does so. The patch's changelog names only the phases as the cause.
     Phases,
-    /// The longer interval alone lowers the contentions per decayed page; the runs do not show this
-    /// for the phases alone.
+    /// The longer interval alone lowers the contentions per decayed page. The runs do not show that
+    /// the phases alone do so.
     Interval,
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
     /// per decayed page.

@@ -1,8 +1,8 @@
 //! The number of CPUs that fire together, by tick rate. It shows how the timer wheel affects each
 //! schedule.
 //!
-//! All CPUs are busy, so every timer fires on time. All CPUs also allocate a little, so none goes
-//! dormant. So at each tick rate, only the schedule decides how many CPUs fire together.
+//! All CPUs are busy, so every timer fires on time. All CPUs also allocate a little, so no CPU goes
+//! dormant. So at each tick rate, only the schedule determines how many CPUs fire together.
 
 use std::rc::Rc;
 
@@ -80,9 +80,9 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     let end = Nanos(7 * SECOND);
     let testbed = Testbed::new(profile, design, seed);
     // No CPU is ever idle: each CPU repeatedly maps a few pages and lets time pass. The number of
-    // pages varies, so that each run of the vmstat work finds differentials to fold. The time
-    // passes by the clock and not by simulated computation, which would take the host longer and
-    // would not change any timer.
+    // pages varies, so that each run of the vmstat work finds differentials to fold. The CPU lets
+    // time pass by its clock and not by simulated computation, because computation would take the
+    // host longer and would not change any timer.
     for cpu in testbed.sim.topology().ids() {
         let mm = Rc::clone(&testbed.mm);
         testbed.sim.spawn(cpu, move |sim| {

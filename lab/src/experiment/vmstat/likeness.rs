@@ -1,6 +1,6 @@
-//! The distance between measured ratios and published ones.
+//! The distance between measured ratios and published ratios.
 //!
-//! Two ratios are compared by their quotient, so that twice a ratio is as far away from it as half
+//! The distance of two ratios is their quotient. So twice a ratio is as far from the ratio as half
 //! of it.
 
 /// A measured ratio of two designs, and the published ratio of the same two designs.
@@ -29,8 +29,8 @@ impl Beside {
 }
 
 /// The typical factor between measured and published ratios: the root mean square of the logarithms
-/// of all [`Beside::times_apart`], converted back to a factor. It is 1 if the ratios of every pair
-/// are equal, and infinite if there is no pair.
+/// of all [`Beside::times_apart`], converted back to a factor. It is 1 if the two ratios of every
+/// pair are equal, and infinite if there is no pair.
 pub(super) fn times_apart(pairs: &[Beside]) -> f64 {
     if pairs.is_empty() {
         return f64::INFINITY;
@@ -40,9 +40,9 @@ pub(super) fn times_apart(pairs: &[Beside]) -> f64 {
     mean.sqrt().exp()
 }
 
-/// Returns the candidate whose ratios are nearest to the published ones by [`times_apart`], and its
-/// distance. A candidate is a name with its measured ratios. If several candidates are equally
-/// near, the first one is returned; `None` if no candidate is at a finite distance.
+/// Returns the candidate whose ratios are nearest to the published ratios by [`times_apart`], and
+/// its distance. A candidate is a name with its measured ratios. If several candidates are equally
+/// near, the first of them is returned. `None` if no candidate is at a finite distance.
 pub(super) fn nearest<'a>(
     candidates: impl IntoIterator<Item = (&'a str, Vec<Beside>)>,
 ) -> Option<(&'a str, f64)> {
@@ -87,9 +87,10 @@ mod tests {
         assert_eq!(times_apart(&[]), f64::INFINITY);
     }
 
-    /// The first candidate has two ratios of about half the published ones. The second has one
-    /// equal ratio, and one that is five times the published ratio. The first is nearer, although
-    /// its differences are larger. A candidate with a ratio of zero is never the nearest.
+    /// The first candidate has two ratios of about half the published ratios. The second has one
+    /// ratio that equals the published ratio, and one that is five times the published ratio. The
+    /// first is nearer, although its differences are larger. A candidate with a ratio of zero is
+    /// never the nearest.
     #[test]
     fn the_nearest_is_nearest_by_quotients_and_not_by_differences() {
         let published = [0.1, 1.0];

@@ -1,4 +1,5 @@
-//! `reproduce vmstat`: what does a kernel gain by staggering the per-CPU vmstat work, and why?
+//! `reproduce vmstat`: how many contentions does a kernel avoid by staggering the per-CPU vmstat
+//! work, and why?
 //!
 //! The mailing-list thread measured one patch on one machine: contentions at `free_pcppages_bulk`
 //! fell from 872 to 117. The patch makes two changes at once. Its author assumes that "all CPUs
@@ -8,7 +9,7 @@
 //!
 //! The program that the thread measured is not known in full. So the experiment also runs a family
 //! of workloads, on the machine with and without KASAN. It computes which workload gives ratios
-//! nearest to the published ones.
+//! nearest to the published ratios.
 //!
 //! The submodule `workloads` has the family, and `setup` has one workload and its metrics. `family`
 //! runs the family and makes its tables; `likeness` computes distances from published ratios.
@@ -90,8 +91,8 @@ const SCHEDULES: [&str; 6] = [
     "phased-wheel",
     "phased",
 ];
-/// A table that shows how much the number of contentions differs between single runs. The reader
-/// needs it because each published number comes from a single run.
+/// A table that shows how much the number of contentions differs between single runs. A reader
+/// needs this table because each published number comes from a single run.
 fn spread(run: &Run<'_, VmstatSetup>) -> Table {
     let row = |design: &Tried| {
         let values = run.results.values(&design.name, &CONTENTIONS);

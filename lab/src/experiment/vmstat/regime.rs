@@ -1,5 +1,5 @@
-//! The regime map: the length of one CPU's drain from which on the schedule matters, and the length
-//! at which contention jumps.
+//! The regime map. It shows how long one CPU's drain must be before the schedule matters, and at
+//! which length contention jumps.
 //!
 //! Each CPU allocates and frees memory in one burst. After the burst, the CPU stays busy with only
 //! a few pages, so that timers fire on time and every firing finds full page lists to drain. The
@@ -37,7 +37,7 @@ const SCHEDULES: [&str; 5] = [
 /// The prices of freeing one page under the zone lock, in percent of the price in the profile.
 const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
 
-/// The length of the interval in which each CPU begins its burst, at a random time. The interval is
+/// The length of the interval in which each CPU begins its burst at a random time. This interval is
 /// so long that bursts rarely overlap.
 const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 
@@ -58,9 +58,9 @@ pub(super) struct Regime {
 struct Cell {
     price: u32,
     schedule: &'static str,
-    /// The time for which a firing (one run of the vmstat work) holds the zone lock to drain lists,
-    /// in nanoseconds. Each run of the simulator gives the mean over its firings; this value is the
-    /// median of these means over the seeds.
+    /// The time, in nanoseconds, for which a firing (one run of the vmstat work) holds the zone
+    /// lock to drain lists. Each run of the simulator gives the mean over its firings. This value
+    /// is the median of these means over the seeds.
     drain_ns: f64,
     contentions: f64,
     wait_ns: f64,
@@ -108,9 +108,9 @@ pub(super) fn measure(
     })
 }
 
-/// Runs the workload (one burst on each CPU, then a constant load) once. Returns the mean time that
-/// a firing (one run of the vmstat work) holds the zone lock to drain lists, the number of
-/// contentions of decays, and the sum of the waits of decays; times are in nanoseconds.
+/// Runs the workload (one burst on each CPU, then a constant load) once. Returns three values: the
+/// mean time that a firing (one run of the vmstat work) holds the zone lock to drain lists, the
+/// number of contentions of decays, and the sum of the waits of decays. Times are in nanoseconds.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let testbed = Testbed::new(profile, design, seed);
     // One burst of 64 MiB leaves enough pages on the lists for a full drain in every later second.
@@ -192,7 +192,7 @@ impl Regime {
     }
 
     /// The sentence that says at which drain length the contention with exact phases (the schedule
-    /// `phased`) jumps, or that it does not jump at any measured length.
+    /// `phased`) jumps, or that it jumps at no measured length.
     fn jump(&self) -> String {
         let phased = || self.cells.iter().filter(|cell| cell.schedule == "phased");
         let jump = phased()

@@ -1,8 +1,8 @@
 //! One workload of the vmstat experiment on one machine, and its metrics.
 //!
 //! Published counts and times are those of `perf lock contention`, which leaves out the first
-//! waiter of a lock. The metrics whose names begin with `perf` are compared with the published
-//! values, so they leave out the first waiter too. The other metrics count every waiter.
+//! waiter of a lock. Metrics whose names begin with `perf` are compared with the published values,
+//! so they leave out the first waiter too. The other metrics count every waiter.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -144,8 +144,8 @@ pub(super) struct VmstatSetup {
     pub(super) profile: Profile,
     pub(super) workload: &'static Mix,
     length: Nanos,
-    /// The time after which page lists are full and schedules have settled. A run counts CPUs whose
-    /// vmstat work starts together only after this time.
+    /// The time after which page lists are full and schedules have settled. Only after this time, a
+    /// run counts how many CPUs start their vmstat work together.
     settled: Nanos,
 }
 

@@ -1,10 +1,10 @@
 //! The family of workloads of the vmstat experiment, as a table.
 //!
-//! All that is known of the program behind the published figures is "`stress-ng --vm`, bursts of
-//! allocations, memory pressure". So the experiment runs several workloads and shows what the patch
-//! gains in each. We chose `first-bursts` first, and then `bursts`, because the patch gains nothing
-//! in `first-bursts`. We chose the parameters of the other workloads before we ran them, and
-//! without the published figures.
+//! Of the program behind the published figures, we know only "`stress-ng --vm`, bursts of
+//! allocations, memory pressure". So the experiment runs several workloads and shows how the patch
+//! changes contentions in each. We chose `first-bursts` first. We then chose `bursts`, because the
+//! patch lowers no contentions in `first-bursts`. We chose the parameters of the other workloads
+//! before we ran them, and without looking at the published figures.
 
 use plimsoll_mm::units::{Nanos, Pages};
 
@@ -97,8 +97,8 @@ const QUIET: Cpus = thirds(&[2]);
 
 /// Bursts of allocations on two thirds of the CPUs, and daemons on all CPUs. The daemons wake every
 /// few milliseconds. The workload needs the daemons, because a deferrable timer fires only when
-/// something wakes its CPU. On the CPUs without bursts, the daemons exchange pages (they free some
-/// and allocate others) so rarely that these CPUs go dormant and become active again.
+/// something wakes its CPU. On the CPUs without bursts, the daemons rarely exchange pages (free
+/// some and allocate others). So these CPUs go dormant and become active again.
 const BURSTS: &[Part] = &[
     stress(BURSTING, 64 << 20, pause_s(6)),
     daemons(BURSTING, 100),
@@ -160,8 +160,8 @@ const fn stress(cpus: Cpus, bytes: u64, pause: Pause) -> Part {
     }
 }
 
-/// Daemons that wake every 4 ms on average. In one of `exchange_one_in` wake-ups on average, a
-/// daemon frees its pages and allocates others.
+/// Daemons that wake every 4 ms on average. On average, a daemon frees its pages and allocates
+/// others once in `exchange_one_in` wake-ups.
 const fn daemons(cpus: Cpus, exchange_one_in: u32) -> Part {
     let daemons = Daemons {
         every: Nanos::from_ms(4),

@@ -2,7 +2,7 @@
 //! hung tasks.
 //!
 //! Each detector is a small state machine with Linux's thresholds and Linux's arithmetic. The
-//! module `watch` feeds the detectors with what a simulated machine did.
+//! module `watch` passes the actions of a simulated machine to the detectors.
 
 pub mod hung_task;
 pub mod rcu;

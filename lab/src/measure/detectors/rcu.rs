@@ -9,8 +9,8 @@ use plimsoll_mm::units::{Hz, Jiffies, Nanos};
 /// The age, in seconds, at which a grace period is reported (Linux: `rcu_cpu_stall_timeout`).
 pub const TIMEOUT_S: u64 = 21;
 
-/// The delay, in jiffies, after which another CPU reports a stall that the CPU which delays the
-/// grace period has not reported.
+/// The delay, in jiffies, after which another CPU reports a stall. The CPU that delays the grace
+/// period has not reported the stall by then.
 const OTHERS_LATER: u64 = 2;
 
 /// The detector for one grace period of a machine.
@@ -52,8 +52,8 @@ impl RcuStall {
     }
 
     /// Notes that a CPU ticks at `now`, while some CPU delays the grace period. `by` says whether
-    /// the ticking CPU is the CPU that delays it. Returns the report that the ticking CPU makes, if
-    /// any.
+    /// the ticking CPU is the CPU that delays the grace period. Returns the report that the ticking
+    /// CPU makes, if any.
     pub fn tick(&mut self, now: Jiffies, by: By) -> Option<Report> {
         let later = match by {
             By::Itself => 0,
@@ -71,8 +71,8 @@ impl RcuStall {
 }
 
 /// The reports of a grace period that one CPU delays. The grace period begins at `from`, and the
-/// CPU passes no quiescent state until `until`. `ticks` says whether this CPU takes ticks
-/// meanwhile.
+/// CPU passes no quiescent state until `until`. `ticks` says whether this CPU takes ticks during
+/// that time.
 #[must_use]
 pub fn reports(from: Nanos, until: Nanos, hz: Hz, ticks: bool) -> Vec<Report> {
     let (first, last) = (hz.jiffies(from), hz.jiffies(until));

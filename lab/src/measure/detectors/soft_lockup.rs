@@ -76,7 +76,7 @@ impl SoftLockup {
 }
 
 /// Returns the reports of a CPU that does not reschedule from `from` to `until`. The CPU's timer
-/// fires at `phase` and every [`PERIOD`] after that.
+/// fires at `phase`, and then once in every [`PERIOD`].
 #[must_use]
 pub fn reports(from: Nanos, until: Nanos, phase: Nanos) -> Vec<Report> {
     let behind = from.0.saturating_sub(phase.0).div_ceil(PERIOD.0);
@@ -132,8 +132,8 @@ mod tests {
 
     #[test]
     fn a_stretch_is_reported_after_20_to_24_seconds() {
-        // The timer fires at 2, 6, 10, … seconds. The firing at 10 seconds is the last one that
-        // feeds the detector.
+        // The timer fires at 2, 6, 10, … seconds. The firing at 10 seconds is the last firing at
+        // which the stopper thread can still run.
         let first = |until: u64| {
             reports(s(11), s(until), s(2))
                 .first()

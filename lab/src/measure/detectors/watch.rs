@@ -1,5 +1,5 @@
-//! Watches a simulated machine for stalls: feeds the detectors, and keeps the longest stretch that
-//! a CPU spent without a reschedule point.
+//! Watches a simulated machine for stalls: passes its actions to the detectors, and keeps the
+//! longest stretch that a CPU spent without a reschedule point.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -89,7 +89,7 @@ impl Watch {
             log.stalls.soft_lockups += lockups.len();
             if length(stretch).0 >= rcu::TIMEOUT_S * Nanos::SECOND.0 {
                 // A CPU masks interrupts only during holds and waits that are far shorter than the
-                // timeout, so the CPU takes ticks.
+                // timeout of the RCU stall detector. So the CPU takes ticks during the stretch.
                 let stalls = rcu::reports(stretch.from, stretch.until, hz, true);
                 log.stalls.rcu_stalls += stalls.len();
             }
@@ -97,7 +97,7 @@ impl Watch {
         Self { log }
     }
 
-    /// Ends the watch after the run, and with it all stretches that have not ended.
+    /// Ends the watch after the run. Stretches that have not ended end with the watch.
     #[must_use]
     pub fn finish(self, sim: &Sim) -> CpuStalls {
         sim.end_stretches();
@@ -123,8 +123,8 @@ impl Log {
                 let inside = move |wait: &&Wait| wait.class == class && wait.from >= stretch.from;
                 waits.iter().filter(inside)
             };
-            // A CPU that runs ahead of the others may have noted a wait that ends after the run.
-            // Only the part of the wait inside the stretch counts.
+            // A CPU that runs ahead of the other CPUs may have noted a wait that ends after the
+            // run. Only the part of the wait inside the stretch counts.
             let span = |wait: &Wait| wait.until.min(stretch.until).0.saturating_sub(wait.from.0);
             let total = |class| Nanos(of(class).map(span).sum());
             self.stalls.longest = Some(LongStretch {
@@ -153,8 +153,8 @@ mod tests {
         Sim::new(&profile, SimOptions::default())
     }
 
-    /// Runs a machine on which CPU 0 holds a zone lock for `seconds`, and CPU 1 waits for it.
-    /// Returns the stalls that the watch has seen.
+    /// Runs a machine on which CPU 0 holds a zone lock for `seconds`, and CPU 1 waits for this
+    /// lock. Returns the stalls that the watch has seen.
     fn held_for(seconds: u32) -> CpuStalls {
         let sim = machine();
         let watch = Watch::attach(&sim);
@@ -209,8 +209,8 @@ mod tests {
         assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (1, 1));
     }
 
-    /// Runs a machine on which CPU 0 holds a sleeping lock for `seconds`, and CPU 1 waits for it
-    /// from second 1 on. Returns the stalls that the watch has seen.
+    /// Runs a machine on which CPU 0 holds a sleeping lock for `seconds`, and CPU 1 waits for this
+    /// lock from second 1 on. Returns the stalls that the watch has seen.
     fn asleep_for(seconds: u64) -> CpuStalls {
         use plimsoll_mm::machine::RwLock;
         let sim = machine();
@@ -244,8 +244,8 @@ mod tests {
         for cpu in 0..2 {
             let lock = Rc::clone(&lock);
             sim.spawn(CpuId(cpu), move |sim| {
-                // On both CPUs the stretch is too short to be watched. In one of these stretches
-                // the CPU waits for the lock.
+                // On both CPUs, the stretch is too short to be watched. In one of the two
+                // stretches, the CPU waits for the lock.
                 lock.with(sim, Site::Control, |()| sim.spend(Work::Think, 2000));
                 sim.resched_point();
                 sim.spend(Work::Think, 1_000_000 * (1 + cpu));

@@ -1,8 +1,8 @@
 //! Derives parts of the kernel's state from a difference between Plimsoll's move and the kernel's
-//! move. A recording does not show these parts at each moment: the lengths of lists, `high` and
-//! `alloc_factor`. The replay learns nothing from an identical move. If the replay has used a spill
-//! of the kernel to correct the assumed lengths of the lists, an identical spill of Plimsoll proves
-//! nothing and is not compared.
+//! move. These parts are the lengths of lists, `high` and `alloc_factor`; a recording does not show
+//! them at each moment. The replay learns nothing from an identical move. If the replay has used a
+//! spill of the kernel to correct the assumed lengths of the lists, an identical spill of Plimsoll
+//! proves nothing and is not compared.
 
 use plimsoll_mm::page::ListState;
 
@@ -13,8 +13,8 @@ use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
     /// Learns from the difference between the kernel's move and Plimsoll's move in `pair`. The size
-    /// of a refill by the kernel shows the kernel's `alloc_factor`, or how many pages the lists
-    /// lacked to `high`. A spill by the kernel shows that its lists had `high` pages. `ops` are all
+    /// of a refill by the kernel shows the kernel's `alloc_factor`, or how many pages its lists had
+    /// below `high`. A spill by the kernel shows that its lists had `high` pages. `ops` are all
     /// operations of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
@@ -103,9 +103,9 @@ impl Follow {
         }
     }
 
-    /// Returns whether a spill of `pages` pages, which leaves `left` pages by our count, was meant
-    /// to empty the kernel's lists. Two successive frees of blocks of 2 to 8 pages cause such a
-    /// spill. Any other spill leaves at least a batch.
+    /// Returns whether a spill of `pages` pages was meant to empty the kernel's lists, although it
+    /// leaves `left` pages by our count. Two successive frees of blocks of 2 to 8 pages cause such
+    /// a spill. Any other spill leaves at least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
         let batch = self
             .lists
@@ -114,10 +114,10 @@ impl Follow {
         pages > 0 && left < batch && pages < batch << SCALE_MAX
     }
 
-    /// Returns whether the pages of a decay may be the batch that the periodic work returns from
-    /// lists for a zone of another node, if these lists were not used for some time. Such a batch
-    /// says nothing about the lengths of the lists. The periodic work returns a few pages more than
-    /// a batch if the last block is large.
+    /// Returns whether the pages of a decay may be a batch that the periodic work returns to a zone
+    /// of another node. The periodic work does so if the lists for that zone were not used for some
+    /// time. Such a batch says nothing about the lengths of the lists. The periodic work returns a
+    /// few pages more than a batch if the last block is large.
     fn may_be_expiry(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         let pages = pair.kernel.pages.max(pair.ours.pages);
@@ -131,11 +131,11 @@ impl Follow {
         }
     }
 
-    /// Returns the correction after a move of `pair` in which Plimsoll returned pages to the zone
-    /// and the kernel did not. The correction is the number of pages to add to the derived lists
-    /// (our picture of the kernel's lists; negative to remove), so that the lists stay below `high`
-    /// until the kernel's next move. If the next move is a spill, it also shows how many pages were
-    /// on the lists.
+    /// Handles a move of `pair` in which Plimsoll returned pages to the zone and the kernel did
+    /// not. Returns the number of pages to add to the derived lists (our picture of the kernel's
+    /// lists), or a negative number to remove. This correction keeps the lists below `high` until
+    /// the kernel's next move. If the next move is a spill, it also shows how many pages were on
+    /// the lists.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();

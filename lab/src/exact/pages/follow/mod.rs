@@ -13,9 +13,9 @@ use super::pair::Pair;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,
-    /// The indices of bulk allocations that the replay has *hastened*: counted earlier than their
-    /// place in the recording, because they explain missing pages. The replay does not perform them
-    /// again at their recorded place.
+    /// The indices of bulk allocations that the replay has *hastened*: it counted each of them
+    /// earlier than its place in the recording, because the allocation explains missing pages. At
+    /// the recorded place, the replay does not perform the allocation again.
     hastened: HashSet<usize>,
 }
 
@@ -27,8 +27,8 @@ struct Followed {
     /// The upper bound of `high`, the number of pages at which the lists spill.
     high_max: u32,
     /// The index of the list on which the replay assumes the pages that were listed before the
-    /// recording and that no event shows. If possible, it is a list that no event shows to be
-    /// empty.
+    /// recording and that no event shows. If possible, this list was never empty according to the
+    /// events.
     home: u8,
     /// The least and the greatest possible `alloc_factor` (Linux: a refill doubles the batch up to
     /// this number of times). No recording states the value of `alloc_factor` at the start.
@@ -50,7 +50,7 @@ struct Followed {
 }
 
 /// The values of the kernel's lists that a difference between Plimsoll's move and the kernel's move
-/// reveals. `None` for a value that the difference does not reveal.
+/// reveals. Each is `None` if the difference does not reveal it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learnt {
     pub(super) high: Option<u32>,

@@ -23,9 +23,9 @@ fn op(action: Action, spills: bool) -> Op {
     }
 }
 
-/// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. Before, the
-/// replay assumes 50 pages on the kernel's lists, and `high` is 100. Returns the number of pages
-/// that the replay assumes afterwards. The first operation in `after` makes Plimsoll spill.
+/// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. At first, the
+/// replay assumes 50 pages on the kernel's lists, and `high` is 100. The first operation in `after`
+/// makes Plimsoll spill. Returns the number of pages that the replay assumes at the end.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
@@ -51,9 +51,9 @@ fn learnt_length(after: &[Op]) -> u32 {
     follow.count(0, 0)
 }
 
-/// If the replay used the kernel's next spill to correct the lists and Plimsoll makes an identical
-/// spill, that spill proves nothing and is not compared. The next spill is compared again. A spill
-/// that differs always counts as a difference.
+/// The replay may have used the kernel's next spill to correct the lists. If Plimsoll then makes an
+/// identical spill, this spill proves nothing and is not compared. The spill after it is compared
+/// again. A spill that differs always counts as a difference.
 #[test]
 fn a_spill_that_corrected_the_lists_is_set_aside() {
     let mut follow = with([10, 10, 10]);
@@ -78,8 +78,8 @@ fn free(spills: bool) -> Op {
     op(Action::Free { zone, list, pfn }, spills)
 }
 
-/// The kernel spills when its lists reach `high`. So the number of pages that the lists now lack to
-/// `high` is the number of pages that are freed until the kernel's next spill.
+/// The kernel spills when its lists reach `high`. So the number of pages that are freed until the
+/// kernel's next spill is the number that its lists now have below `high`.
 #[test]
 fn the_next_spill_tells_how_long_lists_are() {
     let after = [free(false), free(false), free(true)];
@@ -169,8 +169,8 @@ fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages(
     assert_eq!(follow.lens(0, 0)[..3], [20, 50, 25]);
 }
 
-/// A bulk allocation that comes after a refill of its list took pages of that refill, so the replay
-/// does not treat it as earlier than it was recorded.
+/// If a bulk allocation comes after a refill of its list, it took pages of that refill. So the
+/// replay does not treat the bulk allocation as earlier than it was recorded.
 #[test]
 fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     let mut refilled = free(false);
@@ -234,8 +234,8 @@ fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
     assert_eq!((learnt.high, follow.count(0, 0)), (Some(1000), 936));
 }
 
-/// If only the kernel refills a list, the list was empty before. Now the list has the pages of the
-/// refill, without the page that was allocated.
+/// If only the kernel refills a list, the list was empty before the refill. After it, the list has
+/// the pages of the refill except the page that was allocated.
 #[test]
 fn a_list_that_only_the_kernel_refills_was_empty() {
     let taken = Action::Alloc {
@@ -269,8 +269,8 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     assert_eq!(follow.lens(0, 0), lens);
 }
 
-/// Bulk allocations take pages that were listed before the recording and that no event shows, but
-/// no more than the replay assumes of such pages.
+/// Some pages were listed before the recording, and no event shows them. Bulk allocations take
+/// these pages, but no more of them than the replay assumes.
 #[test]
 fn a_bulk_allocation_takes_pages_that_no_event_shows_while_there_are_any() {
     let mut follow = with([20, 50, 30]);
@@ -320,9 +320,9 @@ fn a_bulk_allocation_of_a_part_of_a_block_takes_the_block() {
     assert_eq!(follow.lens(0, 0)[6], 0);
 }
 
-/// A decay in which only Plimsoll returned pages may be the batch that periodic work returns to a
-/// remote node, but only if Plimsoll returned no more than such a batch. Otherwise Plimsoll's lists
-/// were too long.
+/// If only Plimsoll returned pages in a decay, and at most about a batch, the pages may be the
+/// batch that periodic work returns to a remote node. If Plimsoll returned more, its lists were too
+/// long.
 #[test]
 fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
     let decay = |ours| Pair {
@@ -339,9 +339,9 @@ fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
 }
 
 /// After a difference, the replay uses the kernel's next spill to correct the assumed lengths of
-/// the lists. If a drain comes first, it shows these lengths and empties the lists, so the replay
-/// predicts the later spill and compares it. The replay uses no drain for a correction, so it
-/// compares an identical drain, too.
+/// the lists. If a drain comes before that spill, the drain shows these lengths and empties the
+/// lists. The replay then predicts the later spill and compares it. The replay uses no drain for a
+/// correction, so it compares an identical drain, too.
 #[test]
 fn only_a_spill_is_used_and_not_after_a_drain() {
     let drain = Pair {
@@ -379,7 +379,7 @@ fn after_thirty_two_batches_of_frees_their_count_is_known() {
 }
 
 /// Each refill of the kernel raises the kernel's `alloc_factor`, up to five. A refill that only
-/// Plimsoll makes does not raise the kernel's `alloc_factor`, which must still count as unknown.
+/// Plimsoll makes does not raise it, so the kernel's `alloc_factor` must still count as unknown.
 #[test]
 fn only_refills_of_the_kernel_make_its_factor_known() {
     let refill = |kernel, ours| Pair {

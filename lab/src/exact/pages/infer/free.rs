@@ -8,9 +8,9 @@ use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
 impl Walk<'_> {
-    /// Handles the free of a block. The kernel puts a block of a batch on its list only at the
-    /// block's later `mm_page_free_batched` event. So for such a block, this method only notes the
-    /// batch.
+    /// Handles the free of a block. If the block belongs to a batch of frees, the kernel puts the
+    /// block on its list only at the block's later `mm_page_free_batched` event. So for such a
+    /// block, this method only notes the batch.
     pub(super) fn free(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let next = self.future.of_frame(index);
         let batched = next.is_some_and(
@@ -60,7 +60,7 @@ impl Walk<'_> {
     /// Puts a freed block on its list or, if it bypasses the lists, in its zone.
     pub(super) fn commit(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let Some(zone) = self.zone(pfn) else { return };
-        // If the block still seems to be on a list, an allocation without an event had taken the
+        // If the block still seems to be on a list, an earlier allocation without an event took the
         // block from the list.
         self.take_elsewhere(index, pfn);
         let list = self.list_of_freed(index, (pfn, order));
@@ -128,8 +128,8 @@ impl Walk<'_> {
     }
 
     /// Returns whether the block of event `at` was already on its list at event `index`. If not,
-    /// another CPU has freed that block in between, and event `at` belongs to a drain of that CPU's
-    /// lists.
+    /// another CPU has freed the block between the two events, and event `at` belongs to a drain of
+    /// that CPU's lists.
     fn was_there(&self, index: usize, at: usize) -> bool {
         self.future.before(at).is_none_or(|before| before <= index)
     }
@@ -189,8 +189,8 @@ impl Walk<'_> {
     }
 
     /// Corrects the list `place` when the kernel returns `pfn` to the zone although colder blocks
-    /// seem to be on the list. The kernel returns the coldest (longest listed) block first. So the
-    /// colder blocks were never on this list if they leave it without an event.
+    /// seem to be on the list. The kernel returns the coldest (longest listed) block first. So
+    /// colder blocks that leave this list without an event were never on it.
     fn pass_over(&mut self, place: Place, pfn: u64) {
         if self.lists.is_coldest(pfn) {
             return;
@@ -262,8 +262,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Handles the periodic work of a CPU: the blocks that its thread returns to zones until the
-    /// work ends form a decay.
+    /// Handles the periodic work of a CPU. The blocks that its thread returns to zones until the
+    /// work ends are recorded as one decay.
     pub(super) fn refresh(&mut self, index: usize, cpu: u32) {
         let pid = self.events[index].pid;
         let mut moves = Vec::new();

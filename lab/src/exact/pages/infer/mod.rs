@@ -76,8 +76,8 @@ impl Inferred {
     }
 }
 
-/// The maximum number of passes over the events. Each pass uses the results of the previous one;
-/// most recordings take three.
+/// The maximum number of passes over the events. Each pass uses the results of the previous pass.
+/// Most recordings take three passes.
 const PASSES_MAX: u32 = 8;
 
 /// Corrections of wrong assumptions. If no event states on which list a freed block is, the
@@ -92,7 +92,7 @@ struct Doubts {
 }
 
 /// The types to try, in this order, for a page block whose type no event states. The last type is
-/// never ruled out, because the kernel uses the lists of this type least.
+/// never ruled out. It comes last because the kernel uses the lists of this type least.
 const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
 
 /// The state of one pass over the recording's events, which derives the operations from them.
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Returns the frames on each list at the first event: `seeded`, which is the result of an
+    /// Returns the frames on each list at the first event. They are `seeded`, the result of an
     /// earlier pass, or the frames that this pass found if `seeded` is empty. In each list, the
     /// frame to be allocated next comes first.
     fn before(&self, seeded: &HashMap<Place, Vec<u64>>) -> HashMap<Place, Vec<u64>> {

@@ -5,8 +5,8 @@ use plimsoll_recording::event::{Event, What};
 use super::super::op::Action;
 use super::Walk;
 
-/// A shortage concerns the zones of a node up to a highest index. This index stands for all zones,
-/// because no zone has such a high index.
+/// The index of a zone that is above the index of every zone. A shortage concerns all zones of a
+/// node up to some index, so with this index it concerns all zones of the node.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {
@@ -14,9 +14,9 @@ impl Walk<'_> {
     /// event of another kind adds no operation.
     pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
         if matches!(what, What::DirectReclaimEnd { .. }) {
-            // If an allocation still finds no block after reclaim, it drains all lists. So blocks
-            // that the thread returns to a zone after this event belong to a drain, not to a spill
-            // that a free during reclaim caused.
+            // If an allocation still finds no block after reclaim, the allocation drains all lists.
+            // So if the thread returns blocks to a zone after this event, they belong to a drain.
+            // They do not belong to a spill that a free during reclaim caused.
             self.freeing.remove(&cpu);
         }
         let action = match *what {

@@ -7,8 +7,8 @@ use super::super::lists::{ListId, Place, UNMOVABLE};
 use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
-/// Blocks that a CPU took from a zone under one hold of the zone lock, or under several holds if no
-/// other event of that CPU lies between them.
+/// Blocks that a CPU took from a zone under one hold of the zone lock. If no other event of that
+/// CPU lies between several holds, the blocks of all these holds form one group.
 struct Group {
     /// The first frame of each block, with the index of the last event of the group that concerns
     /// the block.
@@ -95,8 +95,8 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, vec![moved]);
     }
 
-    /// Collects the blocks of one order and zone that the CPU of event `index` took from this event
-    /// on, without another event in between.
+    /// Collects the group of event `index`: the blocks of one order and one zone that the CPU of
+    /// the event took from this event on, until another event of this CPU.
     fn group(&mut self, index: usize) -> Option<Group> {
         let mut group: Option<Group> = None;
         let mut next = Some(index);
@@ -144,8 +144,8 @@ impl Walk<'_> {
         group
     }
 
-    /// The number of pages that a bulk allocation took, if the next event after `index` on the CPU
-    /// is the probe at the end of a bulk allocation.
+    /// The number of pages that a bulk allocation took. `None` if the next event after `index` on
+    /// the CPU is not the probe at the end of a bulk allocation.
     fn probed(&mut self, index: usize) -> Option<usize> {
         let next = self.future.of_cpu(index)?;
         let What::BulkAlloc { pages } = self.events[next].what else {
@@ -183,8 +183,8 @@ impl Walk<'_> {
     }
 
     /// Records that a bulk allocation of `pages` pages also took pages that no event shows. Their
-    /// number is `pages` minus the topmost pages of the derived list of unmovable pages that leave
-    /// this list without an event.
+    /// number is `pages` minus the number of topmost pages of the derived list of unmovable pages
+    /// that leave this list without an event.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);

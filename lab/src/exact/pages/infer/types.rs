@@ -5,9 +5,9 @@ use plimsoll_recording::event::{Event, What};
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// Records for each page block the type that it had when the recording began: the type in the
-    /// first event that shows the page block's type or, if that event claims the page block for
-    /// another type, the type before the claim.
+    /// Records for each page block the type that it had when the recording began. This is the type
+    /// in the first event that shows the page block's type. If that event claims the page block for
+    /// another type, it is the type before the claim.
     pub(super) fn learn_beginnings(&mut self) {
         let mut claimed = None;
         for (index, event) in self.events.iter().enumerate().rev() {
@@ -65,8 +65,9 @@ impl Walk<'_> {
         }
     }
 
-    /// If the next event of a freed page is its allocation, the requested type is the type of the
-    /// list that the page was on. Records this type as the type of the page block.
+    /// Handles a freed page whose next event is its allocation. The type that the allocation
+    /// requests is the type of the list that the page was on. Records this type as the type of the
+    /// page block.
     pub(super) fn learn_from_list(&mut self, index: usize, event: &Event) {
         let (What::Free { pfn, order: 0 } | What::FreeBatched { pfn }) = event.what else {
             return;

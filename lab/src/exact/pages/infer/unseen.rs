@@ -7,10 +7,10 @@ use super::super::op::{Action, Move};
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// Handles a frame that is allocated from the list `place` although no event put it there. Then
-    /// the frame was on this list before the recording, unless events have shown the list to be
-    /// empty or have touched the frame. In these two cases, no event explains how the frame came to
-    /// the list, so this function puts it on no derived list and returns `None`.
+    /// Handles a frame that is allocated from the list `place` although no event put it there. The
+    /// frame was on this list before the recording, unless events have shown the list to be empty
+    /// or have touched the frame. In these two cases, no event explains how the frame came to the
+    /// list. So this function then puts the frame on no derived list and returns `None`.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {
@@ -30,8 +30,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Records that the frames above `pfn` on its list were taken earlier, except those that later
-    /// events show being allocated or returned to the zone.
+    /// Records that the frames above `pfn` on its list were taken earlier. Frames that a later
+    /// event shows being allocated or returned to the zone are not included.
     pub(super) fn take_above(&mut self, index: usize, place: Place, pfn: u64) {
         let above = self.lists.above(place, Some(pfn));
         let unseen: Vec<u64> = above
@@ -115,8 +115,8 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, moves);
     }
 
-    /// Returns whether a frame leaves its list without an event: either no later event touches the
-    /// frame, or the next event that touches it is a free.
+    /// Returns whether a frame leaves its list without an event. This is so if no later event
+    /// touches the frame, or if the next event that touches the frame is a free.
     pub(super) fn is_taken_unseen(&self, pfn: u64) -> bool {
         self.next_of(pfn)
             .is_none_or(|next| matches!(self.events[next].what, What::Free { .. }))

@@ -1,5 +1,5 @@
-//! Plimsoll's page allocator in the state in which a recording begins, and the operations on the
-//! allocator.
+//! Plimsoll's page allocator, set to the state in which a recording begins, and the operations that
+//! the replay performs on it.
 
 mod shortage;
 
@@ -75,7 +75,7 @@ pub(super) struct Knobs {
     pub(super) cache_slice: Option<Pages>,
 }
 
-/// Plimsoll's allocator, and its blocks that stand for the blocks which the kernel has in use.
+/// Plimsoll's allocator, and those of its blocks that stand for blocks which the kernel has in use.
 pub(super) struct StandIn {
     machine: Stepwise,
     mm: Manager<Stepwise>,
@@ -85,8 +85,8 @@ pub(super) struct StandIn {
     sizes: Vec<(Watermarks, Sizes)>,
     /// For each zone, the blocks that have been in use since before the recording.
     stock: Vec<Stock>,
-    /// The blocks that the kernel has allocated, keyed by their first frame. A value is Plimsoll's
-    /// block that stands for the kernel's block, and the order of both blocks.
+    /// The blocks that the kernel has allocated, keyed by their first frame. A value has two parts:
+    /// Plimsoll's block that stands for the kernel's block, and the order of both blocks.
     in_use: HashMap<u64, (Pfn, u8)>,
     /// The number of operations that Plimsoll could not perform.
     pub(super) refused: u64,
@@ -308,7 +308,7 @@ impl StandIn {
             // Linux serves a bulk request for a single page as a normal allocation, and a normal
             // allocation has an event. So a single page that left a list without an event was part
             // of a larger bulk allocation. A bulk allocation does not halve `free_count`, so the
-            // replay does not halve it either.
+            // replay must not halve it.
             return pfns
                 .iter()
                 .all(|&pfn| self.alloc_keeping(cpu, zone, list, pfn));
@@ -370,9 +370,9 @@ impl StandIn {
         highest.max(self.kinds[usize::from(zone)].0)
     }
 
-    /// Takes Plimsoll's block that stands for the kernel's block at `pfn`. If no block of this
-    /// order or a higher order stands for the kernel's block, takes a block that has been in use
-    /// since before the recording.
+    /// Takes Plimsoll's block that stands for the kernel's block at `pfn`. If Plimsoll has no such
+    /// block of this order or a higher order, takes a block that has been in use since before the
+    /// recording.
     fn block(&mut self, zone: u8, order: u8, pfn: u64) -> Option<Pfn> {
         match self.in_use.remove(&pfn) {
             Some((block, whole)) if whole == order => Some(block),
@@ -439,8 +439,9 @@ impl StandIn {
         self.machine.take_holds();
     }
 
-    /// Sets the lists of `cpu` in a zone to the lengths `wanted`, and `high` and `alloc_factor` to
-    /// the values in `learnt`. A value that `learnt` lacks stays as it is.
+    /// Sets the lists of `cpu` in a zone to the lengths `wanted`, and sets `high` and
+    /// `alloc_factor` to the values in `learnt`. If `learnt` lacks one of these values, it stays as
+    /// it is.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
         let state = self.state(zone, cpu);
         let lens = self.lens(zone, cpu);

@@ -1,5 +1,5 @@
-//! Performs the recorded operations about reclaim by kswapd, and about allocations that find that
-//! zones are short of memory.
+//! Performs the recorded operations that concern reclaim by kswapd, and allocations that find zones
+//! short of memory.
 
 use plimsoll_mm::page::watermark::Watermarks;
 use plimsoll_mm::page::{Kswapd, Reclaiming, SeedError, ZoneKind};
@@ -91,8 +91,8 @@ impl StandIn {
     }
 }
 
-/// The kind of the zone with the number `zone` in the kernel; `Movable` for a number beyond those
-/// of all kinds.
+/// The kind of the zone with the number `zone` in the kernel. The kind is `Movable` if the number
+/// is too high for a kind.
 fn counted(zone: u8) -> ZoneKind {
     let known = ZoneKind::ALL.get(usize::from(zone));
     known.copied().unwrap_or(ZoneKind::Movable)
@@ -234,7 +234,7 @@ mod tests {
         };
         let spilled_after = |actions: &[Action]| {
             let mut stand_in = two_zones([(0, "DMA32"), (0, "Normal")], [200; 2]);
-            // The zone withholds 64 pages from the requests of this test. The zone is short of
+            // The zone withholds 64 pages from the requests of this test. So the zone is short of
             // memory as soon as its count of free pages falls by two.
             let marks = Watermarks {
                 min: Pages(10),

@@ -1,8 +1,8 @@
 //! Reads the file of an experiment whose workload is a [`Runs`].
 //!
-//! The reader looks up every name while it knows the place of the name in the file, so the error
-//! for a mistake shows the line and the key. The submodule `answer` reads the answer and the table
-//! of cost cards, and `published` reads the published figures.
+//! The reader looks up each name at the place where the file has it. So the error for a mistake
+//! shows the line and the key. The submodule `answer` reads the answer and the table of cost cards,
+//! and `published` reads the published figures.
 
 mod answer;
 mod published;
@@ -24,8 +24,8 @@ use crate::plan::section::{Found, Item, Section};
 use crate::plan::source::{self, error_of};
 use crate::run::aging::Memory;
 
-/// Reads the experiment in `text`, the content of `file`. Machines in it may be files in `folder`.
-/// Returns `None` if its workload is not one of `subjects`.
+/// Reads the experiment in `text`, the content of `file`. Machines that `text` names may be files
+/// in `folder`. Returns `None` if the experiment's workload is not one of `subjects`.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the text has mistakes. The error lists all of them.
@@ -52,7 +52,7 @@ pub(in crate::experiment) fn experiment(
     }
 }
 
-/// The names that a file defines, and which other parts of the file may use.
+/// The names that a file defines and that other parts of the file may use.
 struct Names {
     machines: Vec<String>,
     designs: Vec<String>,
@@ -334,8 +334,8 @@ fn pairs(section: &Section<'_>, names: &Names) -> Vec<Pair> {
         .collect()
 }
 
-/// Reads the names of tables at `key`. The file must have the designs that each of these tables
-/// names.
+/// Reads the names of tables at `key`. Reports a mistake if a table names a design that the file
+/// does not have.
 fn tables(root: &Section<'_>, key: &str, names: &Names) -> Option<Vec<String>> {
     let known = names.parts.iter().map(|part| part.name);
     let known: Vec<&str> = known.chain([super::CARDS]).collect();

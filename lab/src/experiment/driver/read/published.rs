@@ -42,7 +42,7 @@ fn source(section: &Section<'_>, causes: Option<&Section<'_>>, names: &Names) ->
     })
 }
 
-/// Reads the figure of a table `[[published]]` that has only one figure.
+/// Reads the figure of a table `[[published]]` that has a single figure.
 fn single(section: &Section<'_>, names: &Names) -> Option<Figure> {
     for key in ["metric", "design", "value"] {
         section.demand(key, PUBLISHED);
@@ -106,7 +106,7 @@ fn values(section: &Section<'_>, designs: usize) -> Option<Values> {
     Some(Values::Levels(values))
 }
 
-/// The cause of the difference from our figure: either a text of the figure itself, or an entry of
+/// The cause of the difference from our figure: either the figure's own text, or an entry of
 /// `[causes]`.
 fn why(section: &Section<'_>, causes: Option<&Section<'_>>) -> Option<String> {
     let Some(item) = section.get("cause") else {

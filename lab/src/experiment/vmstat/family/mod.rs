@@ -100,8 +100,8 @@ fn compare(
 }
 
 impl Family {
-    /// The sentences about the family for the report's conclusion. Every statement in them is
-    /// computed from the runs.
+    /// The sentences about the family for the report's conclusion. Every statement in these
+    /// sentences is computed from the runs.
     pub(super) fn sentences(&self) -> String {
         format!(
             "Over {} workloads on {} machines the patch's contentions, as perf counts them, are {} \
@@ -127,8 +127,9 @@ impl Family {
     }
 
     /// The clause that compares the workloads with the workload of the mailing-list thread. It
-    /// lists the workloads whose four ratios are all within a factor of 2 of the published ones on
-    /// every machine, or says that there are none. It also names the nearest workload.
+    /// lists the workloads whose four ratios are all within a factor of 2 of the published ratios
+    /// on every machine. If there is no such workload, it says so. It also names the nearest
+    /// workload.
     fn likeness(&self) -> String {
         let complete = self.beside();
         let is_like = |pairs: &Vec<Beside>| pairs.iter().all(|pair| pair.is_within_two());
@@ -173,15 +174,15 @@ impl Family {
         members.filter(move |member| member.workload.name == workload)
     }
 
-    /// The workloads on the first machine. Only there did the designs of [`SEPARATE`] run too,
-    /// which show the causes of the patch's gain.
+    /// The workloads on the first machine. Only on this machine did the designs of [`SEPARATE`]
+    /// run, which show the causes of the patch's gain.
     fn separated(&self) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
         members.filter(|member| member.machine == self.machines[0])
     }
 
-    /// The sentence that lists the causes of the patch's gain, each with the workloads in which the
-    /// patch gains from it.
+    /// The sentence that lists the causes of the patch's gain in contentions, each with the
+    /// workloads in which it is the cause.
     fn due_to(&self) -> String {
         let mut by_cause: BTreeMap<Cause, Vec<&str>> = BTreeMap::new();
         for member in self.separated() {

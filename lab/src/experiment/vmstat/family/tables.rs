@@ -13,7 +13,8 @@ use crate::report::misses::Beside as Figure;
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Table, tabulate};
 
-/// A row of a table: the published figures for a machine, or our results of one workload on it.
+/// A row of a table: the published figures for a machine, or our results of one workload on the
+/// machine.
 #[derive(Clone, Copy)]
 enum Line<'a> {
     /// The published figures for a machine.
@@ -177,8 +178,8 @@ impl Line<'_> {
         human(100.0 * decays / all, Unit::Percent)
     }
 
-    /// The value of `metric` with `design`, divided by its value with Linux. In a row of published
-    /// figures, it is always the published ratio of the patch, for any `design`.
+    /// The value of `metric` with `design`, divided by its value with Linux. A row of published
+    /// figures shows the published ratio of the patch for every design.
     fn ratio(&self, design: &str, metric: &Metric) -> String {
         match self {
             Self::Published(machine, figures) => {

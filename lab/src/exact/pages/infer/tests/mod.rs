@@ -175,8 +175,8 @@ fn a_lone_block_from_the_zone_is_no_refill() {
     ));
 }
 
-/// A spill belongs to the free that comes before it, even if an interrupt allocates a page between
-/// the two.
+/// A spill belongs to the free that comes before the spill, even if an interrupt allocates a page
+/// between the free and the spill.
 #[test]
 fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
     let found = infer(&[free(5), taken(40, 0), alloc(40, 0), drained(5)]);
@@ -238,8 +238,9 @@ fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
 
 #[test]
 fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
-    // Frame 5 is freed to a list. Then the list is refilled, so it was empty, and frame 5 had left
-    // it without an event. So the later allocation of frame 5 is not from this list.
+    // Frame 5 is freed to a list. Later the list is refilled, so it must have been empty: frame 5
+    // had left it without an event. So the later allocation of frame 5 does not come from this
+    // list.
     let found = infer(&[
         free(5),
         taken(10, 1),
@@ -255,8 +256,8 @@ fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
     assert!(matches!(again, Action::AllocDirect { pfn: 5, .. }));
 }
 
-/// If a block is freed although it seems to be on a list already, it had left that list without an
-/// event.
+/// If a block is freed although it seems to be on a list already, the block had left that list
+/// without an event.
 #[test]
 fn a_block_that_leaves_the_zone_while_it_is_listed_was_taken_before() {
     let found = infer(&[free(5), alloc(5, 1), free(5), free(5), alloc(5, 1)]);

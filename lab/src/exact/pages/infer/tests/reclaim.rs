@@ -58,8 +58,8 @@ fn the_end_of_a_round_is_of_the_node_whose_kswapd_began_it() {
     assert_eq!(rounds, [(0, true), (1, true), (0, false), (1, false)]);
 }
 
-/// If no event shows the end of a round of kswapd, the replay lets the round end with kswapd's last
-/// event about a page.
+/// If no event shows that a round of kswapd ends, the replay assumes that the round ends with
+/// kswapd's last event about a page.
 #[test]
 fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     let found = infer(&[WAKE, free(5), drained(5), What::KswapdSleep { node: 0 }]);
@@ -71,8 +71,8 @@ fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     assert!(off && ended.event == 2, "{ended:?}");
 }
 
-/// An allocation that wakes kswapd has found its zones short of memory. The exception is a wakeup
-/// event without GFP flags. The cause of such an event is a watermark boost, not a shortage.
+/// If an allocation wakes kswapd, it has found its zones short of memory. The exception is a wakeup
+/// event without GFP flags: its cause is a watermark boost, not a shortage.
 #[test]
 fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
     let woken = |gfp| What::WakeupKswapd {
@@ -160,7 +160,7 @@ fn a_round_of_kswapd_takes_a_boost_away_and_then_kswapd_sleeps() {
     );
 }
 
-/// `/proc/zoneinfo` shows a watermark boost that began before the recording. The boost ends with
+/// If `/proc/zoneinfo` shows a watermark boost, the boost began before the recording. It ends with
 /// the first round of kswapd that begins after the recorder read `/proc/zoneinfo`.
 #[test]
 fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
