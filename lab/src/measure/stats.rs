@@ -3,7 +3,7 @@
 //! An interval reaches from the kth smallest to the kth largest value. Each value is below the true
 //! median with probability 1/2, whatever the distribution of the values. So the probability that
 //! the interval contains the true median follows from the binomial distribution alone. The module
-//! uses the largest k with which this probability is at least 95 %. So with 6 to 8 runs, the
+//! uses the largest k for which this probability is at least 95 %. So with 6 to 8 runs, the
 //! interval reaches from the smallest to the largest value.
 //!
 //! A comparison pairs the runs of A and B that have the same seed, so that a hard seed is hard for
@@ -53,9 +53,9 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
 }
 
 /// Returns the number of values, out of `count`, that are below the interval of their median. The
-/// number of values above the interval is the same. It is the largest number with which the
-/// interval contains the true median with a probability of at least 95 %, or 0 if `count` is too
-/// small for that.
+/// number of values above the interval is the same. Returns the largest such number for which the
+/// interval contains the true median with a probability of at least 95 %, or 0 if no number is
+/// small enough.
 fn values_outside(count: usize) -> usize {
     /// The largest probability that the true median is below the interval.
     const BELOW_MAX: f64 = 0.025;
@@ -102,7 +102,7 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The median of the ratios of B to A, with its interval. An end of the interval is infinite if
-    /// A was zero and B was not in the run whose ratio is this end.
+    /// the run whose ratio is this end had a zero A and a B that was not zero.
     pub ratio: Estimate,
     /// The verdict that follows from the interval.
     pub verdict: Verdict,
@@ -311,7 +311,8 @@ mod tests {
         assert_eq!(outside, [0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 13, 39]);
     }
 
-    /// Counts how often the interval of the median of `count` draws contains the true median.
+    /// Draws `count` random values many times, and counts how often the interval of their median
+    /// contains the true median.
     #[test]
     fn intervals_cover_the_true_median_at_least_as_often_as_they_say() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);

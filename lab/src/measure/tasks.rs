@@ -39,8 +39,8 @@ impl Tasks {
         self.took_ns.borrow().len()
     }
 
-    /// The values of [`METRICS`] for a run that lasted `length`. If no task has ended, there are no
-    /// durations, and only the rate has a value.
+    /// The values of [`METRICS`] for a run that lasted `length`. If no task has ended, returns only
+    /// the rate.
     #[must_use]
     pub fn metrics(&self, length: Nanos) -> Vec<(Metric, f64)> {
         let mut took = self.took_ns.borrow().clone();

@@ -7,11 +7,11 @@ use super::read::Problem;
 use crate::catalog::knobs;
 use crate::error::Error;
 
-/// The plan of a command line. Each of `designs` is `DESIGN` or `DESIGN@KNOB=VALUE,...`. Each of
-/// `settings` is `KNOB=VALUE`, and sets a knob of all designs.
+/// The plan of a command line. Each of `designs` has the form `DESIGN` or `DESIGN@KNOB=VALUE,...`.
+/// Each of `settings` has the form `KNOB=VALUE`, and sets a knob of all designs.
 ///
 /// # Errors
-/// [`Error::Invalid`] if a knob is not set in this form. The names in the plan need not exist.
+/// [`Error::Invalid`] if a knob is not set as `KNOB=VALUE`. Does not check whether the names exist.
 pub fn plan(
     workload: &str,
     machine: &str,

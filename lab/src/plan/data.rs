@@ -28,7 +28,7 @@ pub fn set_knob(knobs: &mut Knobs, name: &str, value: u64) {
 /// The number of seeds unless the user chooses another: the fewest that permit a verdict.
 pub const SEEDS: u64 = 6;
 
-/// An experiment that a user asks for.
+/// An experiment that a user asks for, with all its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The name in the title of the reports.
@@ -48,7 +48,7 @@ pub struct Plan {
     /// Otherwise, all memory that the workload does not need is in use until the run ends.
     pub memory: Option<Memory>,
     /// The virtual duration of each run, in milliseconds. `None` stands for 1500 ms after the last
-    /// moment of `timeline`. If the designs differ in when vmstat work runs, `None` also means at
+    /// moment of `timeline`. If the designs differ in when vmstat work runs, `None` stands for at
     /// least five intervals of vmstat work.
     pub length_ms: Option<u64>,
     /// The number of seeds. Every design runs with seeds 1 to this number.
@@ -59,7 +59,8 @@ pub struct Plan {
     pub card: Card,
     /// The knobs of all designs. If a design sets a knob itself, the design's value counts.
     pub knobs: Knobs,
-    /// The prices that are scaled, in percent of the machine's price.
+    /// The prices to scale, each with its factor in percent. 100 leaves the machine's price as it
+    /// is.
     pub prices: BTreeMap<String, u32>,
     /// The designs. Each design after the first is compared with the first.
     pub designs: Vec<DesignOf>,
@@ -104,7 +105,7 @@ pub struct PublishedOf {
 pub struct Sweep {
     /// The axes, in the order of the columns that show their values.
     pub axes: Vec<Axis>,
-    /// The points of the grid that run, if they are drawn at random; `None` runs all points.
+    /// How to draw at random the points of the grid that run; `None` runs all points.
     pub random: Option<Draw>,
 }
 
@@ -117,7 +118,7 @@ pub struct Draw {
     pub seed: u64,
 }
 
-/// One setting of a plan, and the values that it takes in a sweep.
+/// One setting of a plan, and the values that the setting takes in a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// The setting that changes.
@@ -139,7 +140,7 @@ pub enum Target {
     Workload(String),
     /// A knob of all designs.
     Knob(String),
-    /// The factor of a price.
+    /// The factor by which a price is scaled.
     Price(String),
 }
 
@@ -178,13 +179,13 @@ impl Target {
 pub enum AxisValue {
     /// A whole number: a parameter or a knob.
     Whole(u64),
-    /// The factor of a price, in percent.
+    /// The factor by which a price is scaled, in percent.
     Percent(u32),
     /// A name: a machine, a state of memory or a card.
     Name(String),
 }
 
-/// What happens at one time of each run.
+/// A time of each run, and what happens at this time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// The virtual time since the beginning of the run.

@@ -1,4 +1,5 @@
-//! Finds the mechanisms in which two designs differ, and whether the runs of a workload show it.
+//! Finds the mechanisms in which two designs differ, and says whether runs of a workload can show
+//! the difference.
 
 use plimsoll_mm::tunables::Knob;
 

@@ -22,7 +22,7 @@ use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
 use crate::watch::Courses;
 
-/// How a plan runs. No field changes the results of the plan.
+/// Options for running a plan. They do not change the results of the plan.
 #[derive(Clone, Debug)]
 pub struct How {
     /// The number of cases that run in parallel.
@@ -143,8 +143,8 @@ pub(super) struct Kept {
     recording: Option<Recording>,
 }
 
-/// Creates the machine of `planned` for one run, with the state of memory and the online CPUs with
-/// which the run begins.
+/// Creates the machine of `planned` for one run, with its memory and its online CPUs in the state
+/// in which the run begins.
 pub(super) fn testbed(
     prepared: &Prepared<'_>,
     planned: &PlannedMachine,

@@ -1,4 +1,5 @@
-//! The metrics of a plan's runs: what each run measures, and which of them the plan shows.
+//! The metrics of a plan's runs: which metrics each run measures, and which of them the reports
+//! show.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
@@ -46,8 +47,8 @@ pub(super) fn of_run(
     metrics
 }
 
-/// Adds a problem for each metric, label and machine that the plan names and does not have. All
-/// machines have the same metrics; `profile` is one of them.
+/// Adds a problem for each metric, label and machine that the plan names but that does not exist in
+/// it. All machines have the same metrics; `profile` is one of them.
 pub(super) fn check(
     plan: &Plan,
     workload: &Workload,
@@ -122,8 +123,8 @@ pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Compa
     report.tables.extend(sources(report, plan, machine));
 }
 
-/// The metrics with which a report begins if the plan names none: what CPUs wait for the zone
-/// locks, and the work done.
+/// The metrics with which a report begins if the plan names none: how often and how long CPUs wait
+/// for the zone locks, and how many pages the workload allocates.
 const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "pages_allocated_per_s"];
 
 /// Makes the answer with which `report` begins, from the report's rows and verdicts. `designs` are

@@ -1,5 +1,5 @@
-//! Experiments of users: a command line or an experiment file makes a [`Plan`], and one driver runs
-//! it.
+//! Experiments of users. A command line or an experiment file makes a [`Plan`], and one driver runs
+//! the plan.
 //!
 //! The catalog of experiments reproduces published results; a plan makes the same comparisons with
 //! the user's own choice of machine, workload and designs. The stages of a plan are:

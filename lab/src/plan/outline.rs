@@ -13,7 +13,7 @@ use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, tabulate};
 
-/// Checks `plan` with its sweep, and returns a table of what it would run.
+/// Checks `plan` with its sweep, and returns a table of the runs that the plan would make.
 ///
 /// # Errors
 /// Everything that is wrong with the plan.
@@ -116,7 +116,7 @@ fn facts(
     facts
 }
 
-/// The experiments of the catalog, and the experiment files of `folder`, if it is given.
+/// The experiments of the catalog, and the experiment files of `folder`, if `folder` is given.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the folder cannot be read.

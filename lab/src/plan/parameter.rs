@@ -59,8 +59,8 @@ impl Parameter {
 pub struct Values(BTreeMap<&'static str, u64>);
 
 impl Values {
-    /// The values of `parameters`: those of `chosen`, and the defaults of the others. `cpus` is the
-    /// number of CPUs that are online when a run begins.
+    /// The values of `parameters`: the values in `chosen`, and the defaults of all other
+    /// parameters. `cpus` is the number of CPUs that are online when a run begins.
     pub(super) fn new(
         parameters: &'static [Parameter],
         chosen: &BTreeMap<String, u64>,

@@ -7,8 +7,9 @@ use std::str::FromStr;
 use super::sweep::Point;
 use crate::error::Error;
 
-/// Part `number` of `of` parts. It has every `of`th point of the sweep, beginning with point
-/// `number`. So parts take about equally long, even if a value of the first axis makes runs longer.
+/// Part `number` of `of` parts of a sweep. It has every `of`th point of the sweep, beginning with
+/// point `number`. So the runs of all parts take about equally long, even if some values of the
+/// first axis make runs longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The number of the part, from 1.

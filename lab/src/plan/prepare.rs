@@ -112,8 +112,8 @@ impl Problems {
         self.0.push(Problem { key, on_key, why });
     }
 
-    /// Returns the value of `result`. An error becomes a problem of `key`; if the error is an
-    /// unknown name and `key` ends in that name, the key itself is wrong.
+    /// Returns the value of `result`. An error becomes a problem of the value of `key`. But if the
+    /// error is an unknown name with which `key` ends, it becomes a problem of the key itself.
     fn take<T>(&mut self, key: &str, result: Result<T, Error>) -> Option<T> {
         let is_name = |why: &Error| match why {
             Error::Unknown { name, .. } => key.ends_with(name.as_str()) || key.ends_with('"'),
@@ -125,7 +125,8 @@ impl Problems {
     }
 }
 
-/// Checks `plan`, apart from its sweep, and finds everything that the plan names.
+/// Checks `plan`, apart from its sweep, and finds the machines, designs, knobs and the workload
+/// that the plan names.
 ///
 /// # Errors
 /// Everything that is wrong with the plan, in the order: workload, machines, designs, all other
@@ -192,7 +193,7 @@ fn check_workload(problems: &mut Problems, plan: &Plan) -> Option<&'static Workl
     Some(workload)
 }
 
-/// Loads the machines of the plan, and scales their prices as the plan says. Adds what is wrong to
+/// Loads the machines of the plan, and scales their prices as the plan says. Adds each mistake to
 /// `problems`.
 fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)> {
     let mut scaled = Vec::new();
@@ -316,7 +317,8 @@ fn check_timeline(problems: &mut Problems, plan: &Plan) {
 }
 
 /// Checks that the workload does not need too much swap, and that the machine has enough memory to
-/// begin a run as the plan says. So a lack of memory is an error now, and not a panic in a run.
+/// begin a run as the plan says. So a lack of memory is an error of the check, and not a panic in a
+/// run.
 fn check_scene(
     problems: &mut Problems,
     plan: &Plan,

@@ -17,8 +17,8 @@ use crate::error::Error;
 use crate::run::aging::Memory;
 use crate::run::options::Jitter;
 
-/// A plan with the text of its file, so that later errors can show where in the text their cause
-/// is.
+/// A plan with the text of its file, so that later errors can show the place of a mistake in the
+/// text.
 #[derive(Debug)]
 pub struct FromFile {
     /// The plan.
@@ -328,7 +328,7 @@ fn sweep(item: &Item<'_>) -> Option<Sweep> {
     Some(Sweep { axes, random })
 }
 
-/// The keys that an axis of a sweep can have, for the error about an unknown axis.
+/// The keys that an axis of a sweep can have, which the error about an unknown axis lists.
 const AXES: [&str; 8] = [
     "machine",
     "memory",

@@ -1,5 +1,5 @@
-//! The JSON Schema of experiment files, with which editors complete and check them. It is made from
-//! the declarations that the reader uses.
+//! The JSON Schema of experiment files, with which editors complete and check these files. The
+//! schema is made from the same declarations that the reader of the files uses.
 
 use std::ptr;
 
@@ -98,7 +98,7 @@ fn kind(kind: Kind) -> Value {
     }
 }
 
-/// The schema of a table of numbers of any workload of a built-in experiment.
+/// The schema of a table that may have the numbers of every workload of a built-in experiment.
 fn numbers() -> Value {
     let numbers = subjects().flat_map(|of| of.numbers());
     json!({ "type": "object", "properties": Map::from_iter(numbers.map(number)) })

@@ -60,8 +60,8 @@ impl Found {
     }
 }
 
-/// The full path of `key` in the table with the path `path`, such as `workload.name`. A key that is
-/// not a bare key of TOML is quoted.
+/// The full path of `key` in the table with the path `path`, such as `workload.name`. If `key` is
+/// not a bare key of TOML, the path has it in quotes.
 pub(crate) fn join(path: &str, key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let key = if !key.is_empty() && key.chars().all(is_bare) {
@@ -103,7 +103,7 @@ impl<'a> Section<'a> {
         self.demand_about(key, about.map_or("required", |of| of.about));
     }
 
-    /// Adds a mistake if `key` is missing. `about` says what the key is.
+    /// Adds a mistake if `key` is missing. The message describes the key by the text `about`.
     pub(crate) fn demand_about(&self, key: &str, about: &str) {
         if self.table.get(key).is_none() {
             let why = format!("missing; {key} is {about}");
@@ -132,7 +132,7 @@ impl<'a> Section<'a> {
     }
 
     /// Adds the mistake that `key` is unknown. The message offers those of `names` that are similar
-    /// or, if there are none, all of them.
+    /// to the key. If none is similar, the message offers all `names`.
     pub(crate) fn unknown(&self, key: &Spanned<impl AsRef<str>>, names: &[&str]) {
         let near = nearest(key.get_ref().as_ref(), names);
         let offers = if near.is_empty() { names } else { &near };

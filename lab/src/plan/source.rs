@@ -1,5 +1,5 @@
-//! The text of an experiment file, and the mistakes in it. A mistake is shown with its line, its
-//! column and its key, and with the line itself.
+//! The text of an experiment file, and the mistakes in it. The error for a mistake shows the number
+//! and the text of its line, its column and its key.
 
 use std::fmt::Write;
 use std::fs;
@@ -23,7 +23,7 @@ const QUOTED_MAX: usize = 96;
 pub(crate) struct Mistake {
     /// The bytes of the text that are wrong.
     pub(crate) span: Range<usize>,
-    /// The full key, or an empty text if the mistake has none.
+    /// The full key, or an empty text if the mistake has no key.
     pub(crate) key: String,
     /// What is wrong, and what to write instead.
     pub(crate) why: String,
@@ -88,7 +88,8 @@ fn show(file: &str, text: &str, mistake: &Mistake) -> String {
         shown.push_str(": ");
     }
     shown.push_str(why);
-    // Characters before the quoted part of a long line are left out.
+    // If the line is long, the error quotes only a part of it. `skipped` counts the characters
+    // before this part.
     let skipped = (column - 1).saturating_sub(QUOTED_MAX / 2);
     let skipped = if text[from..until].chars().count() > QUOTED_MAX {
         skipped

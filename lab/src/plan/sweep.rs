@@ -155,7 +155,7 @@ fn check(base: &Plan, sweep: &Sweep) -> Vec<Problem> {
     problems
 }
 
-/// Returns whether two axes change one setting. A knob can have two names.
+/// Returns whether two axes change the same setting. They may name a knob by its two names.
 fn is_same(one: &Target, other: &Target) -> bool {
     match (one, other) {
         (Target::Knob(one), Target::Knob(other)) => {
@@ -166,7 +166,7 @@ fn is_same(one: &Target, other: &Target) -> bool {
 }
 
 /// Returns the label of a design that sets the knob `target` itself. A sweep over this knob would
-/// not change it in that design.
+/// not change the knob's value in this design.
 fn fixed_by<'p>(plan: &'p Plan, target: &Target) -> Option<&'p str> {
     let Target::Knob(name) = target else {
         return None;
@@ -237,7 +237,8 @@ fn chosen(sweep: &Sweep) -> Vec<u64> {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut drawn = BTreeSet::new();
             if points > grid / 2 {
-                // Fewer points are left out than run, so the points to leave out are drawn.
+                // The sweep leaves out fewer points than it runs, so it draws the points to leave
+                // out.
                 while (drawn.len() as u64) < grid - points {
                     drawn.insert(rng.random_range(0..grid));
                 }

@@ -101,7 +101,7 @@ fn shows_machine(plan: &Plan, sweep: &Sweep) -> bool {
     plan.machines.len() > 1 && sweep::machine_axis(sweep).is_none()
 }
 
-/// For each metric that the report shows, a table with its columns and no rows yet.
+/// Makes a table for each metric that the report shows, with columns but without rows.
 fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
     let base = &plan.designs[0].label;
     let machine = shows_machine(plan, sweep).then(|| "machine".to_owned());
@@ -129,8 +129,8 @@ fn column(target: &Target) -> String {
     }
 }
 
-/// The rows of one point on one machine in the table of `metric`: one for each design. Each row
-/// begins with `first`.
+/// The rows of one point on one machine in the table of `metric`: one row for each design. Each row
+/// begins with the cells `first`.
 fn rows(
     prepared: &Prepared<'_>,
     runs: &Comparison,
@@ -160,8 +160,8 @@ fn rows(
     prepared.designs.iter().enumerate().map(row).collect()
 }
 
-/// The ratio to the first design, or an empty text if the values are equal on every seed, because a
-/// ratio of zeros would say nothing.
+/// The ratio to the first design, or an empty text if the values are equal on every seed: they may
+/// all be zero, and the ratio of two zeros says nothing.
 fn ratio(row: &VerdictRow) -> String {
     match row.comparison.verdict {
         Verdict::Equal => String::new(),

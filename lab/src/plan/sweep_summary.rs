@@ -12,7 +12,7 @@ use crate::measure::comparison::Comparison;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// For each design but the first and each metric, how often each verdict was reached.
+/// For each design after the first, and each metric: how many points reached each verdict.
 type Counts = BTreeMap<(usize, usize), BTreeMap<&'static str, usize>>;
 
 /// Runs `points` of `plan`, each on all its machines, and returns the table of the verdicts.

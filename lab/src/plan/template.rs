@@ -1,5 +1,5 @@
-//! The file that `plimsoll new` writes: an experiment that runs as it is, with every other key as a
-//! comment.
+//! The file that `plimsoll new` writes: an experiment that runs as it is, and that shows each key
+//! it does not use in a comment.
 
 use super::keys::builtin::TOP;
 use super::keys::{FILE, Key, Kind};
@@ -109,7 +109,7 @@ fn example(name: &str) -> &'static str {
     found.map_or("", |(_, example)| example)
 }
 
-/// The lines of a comment, each at most 80 columns wide.
+/// `about` as the lines of a comment, each at most 80 columns wide.
 fn comment(about: &str) -> String {
     let mut text = String::new();
     let mut line = String::from("#");

@@ -1,4 +1,4 @@
-//! Values that an experiment file writes as text: moments, and sets of CPUs.
+//! Values that an experiment file writes as text: times, and sets of CPUs.
 
 use std::fmt;
 use std::str::FromStr;

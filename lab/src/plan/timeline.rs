@@ -19,8 +19,8 @@ use crate::error::Error;
 use crate::run::testbed::Testbed;
 
 /// The interval at which the daemon that takes CPUs offline checks whether the tasks of these CPUs
-/// have moved. A task moves when it holds no sleeping lock and is in no section that keeps it on
-/// its CPU.
+/// have moved. A task can move only while it holds no sleeping lock and is outside every section
+/// that keeps it on its CPU.
 const LOOK_EVERY: Nanos = Nanos(1_000_000);
 
 /// The moments of `plan` that happen in runs of the design `label`, in the order of time.
@@ -117,7 +117,7 @@ fn changes(moment: &Moment, online: &mut BTreeSet<u32>) -> Vec<(&'static str, St
             mistakes.push((".online", format!("CPU {cpu} is online already")));
         }
     }
-    // Keeps one mistake for each key: the first CPU that is wrong in a list says enough.
+    // Reports only one mistake for each key: the first wrong CPU of the key's list.
     mistakes.dedup_by_key(|(key, _)| *key);
     mistakes
 }
@@ -147,8 +147,8 @@ fn happen(sim: &Sim, mm: &Manager<Sim>, moment: &Moment) {
     if !going.is_empty() {
         let stays = |cpu: &CpuId| sim.is_online(*cpu) && !going.contains(cpu);
         let other = sim.topology().ids().find(stays);
-        // A CPU cannot take itself offline, so the task first moves to another CPU. Before a run,
-        // when no task runs, this has no effect.
+        // A CPU cannot take itself offline, so the current task first moves to a CPU that stays
+        // online. Before a run there is no current task, and `migrate` does nothing.
         sim.migrate(other.expect("CPU 0 stays online"));
         for &cpu in &going {
             mm.cpu_going(sim, cpu);

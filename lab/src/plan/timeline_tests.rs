@@ -31,7 +31,7 @@ fn plan(workload: &str, timeline: Vec<Moment>) -> Plan {
     }
 }
 
-/// Runs `plan` until `ms` milliseconds of virtual time, and returns the testbed in that state.
+/// Runs `plan` up to the virtual time `ms` (milliseconds), and returns the testbed as it is then.
 fn run(plan: &Plan, ms: u64) -> Testbed {
     let prepared = prepare(plan).unwrap();
     let planned = &prepared.machines[0];
@@ -97,8 +97,8 @@ fn a_timeline_that_cannot_happen_is_refused() {
     );
     assert_eq!(keys(vec![moment("1ms", "", "2")]), ["[0].online"]);
     assert_eq!(keys(vec![moment("1ms", "", "")]), ["[0]"]);
-    // The check takes moments in the order of time, not in the order of the file: here the first
-    // entry brings back the CPU that the second entry takes away earlier.
+    // The check takes moments in the order of time, not in the order of the file: here, the first
+    // entry of the file brings a CPU back at 2 ms that the second entry takes away at 1 ms.
     let (back, away) = (moment("2ms", "", "1"), moment("1ms", "1", ""));
     prepare(&plan("stress-vm", vec![back.clone(), away.clone()])).unwrap();
     assert_eq!(keys(vec![away.clone(), away]), ["[1].offline"]);

@@ -19,15 +19,15 @@ pub struct Workload {
     pub name: &'static str,
     /// A one-line description. `{parameter}` stands for the value of a parameter.
     pub about: &'static str,
-    /// What a task of the workload is, in words; a run measures how long each task takes. `None` if
+    /// A description of the workload's tasks; a run measures how long each task takes. `None` if
     /// the workload has no tasks.
     pub task: Option<&'static str>,
     /// The parameters that the user can choose.
     pub parameters: &'static [Parameter],
     /// The number of swap slots; `None` if no pages are to be reclaimed.
     pub(super) swap: Option<fn(&Values) -> u32>,
-    /// The bytes that each worker needs. If the user chooses a state of memory, one and a half
-    /// times as much is free when a run begins.
+    /// The bytes that each worker needs. If the user chooses a state of memory, a run begins with
+    /// one and a half times the bytes of all workers free.
     pub(super) needs: fn(&Values) -> u64,
     /// Starts the workload. Returns a record of its tasks, or `None` if it has no tasks.
     pub(super) start: fn(&Testbed, &Values, Nanos) -> Option<Tasks>,

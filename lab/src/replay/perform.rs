@@ -36,7 +36,7 @@ const WAIT_STEP: Nanos = Nanos(1000);
 /// block.
 const WAIT_STEPS_MAX: u32 = 10_000;
 
-/// What a replay's run has produced, apart from its metrics ([`Sample`]).
+/// The results of one run of a replay, apart from its metrics ([`Sample`]).
 #[derive(Clone, Debug)]
 pub(super) struct Performed {
     pub(super) stats: Stats,
@@ -67,7 +67,8 @@ pub(super) struct ReplaySetup<'a> {
     pub(super) record: Option<usize>,
 }
 
-/// One of several copies of a recording that run side by side: the state that its CPUs share.
+/// One of several copies of a recording that run side by side: the state that the CPUs of this copy
+/// share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
     /// The blocks that were in use before the recording began; `None` if the recording does not
@@ -184,7 +185,7 @@ impl Copy {
         let pages = self.mm.pages();
         let any = Request::new(ask.order).of_mobility(ask.mobility);
         let got = match &self.memory {
-            // Allocate from the zone that corresponds to the recorded one or, if that zone has no
+            // Allocate from the zone that stands for the recorded zone or, if this zone has no
             // block, from any zone.
             Some(memory) => pages
                 .alloc(sim, memory.request(sim, ask).urgent(Urgency::NoWait))
@@ -250,9 +251,8 @@ impl Copy {
         }
     }
 
-    /// Takes the block of a slot, or returns `None` if the block is not allocated in time. The CPU
-    /// that allocates the block may do so later than in the recording; each sleep lets that CPU
-    /// advance.
+    /// Takes the block of `slot`, or returns `None` if no CPU allocates the block in time. The CPU
+    /// that allocates the block may be later than in the recording; it advances during each sleep.
     fn wait_for(&self, sim: &Sim, slot: u32) -> Option<(Pfn, Order)> {
         for _turn in 0..WAIT_STEPS_MAX {
             if let Some(block) = self.blocks[slot as usize].take() {

@@ -21,8 +21,8 @@ pub(super) struct Plan {
     pub(super) slots: u32,
     pub(super) allocs: u64,
     pub(super) frees: u64,
-    /// The number of frees of blocks that were not allocated during the recording. If the recording
-    /// does not show the state at its beginning, the plan omits these frees.
+    /// The number of frees of blocks that were allocated before the recording began. If the
+    /// recording does not show the state at its beginning, the plan omits these frees.
     pub(super) unmatched: u64,
 }
 
@@ -90,8 +90,8 @@ impl Plan {
                     let slot = plan.slots;
                     plan.slots += 1;
                     plan.allocs += 1;
-                    // The recording lost a free of this block, so the replay frees the block before
-                    // it allocates it again.
+                    // The recording lost a free of this block, so the plan frees the block before
+                    // the block is allocated again.
                     if let Some(lost) = live.insert(pfn, slot) {
                         step(lost, What::Free(None));
                     }

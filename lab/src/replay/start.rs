@@ -62,8 +62,8 @@ fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     shares
 }
 
-/// The number of pages that `share` of the `cpus` CPUs get, rounded down, if `pages` is divided
-/// equally among all `cpus` CPUs.
+/// The number of pages that `share` of the `cpus` CPUs get, rounded down, if all `cpus` CPUs divide
+/// `pages` equally.
 fn part(pages: u64, share: u32, cpus: u32) -> u64 {
     pages * u64::from(share) / u64::from(cpus.max(1))
 }

@@ -1,7 +1,7 @@
 //! Makes the plan of a replay (a list of steps for each CPU) from a recording that shows the
 //! contents of the page lists. The plan starts at the moment when the recorder read
-//! `/proc/zoneinfo`. It also contains operations that have no event of their own: exact replay
-//! derives them from other events. Examples are bulk allocations, and frees of blocks that were
+//! `/proc/zoneinfo`. The plan also contains operations that have no event of their own, which exact
+//! replay derives from other events. Examples are bulk allocations, and frees of blocks that were
 //! allocated before the recording.
 
 use std::collections::{BTreeMap, HashMap};
@@ -71,8 +71,9 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // No other event shows the pages of this bulk allocation. Performing it would only make
-            // the lists a few pages shorter, so the plan omits it.
+            // No other event shows the pages of this bulk allocation, so no step could free them.
+            // The plan omits the allocation, which would only make the page lists a few pages
+            // shorter.
             Action::BulkNeverSeen { .. } => {}
             // The plan has no steps for these actions: the simulated memory manager decides by
             // itself when to perform them.
@@ -93,8 +94,8 @@ impl Planner {
             self.plan.slots += 1;
             self.plan.allocs += 1;
             if let Some((lost, _)) = self.live.insert(pfn, (slot, ask.order)) {
-                // The recording allocates this block again but has lost its free. So the plan frees
-                // the block first.
+                // The recording shows a second allocation of this block, but has lost the free
+                // before. So the plan frees the block first.
                 self.step(at, lost, What::Free(None));
             }
         }

@@ -1,6 +1,6 @@
 //! The rows of reports as comma-separated values (RFC 4180): a line for each experiment, machine,
 //! design and metric. CSV leaves out the other tables of a report, which are text for people; the
-//! JSON has them.
+//! report as JSON has these tables.
 
 use super::pick::Detail;
 use super::{Report, Row, Table};
@@ -42,8 +42,8 @@ fn line(report: &Report, row: &Row) -> String {
 }
 
 /// Renders tables that belong to no report, with a line for each cell. A line has the table's
-/// title, the row's number (from 1), the column's head, and the cell. In this form, tables with
-/// different columns fit into one file.
+/// title, the row's number (from 1), the column's head, and the cell. So one file can have tables
+/// with different columns.
 #[must_use]
 pub fn render_tables(tables: &[Table]) -> String {
     let of_table = |table: &Table| -> String {

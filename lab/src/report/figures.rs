@@ -20,9 +20,9 @@ pub struct Figures {
     pub note: String,
     /// The heads of the key columns. The keys identify a row.
     pub keys: Vec<&'static str>,
-    /// The number of key columns, from the first on, by which a row is found in another recording:
-    /// two rows are compared if they agree in these columns. Keys that differ between recordings,
-    /// such as process ids, are in later columns.
+    /// The number of key columns, from the first on, that say which rows of two recordings are
+    /// compared: two rows are compared if they agree in these columns. Keys that differ between
+    /// recordings, such as process ids, are in later columns.
     pub same: usize,
     /// Whether the key columns come before or after the numbers.
     pub keys_stand: Stand,

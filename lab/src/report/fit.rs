@@ -5,14 +5,15 @@ use super::layout::{Column, GAP, Grid};
 
 /// Grids that fit a width, or lists in place of a grid that no split makes narrow enough.
 pub(super) enum Fitted {
-    /// The parts of a grid, each of which fits the width; a grid that fits as it is has one part.
+    /// The parts of a grid, each of which fits the width; there is one part if the whole grid fits.
     Grids(Vec<Grid>),
-    /// The caption of the grid, and a list for each row: each cell with the head of its column.
+    /// The caption of the grid, and a list for each row. The list has each cell with the head of
+    /// its column.
     Lists(String, Vec<Vec<(String, String)>>),
 }
 
-/// Splits `grid` until each part is at most `width` characters wide if its cells break between
-/// words. Each part repeats the first columns: those that together tell the rows apart.
+/// Splits `grid` until each part is at most `width` characters wide when its cells break between
+/// words. Each part repeats the first columns, whose cells together tell the rows apart.
 pub(super) fn fit(grid: Grid, width: usize) -> Fitted {
     let least: Vec<usize> = (0..grid.columns.len())
         .map(|nth| longest_word(&grid, nth))

@@ -115,7 +115,7 @@ pub(crate) fn decided(decided: &Decided) -> Vec<String> {
     note.into_iter().chain(headlines).collect()
 }
 
-/// The middle of a sentence about prices that may not matter; the number of seeds follows.
+/// The middle of a sentence about prices whose effect may be noise; the number of seeds follows.
 const WITHIN_NOISE: &str = "the verdict or the ratio, but within the noise of";
 
 /// Each table as a grid, followed by its note.

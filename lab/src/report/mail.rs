@@ -119,7 +119,7 @@ fn caveats(report: &Report) -> Vec<String> {
     caveats
 }
 
-/// The sentence about a published figure that ours does not match.
+/// The sentence about a published figure that our figure does not match.
 fn miss(figure: &Beside) -> String {
     let ratios = figure.published_ratio().zip(figure.our_ratio());
     let ratios = ratios.map_or_else(String::new, |(published, ours)| {

@@ -140,7 +140,7 @@ pub struct DecidedHeadline {
     /// The prices, the most important first.
     pub prices: Vec<DecidingPrice>,
     /// The number of prices that are not in `prices`, because they change the headline by no more
-    /// than the noise of the seeds.
+    /// than other seeds would.
     pub within_noise: usize,
 }
 

@@ -5,10 +5,11 @@ use anstyle::{AnsiColor, Style};
 /// Whether a report has colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paint {
-    /// The text alone, for files, mails and pipes.
+    /// No colours, for files, mails and pipes.
     #[default]
     Plain,
-    /// With the escape sequences of a terminal: titles are bold, better is green, worse is red.
+    /// The escape sequences of a terminal: titles are bold, the word `better` is green, and `worse`
+    /// is red.
     Colour,
 }
 

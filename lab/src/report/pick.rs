@@ -16,8 +16,8 @@ pub enum Detail<'a> {
 }
 
 impl<'a> Detail<'a> {
-    /// The detail that the user asks for: the metrics that `metrics` names; if it names none,
-    /// everything if `verbose` is true, and otherwise the answer.
+    /// The detail that the user asks for. If `metrics` is not empty, it is these metrics. Otherwise
+    /// it is the whole report if `verbose` is true, and the answer if not.
     #[must_use]
     pub fn of(verbose: bool, metrics: &'a [String]) -> Self {
         match (metrics, verbose) {
@@ -27,8 +27,8 @@ impl<'a> Detail<'a> {
         }
     }
 
-    /// The report with only what this detail shows. A report of metrics has neither tables nor a
-    /// finding.
+    /// The report with only what this detail shows. If the user has named metrics, the report has
+    /// neither tables nor a finding.
     #[must_use]
     pub fn of_report(self, report: &Report) -> Report {
         let mut shown = report.clone();

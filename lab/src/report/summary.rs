@@ -8,8 +8,8 @@ use super::{Report, Table};
 
 /// The table of the answers of all `reports`. A line with the experiment and its machine comes
 /// before the lines of each report. The columns of values are Linux, the patch and ours, as in the
-/// catalog's experiments. If a report compares other designs, its values have the designs' names
-/// before them.
+/// catalog's experiments. If a report compares other designs, the name of the design stands before
+/// each value.
 #[must_use]
 pub fn table(reports: &[Report]) -> Table {
     let answered = reports

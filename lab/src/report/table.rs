@@ -43,7 +43,7 @@ pub fn render(report: &Report, width: usize, detail: Detail<'_>, paint: Paint) -
         + "\n"
 }
 
-/// The sentence that says how to see what an answer leaves out.
+/// The sentence that says how to see the parts of the report that the answer leaves out.
 fn more(report: &Report) -> String {
     let count = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
@@ -105,8 +105,8 @@ fn draw(grid: &Grid, width: usize, paint: Paint) -> String {
     let rule = LineStyle::none().fill('-');
     table.load_style(presets::NOTHING.header_separator(rule));
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    // The table is two characters wider than `width`, because the padding of its last column is
-    // removed below.
+    // The table is two characters wider than `width`, because this function then removes the
+    // padding of the last column.
     table.set_width(u16::try_from(width + 2).unwrap_or(u16::MAX));
     table.set_header(
         grid.columns

@@ -5,15 +5,15 @@
 //! pages are in small blocks, which cannot merge into larger ones. A run that begins with fresh
 //! memory therefore favours designs that move whole blocks.
 //!
-//! [`begin`] takes all memory of each zone but a given amount. This amount stays free, in blocks
-//! whose sizes are distributed as on a real machine, and no two free blocks of one order are
-//! buddies. The seed of the run decides which parts of the zone the free blocks lie in. Inside
-//! these parts, free blocks lie as close together as they can while the buddy of each is in use. On
-//! a real machine, free blocks are further apart. Their distance makes no difference to a run: the
-//! same merges are possible, and the simulator does not price a page by its address.
+//! [`begin`] takes all memory of each zone except a given amount. This amount stays free, in blocks
+//! whose sizes are distributed as on a real machine. No two free blocks of one order are buddies.
+//! The seed of the run decides which parts of the zone the free blocks lie in. Inside these parts,
+//! free blocks lie as close together as they can while the buddy of each is in use. On a real
+//! machine, free blocks are further apart. Their distance makes no difference to a run: the same
+//! merges are possible, and the simulator does not price a page by its address.
 //!
-//! The CPUs' page lists begin empty. A worker that is busy fills its CPU's lists within the first
-//! milliseconds, so experiments leave the beginning of a run out of their rates.
+//! The CPUs' page lists begin empty. A busy worker fills its CPU's lists within the first
+//! milliseconds, so the rates of experiments do not include the beginning of a run.
 
 use plimsoll_mm::page::{FreeBlocks, Mobility, SeedError, ZoneKind, ZoneView};
 use plimsoll_mm::units::{Order, Pages};
@@ -86,9 +86,9 @@ impl Memory {
     }
 
     /// Divides `free` pages into blocks with the distribution of this state. Each order gets the
-    /// share of the pages that it has on the real machine, rounded down to whole blocks. This
-    /// leaves a few pages over. They become blocks as large as possible, but none larger than the
-    /// largest free block of the real machine.
+    /// share of the pages that it has on the real machine, rounded down to whole blocks. The few
+    /// pages that remain become blocks as large as possible, but not larger than the largest free
+    /// block of the real machine.
     #[must_use]
     pub fn blocks(self, free: Pages) -> Blocks {
         let (source, _) = self.source();
@@ -113,8 +113,8 @@ impl Memory {
 
 /// Puts the memory of `testbed` into the state `memory`. Each normal zone then has `leave` free
 /// pages above the midpoint of its low and high watermarks, and each lower zone is at that
-/// midpoint. All other memory is in use until the end of the run: it stands for everything that a
-/// long-running machine uses memory for. Call this before the run, while all memory is free.
+/// midpoint. All other memory is in use until the end of the run, as most memory of a long-running
+/// machine is. Call this before the run, while all memory is free.
 ///
 /// # Errors
 /// [`Error::Invalid`] if a zone has too little memory for this state.
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// The frame numbers of the pages that the first allocations of single pages get, from memory
+    /// The frame numbers of the pages that the first allocations of single pages get, if memory is
     /// in the state `memory`.
     fn first_pages(memory: Memory, seed: u64) -> Vec<u32> {
         let testbed = begun(memory, seed);

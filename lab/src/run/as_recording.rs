@@ -1,8 +1,8 @@
 //! Turns a simulated run into a recording with virtual time. The recording has the events that a
 //! kernel would have printed.
 //!
-//! A kernel does not print an event for everything; for example, it prints none for the first
-//! waiter's wait for a spinlock. The recording omits everything that a kernel does not print, with
+//! A kernel does not print an event for everything; for example, it prints none when the first
+//! waiter waits for a spinlock. The recording omits everything that a kernel does not print, with
 //! one exception: a mark where each hold of a zone lock ends. Thread ids stand for the simulator's
 //! tasks, and each lock is identified by its class alone. Events beyond a limit count as lost, as
 //! if a ring buffer had been full.
@@ -28,8 +28,8 @@ pub const EVENTS_MAX: usize = 4_000_000;
 /// seed are recorded.
 pub type Recordings = Vec<(String, Recording)>;
 
-/// Returns a warning for each recording that lost events. `shorter` is the advice in the warning on
-/// how to get a complete recording.
+/// Returns a warning for each recording that lost events. The warning ends with `shorter`, advice
+/// on how to get a complete recording.
 #[must_use]
 pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     let warning = |(design, recording): &(String, Recording)| {
@@ -42,8 +42,8 @@ pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     recordings.iter().filter_map(warning).collect()
 }
 
-/// Observes a simulated machine and records the events that a kernel would have printed in its
-/// place.
+/// Observes a simulated machine and records the events that a kernel on a real machine would have
+/// printed.
 #[derive(Clone)]
 pub struct Recorder(Rc<RefCell<Notes>>);
 
@@ -166,8 +166,8 @@ impl Recorder {
         let mut notes = self.0.borrow_mut();
         let mut stack = Vec::with_capacity(2);
         if wait.site.is_bulk_free() {
-            // Wherever Linux returns pages from lists to a zone, it takes the zone lock in this
-            // function.
+            // Linux takes the zone lock in this function whenever it returns pages from page lists
+            // to a zone.
             stack.push(notes.symbol("free_pcppages_bulk"));
         }
         stack.push(notes.symbol(wait.site.name()));

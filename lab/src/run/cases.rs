@@ -1,9 +1,9 @@
 //! Runs independent cases in parallel on the host, in a fair order.
 //!
-//! Workers take cases strictly from first to last. A matrix lists every design of one seed before
-//! the next seed. So the designs run while the host is in the same state, and a gradual change of
-//! the host's speed cannot look like a difference between designs. Results are returned in the
-//! order of the cases, so a report does not depend on the number of workers.
+//! Workers take the cases strictly in their order. A matrix lists all designs with one seed before
+//! it goes on to the next seed. So the designs run while the host is in the same state, and a
+//! gradual change of the host's speed cannot look like a difference between designs. Results are
+//! returned in the order of the cases, so a report does not depend on the number of workers.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -72,8 +72,8 @@ where
                 run(case)
             }));
             drop(running);
-            // If a case fails, `run_cases` panics and uses no results, so workers take no more
-            // cases.
+            // If a case fails, `run_cases` panics without results, so it makes the workers take no
+            // more cases.
             if result.is_err() {
                 next.store(cases.len(), Relaxed);
             }
@@ -94,8 +94,8 @@ where
     results.sort_unstable_by_key(|(nth, _)| *nth);
     let finish = |(nth, result): (usize, thread::Result<S>)| match result {
         Ok(result) => result,
-        // The host had no memory for the stacks of tasks, which is no fault of the case. So the
-        // caller gets the [`NoStack`] itself and can tell the user what to do.
+        // The host had no memory for the stacks of tasks: the case did not fail by itself. So the
+        // caller gets the [`NoStack`] and can tell the user what to do.
         Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
         // The caller has stopped the run, and expects this payload.
         Err(cause) if cause.is::<Stopped>() => panic::resume_unwind(cause),
@@ -137,7 +137,7 @@ mod tests {
         let cases: Vec<u64> = (0..100).collect();
         for workers in [1, 2, 7, 200] {
             let results = run_cases(&cases, &jobs(workers), &Progress::hidden(), |case| {
-                // The first cases compute longest, so cases finish out of order.
+                // The earlier a case starts, the longer it computes, so cases finish out of order.
                 (0..(100 - case) * 1000).fold(0, u64::wrapping_add);
                 case * 2
             });

@@ -1,10 +1,10 @@
 //! How long the cases of each experiment took on one computer. From these durations, a command
-//! computes the time that is left.
+//! computes how long it will still run.
 //!
-//! An experiment runs its cases in *stretches*: one for its main table, one for each further table.
-//! The data file `lab/data/durations.json` has the stretches of every experiment in the order in
-//! which they run. Only the ratios of the durations matter, because a command measures its own
-//! speed.
+//! An experiment runs its cases in *stretches*: one for its main table, and one for each other
+//! table. The data file `lab/data/durations.json` has the stretches of every experiment in the
+//! order in which they run. Only the ratios of the durations matter, because a command measures its
+//! own speed.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,7 @@ pub struct Stretch {
 impl Durations {
     /// Reads the committed data file.
     ///
-    /// # Panics
-    /// If the committed file is damaged, which a test excludes.
+    /// # Panics If the committed file is damaged; a test checks that it is not.
     #[must_use]
     pub fn committed() -> Self {
         serde_json::from_str(FILE).expect("a test reads the committed file")

@@ -78,8 +78,8 @@ impl Jobs {
         Self::new(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// A handle on the same slots. No case of this handle gets a slot while a case of a lower rank
-    /// waits for one.
+    /// A handle on the same slots as this one. No case of the new handle gets a slot while a case
+    /// of a lower rank waits for one.
     #[must_use]
     pub fn ranked(&self, rank: usize) -> Self {
         Self {
@@ -88,8 +88,8 @@ impl Jobs {
         }
     }
 
-    /// A handle on the same slots whose cases run one after the other. Other handles may use the
-    /// remaining slots meanwhile.
+    /// A handle on the same slots as this one. The new handle's cases run one after the other;
+    /// other handles may use the remaining slots meanwhile.
     #[must_use]
     pub fn one_at_a_time(&self) -> Self {
         Self {
@@ -98,8 +98,8 @@ impl Jobs {
         }
     }
 
-    /// A handle on the same slots whose cases take all of them. So no other case runs at the same
-    /// time and changes what such a case measures.
+    /// A handle on the same slots as this one. Each case of the new handle takes all slots, so no
+    /// other case can run at the same time and disturb its measurements.
     #[must_use]
     pub fn alone(&self) -> Self {
         Self {
@@ -112,8 +112,8 @@ impl Jobs {
     /// Ends all runs that use these slots: no more cases start. A run ends with a panic whose
     /// payload is [`Stopped`] as soon as its running cases have ended.
     pub fn stop(&self) {
-        // Relaxed: the flag orders no other data. A worker that reads the old value runs one more
-        // case.
+        // Relaxed: the flag orders no other data. A worker that still reads `false` only runs one
+        // more case.
         self.pool.stopped.store(true, Relaxed);
     }
 
@@ -183,8 +183,8 @@ mod tests {
         Jobs::new(NonZeroUsize::new(slots).expect("not zero"))
     }
 
-    /// Starts a thread for each of `jobs`, which runs several cases one after the other. Returns
-    /// the largest number of cases that ran at once.
+    /// Starts a thread for each of `jobs`; the thread runs several cases one after the other.
+    /// Returns the largest number of cases that ran at once.
     fn most_inside(jobs: &[Jobs]) -> usize {
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {

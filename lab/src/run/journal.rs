@@ -1,4 +1,4 @@
-//! The interface to a journal, which stores each case when the case has finished. If a run was
+//! The interface to a journal, which stores the sample of each case that has finished. If a run was
 //! interrupted, the command can continue it, and skips the cases that are in the journal.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ pub struct Title {
     pub what: String,
     /// The machine; empty if the comparison has no machine, or its caller did not name the machine.
     pub machine: String,
-    /// What distinguishes the comparison from the main one of the same report; empty for the main
-    /// one.
+    /// Words that distinguish the comparison from the main comparison of the same report; empty for
+    /// the main comparison.
     pub about: String,
 }
 
@@ -29,7 +29,7 @@ pub struct ComparisonKey {
     /// The name of the comparison.
     #[serde(flatten)]
     pub title: Title,
-    /// How many comparisons of this experiment with this name began earlier.
+    /// The number of comparisons of this experiment that began earlier and have the same name.
     pub nth: usize,
 }
 
@@ -59,20 +59,20 @@ impl fmt::Display for ComparisonKey {
 
 /// Keeps finished cases.
 pub trait Journal: Debug + Send + Sync {
-    /// The sample of a case that finished before; `None` if the case has not finished.
+    /// The sample of a case that finished earlier; `None` if the journal has no such case.
     fn find(&self, comparison: &ComparisonKey, design: &str, seed: u64) -> Option<Sample>;
 
-    /// Keeps the sample of a case that has just finished. A journal that cannot keep the sample
-    /// tells the user, and the run goes on.
+    /// Stores the sample of a case that has just finished. If the journal cannot store the sample,
+    /// it tells the user, and the run goes on.
     fn keep(&self, comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample);
 }
 
-/// A journal, and the comparisons of one experiment that have begun.
+/// A journal, and the names of the comparisons of one experiment that have begun.
 #[derive(Debug)]
 pub(super) struct Begun {
     journal: Arc<dyn Journal>,
     experiment: String,
-    /// For each name, how many comparisons of this name have begun.
+    /// For each name, the number of comparisons with this name that have begun.
     names: Mutex<BTreeMap<Title, usize>>,
 }
 
@@ -85,8 +85,8 @@ impl Begun {
         }
     }
 
-    /// Begins a comparison. An experiment runs its comparisons one after the other, so the number
-    /// that a comparison gets is the same in each run.
+    /// Begins a comparison. An experiment runs its comparisons one after the other, so a comparison
+    /// gets the same key in each run.
     pub(super) fn begin(&self, title: Title) -> Cases {
         let mut names = self.names.lock().expect("no holder of this lock panics");
         let count = names.entry(title.clone()).or_default();
@@ -117,7 +117,7 @@ impl Cases {
         self.journal.find(&self.key, design, seed)
     }
 
-    /// Keeps the sample of a case in the journal.
+    /// Stores the sample of a case in the journal.
     pub(crate) fn keep(&self, design: &str, seed: u64, sample: &Sample) {
         self.journal.keep(&self.key, design, seed, sample);
     }

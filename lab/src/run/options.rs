@@ -15,8 +15,8 @@ pub struct Options {
     /// The number of cases (a design with a seed) that may run in parallel.
     pub jobs: Jobs,
     /// The card of all runs: whether each price is at the low end, in the middle or at the high end
-    /// of its range. If `None`, runs use the middle card; where a report compares cards, further
-    /// runs use the low and the high card.
+    /// of its range. `None` means the middle card. If a report compares cards, it also has runs
+    /// with the low and the high card.
     pub card: Option<Card>,
     /// The state of memory at the start of runs; `None` leaves the choice to each experiment.
     pub memory: Option<Memory>,

@@ -1,9 +1,9 @@
-//! The progress of a command that runs several experiments at once: one bar for all of them, with
-//! the time that is left.
+//! The progress of a command that runs several experiments at once: one bar for all experiments,
+//! with the time that is left.
 //!
 //! The time left follows from the work left and from the speed of this command so far. Work is
 //! counted in seconds of the computer on which `lab/data/durations.json` was measured. So the time
-//! is right even if the cases that are left take longer than the cases before.
+//! left is right even if the remaining cases take longer than the finished ones.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,8 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::durations::{self, Durations, Stretch};
 use super::options::Options;
 
-/// The number of steps of a full bar. A bar counts whole steps, and a terminal has fewer columns
-/// than this.
+/// The number of steps of a full bar. A bar counts whole steps. A terminal has fewer columns than
+/// this number.
 const STEPS: u64 = 1000;
 
 /// The time between two lines if progress is shown as lines.
@@ -24,9 +24,9 @@ const BETWEEN_LINES: Duration = Duration::from_secs(60);
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// A bar on standard error if that is a terminal.
+    /// A bar on standard error if standard error is a terminal.
     Bar,
-    /// A line a minute on standard error.
+    /// One line per minute on standard error.
     Lines,
     /// Progress is not shown.
     Not,
@@ -57,7 +57,7 @@ struct Of {
     /// The stretches that the experiment is expected to run.
     planned: Vec<Stretch>,
     /// The number of planned cases that finished before the run was resumed. They are the first
-    /// planned cases, because an experiment begins a stretch after the stretch before it has ended.
+    /// planned cases, because an experiment ends each stretch before it begins the next.
     skipped: usize,
     /// The stretches that the experiment has begun.
     begun: Vec<Begun>,
@@ -98,7 +98,7 @@ impl Overall {
             _ => ProgressBar::hidden(),
         };
         bar.set_style(style());
-        // Without this tick, the bar would not update the elapsed time during a long case.
+        // Without this tick, the bar would show an old time during a long case.
         bar.enable_steady_tick(Duration::from_millis(500));
         Self(Arc::new(Shared {
             bar,
@@ -112,7 +112,7 @@ impl Overall {
     }
 
     /// Records that the first `cases` planned cases of the experiment at index `nth` finished
-    /// before the run was resumed, so no time is needed for them.
+    /// before the run was resumed, so this command need not run them.
     pub fn skip(&self, nth: usize, cases: usize) {
         self.lock().experiments[nth].skipped = cases;
     }
@@ -211,8 +211,8 @@ fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
 }
 
 impl Of {
-    /// The expected time of a case of the stretch at index `nth`, in seconds. A stretch that is not
-    /// planned is expected to be like the average of the planned ones.
+    /// The expected time of a case of the stretch at index `nth`, in seconds. A case of an
+    /// unplanned stretch is expected to take as long as the average planned case.
     fn each(&self, nth: usize) -> f64 {
         let per_case = |of: &[Stretch]| {
             let cases: usize = of.iter().map(|of| of.cases).sum();
@@ -238,8 +238,8 @@ impl Of {
             return self.done();
         }
         let begun: f64 = self.begun.iter().map(|of| of.cases as f64 * of.each).sum();
-        // The skipped cases are not among the cases of a stretch that has begun, so this code
-        // subtracts them only from planned stretches.
+        // A stretch that has begun does not count skipped cases, so this code subtracts the skipped
+        // cases only from planned stretches.
         let mut skipped = self.skipped;
         let left = |of: &Stretch| {
             let here = skipped.min(of.cases);
@@ -282,7 +282,7 @@ impl State {
     }
 }
 
-/// The time left as text, in steps that a person can follow.
+/// The time left as text, rounded so that the text does not change every second.
 fn text_of(left: Duration) -> String {
     let seconds = left.as_secs();
     if seconds < 60 {
@@ -325,8 +325,8 @@ mod tests {
         assert_eq!(left_after(&overall, 5), None);
         overall.expect(0, 10);
         (0..10).for_each(|_| overall.step(0, Duration::from_secs(2)));
-        // 10 s of the 100 s of work took 20 s: this computer is half as fast as the computer of the
-        // file.
+        // The first 10 s of the 100 s of work took 20 s: this computer is half as fast as the
+        // computer of the data file.
         assert_eq!(left_after(&overall, 20), Some(180));
         overall.end(0);
         overall.expect(1, 2);
@@ -349,7 +349,7 @@ mod tests {
         assert!((overall.lock().total() - 33.0).abs() < 1e-9);
         overall.expect(0, 5);
         assert!((overall.lock().total() - 18.0).abs() < 1e-9);
-        // A stretch that the file does not have is expected to be like the average.
+        // The cases of a stretch that the file does not have are expected to take the average time.
         overall.expect(0, 4);
         assert!((overall.lock().total() - 27.0).abs() < 1e-9);
         // If the experiment ends early, nothing of it is left.
@@ -362,7 +362,7 @@ mod tests {
         let overall = overall([&[(6, 6.0), (10, 30.0), (2, 8.0)], &[]]);
         overall.skip(0, 11);
         assert!((overall.lock().total() - 23.0).abs() < 1e-9);
-        // Of the first stretch, two cases run again.
+        // Two cases of the first stretch run again.
         overall.expect(0, 2);
         assert!((overall.lock().total() - 25.0).abs() < 1e-9);
         (0..2).for_each(|_| overall.step(0, Duration::from_secs(1)));

@@ -1,4 +1,4 @@
-//! The parts that a testbed needs to run short of memory: address spaces whose pages are reclaimed,
+//! The parts of a testbed on which memory runs short: address spaces whose pages are reclaimed,
 //! swap, and a kswapd for each node.
 
 use std::cell::{Cell, RefCell};
@@ -40,7 +40,8 @@ pub(super) struct Threads {
     threads: RefCell<Vec<Rc<KswapdThread>>>,
     /// The CPU on which kswapd runs, if the workload has chosen one.
     seat: Cell<Option<CpuId>>,
-    /// The time that allocations have waited for kswapd or for other CPUs that reclaim.
+    /// The time that all allocations together have waited for kswapd, or for other CPUs that
+    /// reclaim.
     paused: Cell<Nanos>,
 }
 
@@ -174,9 +175,8 @@ impl Embedder<Sim> for Threads {
     }
 
     /// Wakes the kswapd of `node`. If this kswapd is asleep, starts it as a thread. The thread runs
-    /// on the CPU that the workload has chosen, if that CPU is of `node`. Otherwise it runs on the
-    /// calling CPU if this CPU is of `node`, or else on the first CPU of `node`. If `node` has no
-    /// CPU, it runs on CPU 0.
+    /// on the first of these CPUs that belongs to `node`: the CPU that the workload has chosen, the
+    /// calling CPU, and the first CPU of `node`. If `node` has no CPU, the thread runs on CPU 0.
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
         let Some(pressure) = self.pressure.borrow().upgrade() else {
             return;

@@ -1,5 +1,5 @@
-//! The progress of a run: a bar on standard error, if that is a terminal, and the journal that
-//! keeps the finished cases.
+//! The progress of a run: a bar on standard error, if standard error is a terminal, and the journal
+//! that keeps the finished cases.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,8 +14,8 @@ use super::overall::Overall;
 #[derive(Clone, Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    /// If the run is one experiment of a command: the progress of the command, which has the only
-    /// bar, and the index of the experiment.
+    /// If the run is one experiment of a command, the progress of the command, which has the only
+    /// bar, and the index of the experiment. Otherwise `None`.
     of: Option<(Overall, usize)>,
     /// The name of the comparison that runs. All clones share the name.
     title: Arc<Mutex<Title>>,
@@ -24,7 +24,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar on standard error if that is a terminal; otherwise it is never drawn.
+    /// A bar on standard error, which is drawn only if standard error is a terminal.
     #[must_use]
     pub fn new() -> Self {
         // A new bar draws on standard error, and indicatif hides it if standard error is not a
@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// This progress with a journal, which keeps each case that finishes and has the cases of an
+    /// This progress with `journal`, which stores each case that finishes, and has the cases of an
     /// earlier run. `experiment` is the experiment or the command that runs.
     #[must_use]
     pub fn kept_in(self, journal: Arc<dyn Journal>, experiment: &str) -> Self {
@@ -68,7 +68,7 @@ impl Progress {
     }
 
     /// Restarts the bar for a comparison that runs `what` on `machine`. `about` distinguishes the
-    /// comparison from the main one of the same report; it is empty for the main one.
+    /// comparison from the main comparison of the same report; it is empty for the main comparison.
     pub fn start_on(&self, what: &str, machine: &str, about: &str) {
         let comma = if about.is_empty() { "" } else { ", " };
         self.label(format!("{what} on {machine}{comma}{about}"));
@@ -79,9 +79,9 @@ impl Progress {
         };
     }
 
-    /// Restarts the bar with the text `label` and no steps; [`Progress::expect`] adds steps. A
-    /// journal calls the comparison `label` and does not know its machine, so use
-    /// [`Progress::start_on`] for a comparison on a machine.
+    /// Restarts the bar with the text `label` and no steps; [`Progress::expect`] adds steps. For a
+    /// comparison on a machine, use [`Progress::start_on`] instead, so that the journal has the
+    /// machine's name.
     pub fn start(&self, label: impl Into<Cow<'static, str>>) {
         let label = label.into();
         *self.lock_title() = Title {
@@ -130,7 +130,7 @@ impl Progress {
         self.step_after(Duration::ZERO);
     }
 
-    /// Advances the bar by one step, which took `took`.
+    /// Advances the bar by one step, which took the time `took`.
     pub(super) fn step_after(&self, took: Duration) {
         match &self.of {
             Some((overall, nth)) => overall.step(*nth, took),

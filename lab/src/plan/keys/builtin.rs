@@ -2,7 +2,7 @@
 
 use super::{Key, Kind, key, required};
 
-/// The keys at the top of a file that only workloads of built-in experiments take.
+/// The keys at the top of an experiment file that only workloads of built-in experiments take.
 pub const TOP: [&str; 8] = [
     "quick",
     "on",
@@ -14,7 +14,7 @@ pub const TOP: [&str; 8] = [
     "causes",
 ];
 
-/// The keys at the top of a file that workloads of built-in experiments do not take.
+/// The keys at the top of an experiment file that workloads of built-in experiments do not take.
 pub const NOT_TAKEN: [&str; 8] = [
     "length_ms",
     "seeds",

@@ -1,5 +1,5 @@
-//! The keys of an experiment file, declared once as data. The reader refuses every other key; the
-//! template and the JSON Schema are made from the same declarations.
+//! The keys of an experiment file, declared once as data. The reader refuses every other key. The
+//! template and the JSON Schema use these declarations too.
 
 pub mod builtin;
 
@@ -41,7 +41,7 @@ pub enum Kind {
     Prices,
     /// The table of the workload: its name and its parameters.
     Workload,
-    /// The table of the sweep. It takes these keys, and the axes of the sweep as further keys.
+    /// The table of the sweep. Its keys are these, and one for each axis of the sweep.
     Sweep(&'static [Key]),
     /// A list of tables with these keys.
     Tables(&'static [Key]),
@@ -51,9 +51,9 @@ pub enum Kind {
     Pairs,
     /// A number, or a list of numbers, that may be negative.
     Numbers,
-    /// A table of the workload's numbers that are different in a quick run.
+    /// A table of the workload's numbers that have other values in a quick run.
     Quick,
-    /// For each machine, a table of the workload's numbers that are different on this machine.
+    /// For each machine, a table of the workload's numbers that have other values on this machine.
     On,
     /// A table whose values are texts and whose keys the reader does not restrict.
     Named,
@@ -262,7 +262,7 @@ pub const PUBLISHED: &[Key] = &[
     ),
 ];
 
-/// The keys of the table `[sweep]`, apart from those that name an axis.
+/// The keys of the table `[sweep]`, apart from the keys that name an axis.
 pub const SWEEP: &[Key] = &[
     key(
         "random",

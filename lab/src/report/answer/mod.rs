@@ -52,7 +52,7 @@ pub struct AnswerCell {
     pub design: String,
     /// The median over the seeds, with its interval.
     pub estimate: Estimate,
-    /// The comparison with the first side; `None` for the first side itself.
+    /// The comparison of this side with the first side; `None` for the first side itself.
     pub compared: Option<stats::Comparison>,
 }
 

@@ -15,8 +15,8 @@ const WORDS: [&str; 7] = [
     "too few seeds",
 ];
 
-/// A grid with a row for each pair of designs: how many metrics have each verdict. Columns without
-/// a verdict are left out. `None` if the report has no verdicts.
+/// A grid with a row for each pair of designs: how many metrics have each verdict. A verdict that
+/// no metric has gets no column. `None` if the report has no verdicts.
 pub(crate) fn grid(report: &Report) -> Option<Grid> {
     let mut pairs: Vec<(&str, &str)> = Vec::new();
     for row in &report.verdicts {

@@ -17,8 +17,8 @@ const GAP: &str = "  ";
 
 /// The first lines of `report`: its title, its question, its answer, and the table of the answer.
 /// There are at most [`LINES_MAX`] lines. Each has at most `width` characters, unless a single word
-/// is longer. If there is too little room, blank lines are left out, and then the last rows of the
-/// table. The full tables below the answer have these rows too.
+/// is longer. If this is too little room, the function leaves out blank lines first, and then the
+/// last rows of the table. The full tables below the answer have these rows too.
 #[must_use]
 pub fn lines(report: &Report, width: usize, paint: Paint) -> Vec<String> {
     let title = wrap(&title(report), width).into_iter();

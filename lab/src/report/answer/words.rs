@@ -10,8 +10,8 @@ pub(crate) fn plain(metric: &Metric) -> String {
     name.replace('_', " ")
 }
 
-/// One word for the verdict on `metric`; empty if the runs show no difference, because a single
-/// word would say too little.
+/// One word for the verdict on `metric`; empty if the runs show no difference, because one word
+/// cannot say this.
 pub(crate) const fn word(verdict: Verdict, metric: &Metric) -> &'static str {
     match (verdict, metric.better) {
         (Verdict::Lower, Better::Lower) | (Verdict::Higher, Better::Higher) => "better",
@@ -91,7 +91,7 @@ pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
 }
 
 /// Names the quantity of `row`, and the sides that show no difference from the base. `None` if
-/// every side shows one.
+/// every side shows a difference.
 fn unseen(answer: &Answer, row: &AnswerRow) -> Option<String> {
     let sides: Vec<&str> = row
         .compared()
@@ -148,8 +148,8 @@ pub(super) fn sentence(designs: &[String], rows: &[AnswerRow]) -> String {
     format!("Compared with `{a}`, {}.", of_each.join("; "))
 }
 
-/// Says how the design B at index `nth` changes the metrics of those rows that have this verdict.
-/// `None` if no row has it.
+/// Says how the design B at index `nth` changes the metrics of the rows in which this design has
+/// the verdict `verdict`. `None` if there is no such row.
 fn clause(nth: usize, verdict: Verdict, a: &str, rows: &[AnswerRow]) -> Option<String> {
     let of = |row: &&AnswerRow| {
         let mut compared = row.compared();

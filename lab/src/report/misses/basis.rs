@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Basis {
     /// Our figure does not depend on the published figure.
     Independent,
-    /// We derived a price from the published figure, so an agreement of the two figures proves
-    /// nothing.
+    /// We derived a price from the published figure, so it proves nothing if the two figures agree.
     Fitted,
     /// Both figures follow directly from how the patch is built: nothing has to be measured.
     Construction,

@@ -10,7 +10,7 @@ pub struct Counts {
     /// The number of all figures.
     pub all: usize,
     /// The number of our measurements with which published figures are compared. It is smaller than
-    /// the number of measured figures if several postings have the same figure.
+    /// the number of these figures if several postings have the same figure.
     pub ours: usize,
     /// The number of figures that match.
     pub matches: usize,
@@ -19,7 +19,7 @@ pub struct Counts {
     pub given: usize,
     /// The number of matches that would still be matches if the patch had no effect in our runs.
     pub without_effect: usize,
-    /// The number of matches that are counted neither in `given` nor in `without_effect`.
+    /// The number of matches that neither `given` nor `without_effect` counts.
     pub telling: usize,
     /// The number of matches in which only the ratio matches: at least one of our values does not
     /// match the published one.
@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn each_figure_is_counted_once_and_each_measurement_of_ours_once() {
-        // Three figures of the sample have one place: the same metric with the same two designs.
+        // Three figures of the sample have the same place: we measure the same metric with the same
+        // two designs for all three.
         let counts = Counts::of(&sample());
         let expected = Counts {
             all: 5,

@@ -1,4 +1,4 @@
-//! Published figures beside ours: the types, and the rule that says which figures match.
+//! Published figures beside ours: the types, and the rule that says whether two figures match.
 //!
 //! An experiment declares published figures, and its runs measure ours. [`page`] makes the page
 //! `docs/misses.md` from both, [`stored`] keeps the measured values at the end of that page, and
@@ -25,7 +25,7 @@ use crate::measure::stats::Estimate;
 /// Two values or ratios match if the larger is at most this many times the smaller.
 pub const FACTOR: f64 = 2.0;
 /// A published ratio that differs from 1 by less than this counts as no change by the patch. Even a
-/// bad simulation is likely to show no change, so such a figure has a stricter rule than
+/// bad simulation is likely to show no change, so the rule for such a figure is stricter than
 /// [`FACTOR`]; see [`Beside::agreement`].
 pub const NO_CHANGE: f64 = 0.05;
 /// The largest change, in percent, that counts as no change. This is the largest variation between
@@ -52,7 +52,7 @@ pub struct Place {
     /// The metric.
     pub metric: String,
     /// The designs that we measure. If levels were published, there is one design for each level.
-    /// If only a change was published, they are Linux's design and the patch's.
+    /// If only a change was published, the designs are Linux's and the patch's.
     pub designs: Vec<Cow<'static, str>>,
 }
 
@@ -79,8 +79,8 @@ pub struct Beside {
     pub unit: Unit,
     /// The published values.
     pub published: Values,
-    /// How our figure depends on the published one. This decides whether an agreement of the two
-    /// proves anything.
+    /// How our figure depends on the published one. This decides whether it proves anything if the
+    /// two figures agree.
     pub basis: Basis,
     /// Where our figure is measured; `None` if no experiment measures it.
     pub place: Option<Place>,
@@ -94,10 +94,10 @@ pub struct Beside {
 /// Whether a published figure and ours agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// The ratios, or the single values, are within a factor of [`FACTOR`] of each other. Published
-    /// ratios near 1 have a stricter rule; see [`Beside::agreement`].
+    /// The ratios, or the single values, match: the larger is at most [`FACTOR`] times the smaller.
+    /// Published ratios near 1 have a stricter rule; see [`Beside::agreement`].
     Match,
-    /// The ratios, or the single values, differ by more than [`Agreement::Match`] allows.
+    /// The ratios, or the single values, differ too much to be a [`Agreement::Match`].
     Miss,
     /// The published change is below [`NO_CHANGE`], and the interval of our change is too wide to
     /// say whether the patch changes nothing in our runs.
@@ -156,8 +156,8 @@ impl Beside {
         }
     }
 
-    /// Whether the published figure and ours agree. This compares the ratios of the patch to Linux,
-    /// or, if only one value was published, that value with ours.
+    /// Whether the published figure and ours agree. The function compares the ratios of the patch
+    /// to Linux or, if only one value was published, this value with ours.
     ///
     /// If the published change is below [`NO_CHANGE`], the figure is
     ///
@@ -236,7 +236,8 @@ fn near(one: f64, other: f64) -> bool {
     (1.0 / FACTOR..=FACTOR).contains(&off)
 }
 
-/// Returns whether `off`, the quotient of two values, differs from 1 by more than [`FACTOR`].
+/// Returns whether `off`, the quotient of two values, is more than [`FACTOR`] or less than its
+/// inverse.
 fn is_off(off: f64) -> bool {
     !near(1.0, off)
 }
@@ -439,8 +440,8 @@ mod tests {
     fn a_patch_without_effect_matches_near_ratios_and_misses_far_ones() {
         let figures = sample();
         let words: Vec<&str> = figures.iter().map(without_effect_text).collect();
-        // The published ratios of the first four figures are none, 0.134, 0.5 and almost 1. The
-        // fifth figure is not measured.
+        // The second to the fourth figure have the published ratios 0.134, 0.5 and almost 1. The
+        // first figure has no ratio, and the fifth is not measured.
         assert_eq!(words, [NOTHING, "miss", "match", "match", NOTHING]);
         let mut level_off = sample().remove(3);
         level_off.published = Values::Levels(vec![3e6, 3e6]);

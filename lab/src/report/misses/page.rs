@@ -210,8 +210,9 @@ fn verdict(figure: &Beside) -> String {
     }
 }
 
-/// For each figure, a paragraph about where it was published, what measures ours, and why the two
-/// differ. Successive figures share a paragraph if they agree in all three.
+/// For each figure, a paragraph that says where it was published, which experiment measures our
+/// figure, and why the two figures differ. Successive figures share a paragraph if all three
+/// statements are the same.
 fn notes(figures: &[&Beside]) -> String {
     let same = |one: &&Beside, next: &&Beside| {
         let run = |figure: &Beside| {
@@ -334,8 +335,8 @@ mod tests {
         insta::assert_snapshot!(page);
     }
 
-    /// A run that lacks a figure makes no page. A figure that was declared after the run is not
-    /// called a miss.
+    /// No page is made from a run that lacks a figure. A figure that was declared after the run is
+    /// not called a miss.
     #[test]
     fn a_figure_that_has_not_run_is_named_and_is_no_miss() {
         let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);

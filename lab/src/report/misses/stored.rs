@@ -218,8 +218,8 @@ mod tests {
         }
     }
 
-    /// One figure on two machines, and with two pairs of designs: each declaration gets the values
-    /// that were measured for it.
+    /// Declares one figure on two machines, and with two pairs of designs. Each declaration gets
+    /// the values that were measured on its machine with its designs.
     #[test]
     fn figures_that_differ_only_by_machine_or_designs_keep_their_own_values() {
         let two = sample().remove(1);
