@@ -52,7 +52,8 @@ fn names_metric(name: &str, metric: &str) -> bool {
 /// Checks that each of `names` is the name of a metric in `known`.
 ///
 /// # Errors
-/// [`Error::Unknown`] for the first name that is not in `known`. It offers the nearest known names.
+/// [`Error::Unknown`] for the first name that is not in `known`. The error offers the nearest known
+/// names.
 pub fn check<S: AsRef<str>>(names: &[String], known: &[S]) -> Result<(), Error> {
     let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     for name in names {

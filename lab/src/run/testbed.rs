@@ -1,8 +1,9 @@
 //! A simulated machine with a memory manager, and a log of what happens while it runs.
 //!
-//! Every run that uses the page allocator has a testbed, so all these runs are observed in one way,
-//! and load slows the CPUs down in all of them. The log contains when vmstat work starts, how many
-//! pages each hold of a zone lock moves, and how many holds move more than one batch.
+//! Every run that uses the page allocator has a testbed, so the lab observes all these runs in the
+//! same way, and load slows down the CPUs in all of them. The log has the times at which vmstat
+//! work starts, the number of pages that each hold of a zone lock moves, and the number of holds
+//! that move more than one batch.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -70,7 +71,7 @@ pub struct Log {
     pub allocated: u64,
     /// The number of allocations that no zone could serve.
     pub out_of_memory: u64,
-    /// For each call site, how many pages the holds of zone locks moved.
+    /// For each call site that takes a zone lock, the numbers of pages that its holds moved.
     pub holds: HoldLog,
     /// Counts of what reclaim did.
     pub reclaim: ReclaimLog,
@@ -101,7 +102,7 @@ impl Testbed {
     /// `design` manages this memory.
     ///
     /// # Panics
-    /// If the profile's memory cannot be managed, which loading a profile rules out.
+    /// If the profile's memory cannot be managed. No profile that has been loaded has such memory.
     #[must_use]
     pub fn new(profile: &Profile, design: Design, seed: u64) -> Self {
         Self::with_faults(profile, design, seed, Faults::default())
@@ -219,8 +220,8 @@ impl Testbed {
             pressure: None,
         };
         testbed.watch();
-        // Reading the length of a list with an inbox takes virtual time, so a watcher
-        // does not read such lists here.
+        // Reading the length of a list with an inbox takes virtual time, so the watcher, which must
+        // not change the run, does not read such lists here.
         if let Some(watcher) = &testbed.watcher
             && design.owning != Owning::Inbox
         {
@@ -258,7 +259,7 @@ impl Testbed {
                 }
             }
         }
-        // Filling is not part of the run, so its holds are removed from the log.
+        // Filling memory is not part of the run, so this function removes its holds from the log.
         self.forget_log();
     }
 
@@ -278,7 +279,7 @@ impl Testbed {
         recorder
     }
 
-    /// Counts allocated pages from now on. A run that counts them takes longer on this computer.
+    /// Counts allocated pages from now on. A run that counts pages takes longer on this computer.
     pub fn count_pages(&self) {
         self.sim.observe_pages();
     }
@@ -335,7 +336,8 @@ impl Testbed {
             self.design.holds.name(),
             self.sim.seed()
         );
-        // CPUs run ahead of each other, so the starts were logged only roughly in order.
+        // A CPU can log a start while the clocks of other CPUs are earlier, so the log is not quite
+        // in order of time.
         log.starts.sort_unstable();
         (stats, log)
     }
@@ -383,8 +385,8 @@ impl Log {
         }
     }
 
-    /// The times at which vmstat work started, at or after `from`. If `by` is a cause, starts with
-    /// another cause are left out.
+    /// The times at which vmstat work started, at or after `from`. If `by` is not `None`, returns
+    /// only starts with this cause.
     pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
         let late = self.starts.iter().skip_while(move |start| start.at < from);
         late.filter(move |start| by.is_none_or(|by| by == start.by))

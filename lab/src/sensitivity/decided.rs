@@ -24,8 +24,8 @@ pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
     }
 }
 
-/// The note for an experiment that has headlines, but whose prices no sensitivity run has varied
-/// yet; `None` if it has no headlines.
+/// A result that only says that no sensitivity run has varied the prices of `experiment` yet;
+/// `None` if `experiment` has no headlines.
 fn unknown(experiment: &str) -> Option<Decided> {
     let mut headlines = headlines::ALL.iter();
     headlines.find(|other| other.experiment == experiment)?;
@@ -76,9 +76,9 @@ fn note(varied: &Varied, machine: &str) -> Result<String, Error> {
     Ok(notes.join("; "))
 }
 
-/// Describes how a headline changes at half and at twice the price. Gives the new verdict or, if
-/// the verdict stays, the new ratio of the designs. Leaves out changes within the noise of the
-/// seeds.
+/// Describes how a headline changes at half and at twice the price: gives the new verdict or, if
+/// the verdict does not change, the new ratio of the designs. Leaves out changes that may be noise
+/// of the seeds.
 fn effect(headline: &Headline, price: &Price) -> String {
     let both = [("halved", &price.half), ("doubled", &price.twice)];
     let of = |(when, at): (&str, &Compared)| {

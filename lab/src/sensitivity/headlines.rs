@@ -1,5 +1,5 @@
 //! The headline comparisons: for each experiment, the few comparisons that people quote from it. A
-//! sensitivity run repeats them with changed prices.
+//! sensitivity run repeats these comparisons with changed prices.
 
 /// The headline comparisons of one experiment on one machine.
 #[derive(Debug)]

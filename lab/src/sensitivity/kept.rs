@@ -11,7 +11,7 @@ use crate::measure::comparison::fold_hashes;
 const FILE: &str = include_str!("../../data/sensitivity.json");
 
 /// A price moves a ratio if halving or doubling the price changes the ratio by more than this
-/// factor.
+/// factor, up or down.
 pub const MOVES: f64 = 2.0;
 
 /// The results of sensitivity runs, by experiment.
@@ -32,12 +32,12 @@ pub struct Varied {
     pub version: String,
     /// The hash of the machine's prices, [`hash_of_prices`].
     pub prices: String,
-    /// The hash of the runs with unchanged prices.
+    /// The hash of everything that happened in the runs with unchanged prices.
     pub hash: String,
     /// The number of seeds.
     pub seeds: usize,
-    /// The prices that no run of the headline comparisons charges, so that they cannot change a
-    /// result.
+    /// The prices of steps that occur in no run of the headline comparisons, so these prices cannot
+    /// change a result.
     pub uncharged: Vec<String>,
     /// The headlines.
     pub headlines: Vec<Headline>,
@@ -71,7 +71,8 @@ pub struct Price {
     pub twice: Compared,
 }
 
-/// A ratio with its 95 % interval, and the verdict. A ratio that is not finite is `None`.
+/// A ratio with its 95 % interval, and the verdict. A ratio or an end of its interval is `None` if
+/// it is not finite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// The median of the ratios.
@@ -113,7 +114,7 @@ impl Kept {
     }
 
     /// Replaces the results of every experiment that `other` has, and keeps the results of all
-    /// further experiments. The result is in the order of
+    /// other experiments. The experiments of the result are in the order of
     /// [`headlines::ALL`](super::headlines::ALL).
     #[must_use]
     pub fn replaced_by(mut self, other: Self) -> Self {
@@ -146,15 +147,15 @@ impl Kept {
 }
 
 impl Price {
-    /// Returns whether `is` holds at half or at twice the price.
+    /// Returns whether `is` is true at half of the price, at twice the price, or at both.
     pub fn any(&self, is: impl Fn(&Compared) -> bool) -> bool {
         is(&self.half) || is(&self.twice)
     }
 }
 
 impl Headline {
-    /// The prices that decide the headline: at half or at twice the price, the headline [changes]
-    /// beyond the noise of the seeds.
+    /// The prices that decide the headline: at half or at twice such a price, the headline
+    /// [changes] by more than the noise of the seeds.
     ///
     /// [changes]: Headline::changes
     pub fn deciding(&self) -> impl Iterator<Item = &Price> {
@@ -162,7 +163,7 @@ impl Headline {
         self.prices.iter().filter(move |price| price.any(decides))
     }
 
-    /// The number of prices that [change](Headline::changes) the headline, but only within the
+    /// The number of prices that [change](Headline::changes) the headline, but by no more than the
     /// noise of the seeds.
     #[must_use]
     pub fn within_noise(&self) -> usize {
@@ -178,7 +179,7 @@ impl Headline {
     }
 
     /// Returns whether the interval of `at` does not overlap the interval with unchanged prices. An
-    /// end that is not finite counts as infinity.
+    /// end of an interval that is not finite counts as infinity.
     #[must_use]
     pub fn is_beyond_noise(&self, at: &Compared) -> bool {
         let end = |end: Option<f64>| end.unwrap_or(f64::INFINITY);
@@ -218,7 +219,8 @@ pub(super) fn factor(one: Option<f64>, other: Option<f64>) -> f64 {
 }
 
 /// A hash of everything that a run takes from the profile of `machine` at the middle card, as 16
-/// hexadecimal digits. It shows whether a table was made with other prices.
+/// hexadecimal digits. The hash stored with a table shows whether the table was made with other
+/// prices.
 ///
 /// # Errors
 /// If the machine is unknown.
@@ -249,7 +251,8 @@ mod tests {
     use super::*;
     use crate::experiment;
 
-    /// The committed file names only what exists, so that no report quotes a price that is gone.
+    /// The committed file names only experiments, machines and prices that exist, so that no report
+    /// quotes a removed price.
     #[test]
     fn the_committed_file_names_only_known_experiments_machines_and_prices() {
         for varied in Kept::committed().unwrap().experiments {
@@ -333,8 +336,9 @@ mod tests {
         assert_eq!(factor(Some(0.0), Some(0.0)), 1.0);
     }
 
-    /// At half of the price the verdict differs, but within the noise. At twice the price the ratio
-    /// differs beyond the noise, but by too little. So neither change shows that the price decides.
+    /// At half of the price the verdict differs, but the difference may be noise. At twice the
+    /// price the ratio differs by more than the noise, but by too little. So neither change shows
+    /// that the price decides the headline.
     #[test]
     fn a_change_and_its_certainty_have_to_be_at_the_same_price() {
         let at = |ratio: f64, low: f64, high: f64, verdict: &str| Compared {

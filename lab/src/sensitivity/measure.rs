@@ -1,8 +1,8 @@
 //! Halves and doubles each price of a machine, and runs the headline comparisons again.
 //!
-//! Most prices decide nothing, so each price is first varied on the first seed alone. If this
-//! changes no run, the workload does not charge the price. If it moves no headline by more than the
-//! factor [`SCREEN`], the price is left out. The other prices are varied on all seeds.
+//! Most prices decide nothing, so each price is first varied on the first seed alone. If no run
+//! changes, no step of the workload has this price. If no headline changes by more than the factor
+//! [`SCREEN`], the price is left out. All other prices are varied on all seeds.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ use crate::measure::stats;
 use crate::run::options::Options;
 use crate::run::progress::Progress;
 
-/// If a changed price moves a headline on the first seed by more than this factor, the price is
-/// varied on all seeds.
+/// If half or twice a price changes the ratio of a headline on the first seed by more than this
+/// factor, the price is varied on all seeds.
 pub const SCREEN: f64 = 1.1;
 /// Half of a price and twice a price, in percent.
 const SCALES: [u32; 2] = [50, 200];
@@ -140,7 +140,7 @@ fn prices_of(machine: &str) -> Result<Vec<CostKey>, Error> {
     Ok(text.costs.iter().map(|cost| cost.key).collect())
 }
 
-/// What is needed to run the designs of one experiment's headlines with changed prices.
+/// Everything that is needed to run the designs of one experiment's headlines with changed prices.
 struct Runs<'a> {
     of: &'a Headlines,
     experiment: &'static dyn Experiment,
@@ -149,8 +149,9 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Runs the designs of the headlines on the first `seeds` seeds. `scaled` is appended to the
-    /// name of the machine. It is empty, or scales a price, such as `@work.fault=50` to 50 %.
+    /// Runs the designs of the headlines on the first `seeds` seeds. Appends `scaled` to the name
+    /// of the machine. `scaled` is empty, or scales a price: `@work.fault=50` scales `work.fault`
+    /// to 50 %.
     fn at(&self, scaled: impl fmt::Display, seeds: usize) -> Result<Comparison, Error> {
         let machine = format!("{}{scaled}", self.of.machine);
         let mut options = self.options.clone();
@@ -285,8 +286,8 @@ mod tests {
         }
     }
 
-    /// The test experiment empties an address space. Its workload charges no reads from swap
-    /// (`work.swap_in`), but it charges taking pages out of page tables (`work.zap`).
+    /// The test experiment empties an address space. Its workload never reads from swap (the price
+    /// `work.swap_in`), but it takes pages out of page tables (`work.zap`).
     #[test]
     fn a_price_that_is_not_charged_is_named_and_one_that_is_charged_moves_a_ratio() {
         let options = Options {

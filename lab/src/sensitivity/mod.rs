@@ -2,8 +2,8 @@
 //! comparisons that people quote).
 //!
 //! [`measure`] halves and doubles each price, runs the headline comparisons of an experiment again,
-//! and keeps what changes. The result is a committed file, which [`kept`] reads. [`decided`] looks
-//! up the prices that decide the headlines of a report, and [`tables`] shows a result.
+//! and keeps the results. The result is a committed file, which [`kept`] reads. [`decided`] looks
+//! up the prices that decide the headlines of a report, and [`tables`] shows all results as tables.
 //! [`headlines`] lists the headline comparisons.
 
 pub mod decided;

@@ -7,12 +7,13 @@ use crate::error::Error;
 use crate::report::value::ratio_of;
 use crate::report::{Table, tabulate};
 
-/// The table of a headline shows at least this many prices: those that move the headline most.
+/// The table of a headline shows at least this many prices: the prices that change the headline's
+/// ratio most.
 const SHOWN: usize = 5;
 
-/// Makes a table for each headline that some price changes, with the prices that change it most at
-/// the top. Then come a table of the headlines that no price changes, and a table of the prices
-/// that the experiments never charge.
+/// Makes a table for each headline that some price changes, with the prices of the largest effect
+/// at the top. A table of the headlines that no price changes follows, and a table of the prices of
+/// steps that never occur in the experiments.
 ///
 /// # Errors
 /// If the result names an unknown price.
@@ -82,8 +83,8 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
 /// The end of a table's sentence about prices whose effect may only be noise.
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
-/// The mark for a price in a headline's table. It says whether the price decides the headline, or
-/// changes it only within the noise.
+/// The mark for a price in a headline's table. The mark says whether the price decides the
+/// headline, or changes the headline by no more than the noise.
 fn mark(headline: &Headline, price: &Price) -> &'static str {
     if headline
         .deciding()
@@ -102,7 +103,7 @@ fn moves(headline: &Headline, price: &Price) -> String {
 }
 
 /// A cell of a table: the ratio of design B to design A with a changed price, followed by the
-/// verdict if that differs from the verdict with unchanged prices.
+/// verdict if the verdict differs from that with unchanged prices.
 fn cell(headline: &Headline, at: &Compared) -> String {
     if headline.flips(at) {
         format!("{} {}", ratio(at), short(&at.verdict))
@@ -175,7 +176,7 @@ mod tests {
     }
 
     /// If fewer than [`SHOWN`] of a headline's twelve prices decide it, its table shows [`SHOWN`]
-    /// prices. If more decide it, the table shows every price that does.
+    /// prices. If more prices decide the headline, the table shows all of these prices.
     #[test]
     fn a_table_shows_every_price_that_decides() {
         for (deciding, rows) in [(2, SHOWN), (8, 8)] {

@@ -1,5 +1,5 @@
-//! Tables about the periodic work: its runs (firings) on each CPU, how many of them begin at once,
-//! and the shepherd's rounds.
+//! Tables about the periodic work: its runs (firings) on each CPU, how many of these runs begin at
+//! once, and the shepherd's rounds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -182,7 +182,8 @@ impl Firings {
         same.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// A table of the shepherd's rounds: their number, their intervals and the CPUs that they woke.
+    /// A table of the shepherd's rounds: the number of rounds, the intervals between them, and the
+    /// number of CPUs that the shepherd woke.
     #[must_use]
     pub fn shepherd(&self) -> Figures {
         let between = self
@@ -236,9 +237,9 @@ impl Tick {
             }
             _ => None,
         };
-        // An event prints the current jiffy, so the event happened at the tick of that jiffy or
-        // later. The difference between the event's time and the length of `now` jiffies is
-        // therefore smallest for the event that followed its tick most closely.
+        // An event prints the current jiffy, so it happened at the tick of this jiffy or later. So
+        // the event's time minus the length of `now` jiffies is smallest for the event that
+        // followed its tick most closely.
         let earliest = events.iter().filter_map(phase).min().unwrap_or(0);
         let phase_ns = earliest.rem_euclid(i128::from(length_ns.max(1)));
         Self {

@@ -1,5 +1,5 @@
 //! Finds in a recording the processes that the OOM killer killed, in order, and how the memory of
-//! each was freed.
+//! each process was freed.
 
 use plimsoll_recording::{Event, Recording, What};
 
@@ -11,8 +11,8 @@ use crate::report::figures::{Figures, Line, Measure, Stand};
 pub struct Victim {
     /// The victim's process id.
     pub pid: u32,
-    /// The id of the thread that chose the victim. That thread was allocating memory, or it is the
-    /// victim itself.
+    /// The id of the thread that chose the victim. This thread was allocating memory; it may belong
+    /// to the victim.
     pub chosen_by: u32,
     /// The time at which the kernel chose the victim.
     pub killed_ns: u64,

@@ -70,8 +70,8 @@ pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
 pub struct ShowOptions {
     /// The only table to show, with all its rows; `None` shows every table that has rows.
     pub table: Option<String>,
-    /// Texts that select waits: only waits are shown whose call chain has a function whose name
-    /// contains one of the texts. If there are no texts, all waits are shown.
+    /// Texts that select waits. The table shows a wait if the name of a function in its call chain
+    /// contains one of the texts. If there are no texts, the table shows all waits.
     pub callers: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub struct OfRecording {
     pub file: String,
     /// The summary: a table of what was recorded, and on which machine.
     pub summary: Table,
-    /// The chosen tables as numbers, with all rows; some tables may have none.
+    /// The chosen tables as numbers, with all rows. Some tables may have no rows.
     pub figures: Vec<Figures>,
 }
 

@@ -1,9 +1,10 @@
-//! Page moves between zones and per-CPU lists: which events form one move, and by which path.
+//! Page moves between zones and per-CPU lists: which events form one move, and which path the pages
+//! of a move took.
 //!
-//! The kernel prints an event for each block, but none where a hold of the zone lock begins or
-//! ends. Blocks that moved in succession on one CPU, in one thread and one zone, form one *move*.
-//! The event before a move to the zone shows the path of the move: a spill directly follows the
-//! free that filled the list, and a decay occurs inside `vmstat_update`. All other moves to the
+//! The kernel prints an event for each block, but no event at the beginning or end of a hold of the
+//! zone lock. Blocks that moved in succession on one CPU, in one thread and one zone, form one
+//! *move*. The event before a move to the zone shows the path of the move: a spill directly follows
+//! the free that filled the list, and a decay occurs inside `vmstat_update`. All other moves to the
 //! zone are drains. A move is also a drain if another CPU put its blocks on the list.
 
 use std::collections::HashMap;
@@ -16,15 +17,15 @@ use super::zones::Zones;
 /// The path of pages between a zone, a list and a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Path {
-    /// From the zone to a list that was empty.
+    /// The pages move from the zone to an empty list.
     Refill,
-    /// From the zone directly to the caller, bypassing the lists.
+    /// The pages move from the zone directly to the caller, not through a list.
     Direct,
-    /// From a list to the zone, because a free made the list too long.
+    /// The pages move from a list to the zone, because a free made the list too long.
     Spill,
-    /// From a list to the zone, by the CPU's periodic work.
+    /// The CPU's periodic work moves the pages from a list to the zone.
     Decay,
-    /// From a list to the zone, until the list is empty.
+    /// The pages move from a list to the zone until the list is empty.
     Drain,
 }
 
@@ -91,14 +92,14 @@ struct Finder {
     zones: Zones,
     /// The symbol of the function `vmstat_update`; `None` if the recording does not have it.
     update: Option<usize>,
-    /// For each frame that is on a list, the CPU whose list it is on, as far as the recording has
-    /// shown.
+    /// For each page that is on a list, by its frame number: the CPU whose list it is. Only pages
+    /// whose list the recording has shown are in the map.
     lists: HashMap<u64, u32>,
     cpus: HashMap<u32, Cpu>,
     moves: Vec<Move>,
 }
 
-/// The state of one CPU, as far as the recording has shown it.
+/// The state of one CPU, as far as the events so far show it.
 #[derive(Default)]
 struct Cpu {
     /// The move that is in progress on this CPU, if any.
@@ -113,7 +114,7 @@ struct Open {
     so_far: Move,
     pid: u32,
     zone: Option<usize>,
-    /// The CPU whose list the move empties, if the recording has shown it.
+    /// The CPU whose list the move empties; `None` if no event has shown this.
     list: Option<u32>,
     order: u8,
     last_pfn: u64,
@@ -150,8 +151,8 @@ impl Finder {
                     open.end_hold();
                 }
             }
-            // An interrupt may emit these events between a free and the hold that the free causes,
-            // so they do not end a move.
+            // An interrupt may emit these events between a free and the hold that the free causes.
+            // So these events do not end a move.
             What::ContentionBegin { .. }
             | What::ContentionEnd { .. }
             | What::TimerStart { .. }
@@ -188,8 +189,8 @@ impl Finder {
     /// Notes that a block was taken from the zone.
     fn taken(&mut self, event: &Event, pfn: u64, order: u8, path: Path) {
         let (cpu, zone) = (event.cpu, self.zones.zone(pfn));
-        // Orders may differ within a move, because a refill by whole blocks takes whichever blocks
-        // are free.
+        // The blocks of a move may differ in order, because a refill by whole blocks takes free
+        // blocks of any order.
         let same =
             |open: &Open| open.so_far.path == path && open.pid == event.pid && open.zone == zone;
         if !self.cpu(cpu).open.as_ref().is_some_and(same) {
@@ -227,8 +228,8 @@ impl Finder {
                     open.list = open.list.or(list);
                     return self.add(cpu, pfn, order);
                 }
-                // A spill empties only one list. So if a block of another list follows, and no free
-                // comes between the two, that block is part of a drain.
+                // A spill empties only one list. So if a block of another list follows without a
+                // free in between, this block is part of a drain.
                 match open.so_far.path {
                     Path::Spill => Path::Drain,
                     path => path,
@@ -288,7 +289,7 @@ impl Finder {
             return;
         };
         // If the move is a single block that is allocated right after it left the zone, the block
-        // bypassed the lists. Linux does this while the lists are in use by another context.
+        // did not go through the lists. Linux bypasses the lists while another context uses them.
         let single = open.blocks == 1 && alloc == Some((open.last_pfn, open.order));
         if single && open.so_far.path == Path::Refill {
             open.so_far.path = Path::Direct;
@@ -315,7 +316,7 @@ impl Finder {
 
 impl Open {
     fn end_hold(&mut self) {
-        // A hold that moved no page to or from a list is not counted as a hold of this move.
+        // A hold that moved no page to or from a list does not count as a hold of this move.
         if self.since_hold > 0 {
             self.so_far.holds.push(self.since_hold);
             self.since_hold = 0;

@@ -9,8 +9,7 @@ use crate::report::figures::{Figures, Line, Measure, Stand};
 
 /// Returns a table of the numbers of pages per move, by path. The table counts each move as one
 /// hold, because many recordings do not show where holds end. `knows_updates` says whether the
-/// recording shows when `vmstat_update` ran, because only these times distinguish decays from
-/// drains.
+/// recording shows when `vmstat_update` ran; only these times distinguish decays from drains.
 #[must_use]
 pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);

@@ -8,11 +8,12 @@ use plimsoll_recording::{Event, Header, Recording, What};
 
 use crate::measure::locks::{LockRow, Waits};
 
-/// The waits of a recording, summed for each kind of lock and each function that waited for one.
+/// The waits of a recording, summed for each kind of lock and each function that waited for such a
+/// lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contentions {
-    /// A row for each kind of lock and each function that waited for one, in order of descending
-    /// total wait.
+    /// A row for each kind of lock and each function that waited for such a lock, in order of
+    /// descending total wait.
     pub rows: Vec<LockRow>,
     /// The number of waits that are still in progress at the end of the recording. The rows include
     /// these waits as if they had ended with the recording.
@@ -46,8 +47,8 @@ impl Contentions {
 }
 
 impl Contentions {
-    /// A note for the table of waits: how many waits it counts only in part, and how many it leaves
-    /// out. Empty if there are none.
+    /// A note for the table of waits: how many waits the table counts only in part, and how many it
+    /// leaves out. Empty if there are no such waits.
     #[must_use]
     pub fn note(&self) -> String {
         let waits = |count: u64| {
@@ -78,7 +79,8 @@ impl Contentions {
     }
 }
 
-/// The waiter: a thread, or the idle task of one CPU, because all idle tasks share the thread id 0.
+/// The waiter: a thread, or the idle task of one CPU. The thread id alone is not enough, because
+/// all idle tasks have the id 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Thread {
     Pid(u32),
@@ -209,7 +211,7 @@ pub fn kind_of(flags: u32) -> &'static str {
 }
 
 /// Returns whether a kernel function is part of the code of a lock, or of the code that emits the
-/// event of a wait. If it is, the function that waited is one of its callers.
+/// event of a wait. If so, the function that waited for the lock is one of its callers.
 fn is_lock_function(name: &str) -> bool {
     const PARTS: [&str; 16] = [
         "queued_spin_lock",

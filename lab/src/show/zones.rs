@@ -11,7 +11,7 @@ pub struct Zones {
 
 impl Zones {
     /// The zones that `/proc/zoneinfo` listed at the start of the recording or, if the recording
-    /// lacks that text, at its end.
+    /// has no text from its start, at its end.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let text = header.text("zoneinfo before");
@@ -26,7 +26,7 @@ impl Zones {
         self.spans.iter().position(inside)
     }
 
-    /// Parses the text of `/proc/zoneinfo`. For each zone, that text has the line `spanned` before
+    /// Parses the text of `/proc/zoneinfo`. For each zone, this text has the line `spanned` before
     /// the line `start_pfn`.
     fn parse(zoneinfo: &str) -> Self {
         let mut spans = Vec::new();

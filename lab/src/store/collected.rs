@@ -12,11 +12,11 @@ use crate::run::journal::{ComparisonKey, Journal};
 /// The name of a case: its comparison, its design and its seed.
 type Key = (ComparisonKey, String, u64);
 
-/// A journal that collects every case of a run, also the cases that the journal on disk had
-/// already. The collection has each case once, because the case's name is its key.
+/// A journal that collects every case of a run, and also the cases that were in the journal on disk
+/// before. Each case is in the collection once, because its name is the key.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// The journal that keeps the cases on disk; `None` if nothing is kept.
+    /// The journal that keeps the cases on disk; `None` if there is no such journal.
     kept: Option<Arc<dyn Journal>>,
     cases: Mutex<BTreeMap<Key, Sample>>,
 }
@@ -48,7 +48,7 @@ impl Collected {
 
     fn add(&self, comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample) {
         let key = (comparison.clone(), design.to_owned(), seed);
-        // A thread that panics while it holds the lock has not changed the map.
+        // A thread that panicked while it held the lock has not damaged the map.
         let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
         cases.entry(key).or_insert_with(|| sample.clone());
     }

@@ -45,7 +45,8 @@ pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, Error>
 }
 
 /// The lines of a file with one JSON value in each, and the length in bytes of all whole lines. If
-/// the writing process was broken off, the last line may be torn; a torn line is left out.
+/// the writing process was broken off, the last line may be incomplete. The function then leaves
+/// this line out.
 pub(super) fn lines<T: DeserializeOwned>(file: &Path) -> Result<(Vec<T>, u64), Error> {
     let text = match fs::read(file) {
         Ok(text) => text,

@@ -1,5 +1,5 @@
-//! The facts about a run that the store writes when the run begins, and those that it adds at the
-//! end.
+//! The facts about a run that the store writes when the run begins, and the facts that it adds at
+//! the end.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Program {
     /// The commit from which the program was built, with `-dirty` if files had changed since;
     /// `unknown` if it was not built in a repository.
     pub commit: String,
-    /// A hash of the program's file, which tells two builds of one commit apart.
+    /// A hash of the program's file. It tells two builds of one commit apart.
     pub build: String,
 }
 
@@ -29,8 +29,8 @@ pub struct Program {
 pub struct Machine {
     /// The machine's name in its profile.
     pub name: String,
-    /// A hash of the profile: the topology and all prices at the card of the run; empty if the
-    /// machine is not simulated.
+    /// A hash of the profile: the topology and all prices at the run's card. Empty if the machine
+    /// is not simulated.
     pub profile: String,
 }
 
@@ -49,7 +49,7 @@ impl Machine {
         })
     }
 
-    /// A machine that is not simulated: only its name is known.
+    /// A machine that is not simulated. It has only a name.
     #[must_use]
     pub fn unpriced(name: &str) -> Self {
         Self {
@@ -108,8 +108,8 @@ impl Head {
         words.join(" ")
     }
 
-    /// The reason why a command that asks for the run `other` cannot resume this run; `None` if it
-    /// can.
+    /// The reason why a command that asks for the run `other` cannot resume this run; `None` if the
+    /// command can resume it.
     #[must_use]
     pub fn differs_from(&self, other: &New) -> Option<String> {
         if self.inputs != other.inputs {
@@ -168,7 +168,7 @@ pub struct End {
     /// The version of the files, [`SCHEMA`].
     pub schema: u32,
     /// The time that the run took, in milliseconds. If the run was resumed, this is the time since
-    /// it was resumed last.
+    /// the last resumption.
     pub duration_ms: u64,
     /// Whether the run had been broken off and was resumed.
     pub resumed: bool,

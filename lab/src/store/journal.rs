@@ -1,9 +1,9 @@
 //! The journal of a run: a file with a line of JSON for each finished case.
 //!
 //! A line is written as soon as its case has finished, by one write. So if the process is killed,
-//! at most the last line is torn. If a write fails, the journal cuts the file to its whole lines,
-//! tells the user once, and keeps nothing more. The run then continues, because its report does not
-//! need the journal.
+//! at most the last line is incomplete. If a write fails, the journal cuts the file after the last
+//! whole line, tells the user once, and stores no more cases. The run then continues, because its
+//! report does not need the journal.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -175,8 +175,8 @@ impl<O: Out> FileJournal<O> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<O>> {
-        // A worker that panicked while it held the lock has at worst written a torn line. Readers
-        // leave this line out.
+        // A worker that panicked while it held the lock has at worst written an incomplete line,
+        // which readers leave out.
         let state = self.state.lock();
         state.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -203,8 +203,8 @@ impl<O: Out> Journal for FileJournal<O> {
             Ok(()) => state.length += line.len() as u64,
             Err(error) => {
                 let length = state.length;
-                // If cutting the file fails too, the torn line remains the last line, and readers
-                // leave it out.
+                // If cutting the file fails too, the incomplete line remains the last line. Readers
+                // leave this line out.
                 let _ = state.out.cut(length);
                 let failed = format!("cannot write to {}: {error}", self.name.display());
                 eprintln!("warning: {failed}; the cases that finish from now on are not kept");

@@ -60,7 +60,7 @@ fn minute(started: &str) -> String {
     text.replace('T', " ")
 }
 
-/// The first machine, and the number of the others.
+/// The name of the first machine, and the number of other machines.
 fn machines(all: &[Machine]) -> String {
     match all {
         [] => String::new(),

@@ -1,5 +1,5 @@
-//! The store: a folder that keeps the results of runs, so that they can be shown again, compared
-//! and exported, and so that a run that was broken off can go on.
+//! The store: a folder that keeps the results of runs. With it, a user can show results again,
+//! compare and export them, and continue a run that was broken off.
 //!
 //! Each run has a folder of its own below `runs`, whose name is the run's id. The submodule `run`
 //! has the folder of one run, `head` the facts about it, `journal` its cases, and `printed` its
@@ -31,8 +31,8 @@ pub use self::printed::Printed;
 pub use self::run::{Kept, RunFolder, State};
 use crate::error::Error;
 
-/// The version of the files of a store. It increases if a file changes so that an older version of
-/// Plimsoll would misread the file.
+/// The version of the files of a store. It increases when the format changes so that older versions
+/// of Plimsoll would misread a file.
 pub const SCHEMA: u32 = 1;
 
 /// The file that says which version a store has.
@@ -138,7 +138,8 @@ impl Store {
         Ok(runs)
     }
 
-    /// The run that `id` names: an id, the beginning of one, or `last` for the newest run.
+    /// The run that `id` names. `id` is an id, the beginning of an id, or `last` for the newest
+    /// run.
     ///
     /// # Errors
     /// If there is no such run, the error offers the nearest ids. It is also an error if several
@@ -185,8 +186,8 @@ impl Store {
     }
 }
 
-/// The error for an id that no run has. It offers the nearest ids or, if none is near, only the
-/// newest id, because most ids look alike.
+/// The error for an id that no run has. The error offers the nearest ids. If no id is near, it
+/// offers only the newest one, because most ids look alike.
 fn no_such_run(id: &str, ids: &[&str]) -> Error {
     match Error::unknown("run", id, ids) {
         near @ Error::Unknown { near: true, .. } => near,

@@ -22,8 +22,8 @@ const REPORT: &str = "report.jsonl";
 const COURSES: &str = "courses.json";
 const END: &str = "end.json";
 
-/// The maximum number of ids to try before the store counts as unusable. Two runs that begin in the
-/// same second get the same id with a probability of 1 in 65,536.
+/// The maximum number of ids to try before making a run fails. Two runs that begin in the same
+/// second get the same id with a probability of 1 in 65,536.
 const IDS_MAX: usize = 20;
 
 /// The folder of a run on which this process works. Meanwhile other processes can neither resume
@@ -57,8 +57,8 @@ impl RunFolder {
             inputs: new.inputs,
         };
         let run = Self::open(head, &folder, false)?;
-        // Other processes see the run once this file exists, so it is written only now, when the
-        // run is locked.
+        // Other processes see the run as soon as this file exists, so this function writes the file
+        // only after it has locked the run.
         let head = files::replace(&folder.join(HEAD), &run.head);
         head.map_err(|error| files::unwritable(&folder, &error))?;
         Ok(run)
@@ -223,7 +223,7 @@ fn make_folder(store: &Store, now: Moment) -> Result<(String, PathBuf), Error> {
     let runs = store.runs_folder();
     let mut last = None;
     for nth in 0..IDS_MAX {
-        // The standard library seeds each `RandomState` with random keys of the system.
+        // Each `RandomState` has random keys from the system, so the hash is a random number.
         let random = RandomState::new().hash_one(nth);
         let id = now.id((random & 0xffff) as u16);
         let folder = runs.join(&id);
@@ -236,7 +236,8 @@ fn make_folder(store: &Store, now: Moment) -> Result<(String, PathBuf), Error> {
     Err(files::unwritable(&runs, &why))
 }
 
-/// The newest broken-off run that `new` can resume; if there is none, the newest broken-off run.
+/// The newest broken-off run that `new` can resume. If there is no such run, the newest broken-off
+/// run.
 fn newest_broken_off(store: &Store, new: &New) -> Result<Kept, Error> {
     let mut runs = store.runs()?;
     runs.retain(|run| run.state() == State::BrokenOff);
@@ -268,7 +269,7 @@ pub enum State {
 pub struct Kept {
     /// The facts about the run that were known when it began, such as its command line.
     pub head: Head,
-    /// What was added when the run ended; `None` if it has not finished.
+    /// The facts that were added when the run finished; `None` if it has not finished.
     pub end: Option<End>,
     folder: PathBuf,
 }

@@ -45,7 +45,7 @@ fn whole(run: RunFolder, seeds: u64) -> Report {
     report
 }
 
-/// A journal that breaks the run off after it has kept `most` cases.
+/// A journal that breaks off the run after the journal has stored `most` cases.
 #[derive(Debug)]
 struct Breaking {
     journal: Arc<dyn Journal>,
@@ -131,7 +131,8 @@ fn only_the_same_run_is_resumed_and_the_refusal_says_why() {
     let mut other = new(6);
     other.machines[0].profile = "3".to_owned();
     assert!(refused(None, &other).contains("the profile of no machine has changed"));
-    // A newer broken-off run with other inputs does not hide the older run that fits.
+    // Resuming skips a newer broken-off run whose inputs differ, and finds the older run with the
+    // right inputs.
     drop(RunFolder::begin(&store, new(12)).unwrap());
     let run = RunFolder::resume(&store, None, &new(6)).unwrap();
     assert_eq!(run.id(), id);
@@ -222,7 +223,7 @@ fn the_files_have_the_keys_of_this_schema() {
 }
 
 /// The keys of a JSON value, in lines that a test can show: an object as its keys in braces, a list
-/// as the keys of its first element, and any other value as nothing.
+/// as the keys of its first element, and nothing for any other value.
 pub(super) fn keys_of(json: &str) -> String {
     let mut lines = vec![String::new()];
     for word in shape(&serde_json::from_str(json).unwrap()).split(' ') {

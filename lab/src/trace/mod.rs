@@ -2,9 +2,9 @@
 //! orders that Plimsoll supports.
 //!
 //! Linux emits `mm_page_free` for every free. For pages freed in a batch, Linux also emits
-//! `mm_page_free_batched` a little later; this event confirms the free and is not a second free. If
-//! a recording has no `mm_page_free` at all, the batched events count as the frees. The order of
-//! the freed blocks is then unknown, because Linux prints order 0 in every batched event.
+//! `mm_page_free_batched` a little later; this event confirms the free and does not mean a second
+//! free. If a recording has no `mm_page_free` at all, the batched events count as the frees. The
+//! order of the freed blocks is then unknown, because Linux prints order 0 in every batched event.
 
 mod recording;
 mod summary;
@@ -66,7 +66,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Converts an event; `None` if it is not about pages. The error is an order that is too large.
+    /// Converts an event; `None` if it is not about pages. The error is the event's order, which is
+    /// too large.
     fn of(what: &What) -> Result<Option<Self>, u8> {
         let legal = |order: u8| Order::new(order).ok_or(order);
         Ok(Some(match *what {

@@ -50,7 +50,7 @@ pub(super) fn grouped(cases: &[CaseLine]) -> Vec<Grouped<'_>> {
         .collect()
 }
 
-/// The metrics that at least one of `cases` has, in the order in which they first occur there.
+/// The metrics that at least one of `cases` has, in the order in which they first occur.
 pub(super) fn metrics(cases: &[&CaseLine]) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for measured in cases.iter().flat_map(|case| &case.metrics) {
@@ -87,7 +87,7 @@ pub(super) fn pairs<'p, 'a>(a: &'p [Grouped<'a>], b: &'p [Grouped<'a>]) -> Vec<P
     pairs
 }
 
-/// Groups the comparisons by their keys without the machine.
+/// Groups the comparisons by their keys, leaving out the machine.
 fn by_machineless<'p, 'a>(
     all: &[&'p Grouped<'a>],
 ) -> BTreeMap<ComparisonKey, Vec<&'p Grouped<'a>>> {

@@ -1,9 +1,9 @@
-//! Two runs of a store side by side. For each design and metric that both runs have, there are the
-//! medians and the ratio of B to A, by the same statistics as within a run.
+//! Two runs of a store side by side. For each design and metric that both runs have, a diff has the
+//! medians and the ratio of B to A. It uses the same statistics as a report of one run.
 //!
 //! A comparison of run A matches the comparison of run B with the same experiment, name and
-//! machine. Two of the other comparisons match if they differ only in the machine, and each run has
-//! only one such comparison. So runs on two machines can be compared.
+//! machine. Comparisons that match by no machine also match if they differ only in the machine, and
+//! each run has only one such comparison. So a user can compare runs on two machines.
 
 mod matched;
 mod shown;
@@ -34,7 +34,7 @@ pub struct Diff {
     pub identical: bool,
     /// The comparisons that both runs have.
     pub comparisons: Vec<Compared>,
-    /// The comparisons, and parts of comparisons, that only one run has.
+    /// The comparisons that only one run has, and the parts of comparisons that only one run has.
     pub only: Vec<Only>,
 }
 
@@ -68,15 +68,15 @@ pub struct DiffRow {
     pub compared: Option<Comparison>,
 }
 
-/// A comparison that only one run has, or a part of a comparison.
+/// A comparison, or a part of a comparison, that only one run has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Only {
     /// `A` or `B`.
     pub run: char,
     /// The comparison as text.
     pub comparison: String,
-    /// The part of the comparison that the other run lacks, such as a design; empty if it lacks the
-    /// whole comparison.
+    /// The part of the comparison that the other run lacks, such as a design; empty if the other
+    /// run lacks the whole comparison.
     pub what: String,
 }
 
@@ -136,7 +136,7 @@ impl Only {
 }
 
 /// Compares one comparison in run A with the matching comparison in run B. Adds to `only` each
-/// design and metric that only one of the two has.
+/// design and each metric that only one of the two comparisons has.
 fn compare(a: &Grouped<'_>, b: &Grouped<'_>, only: &mut Vec<Only>) -> Compared {
     let mut rows = Vec::new();
     let mut lacks = |run, what| only.push(Only::new(run, if run == 'A' { a } else { b }, what));

@@ -7,8 +7,8 @@ use crate::report::{Table, VerdictRow, tabulate, words};
 use crate::store::head::{Head, Inputs};
 
 impl Diff {
-    /// Makes tables of the two runs, of each comparison in which they differ, and of what only one
-    /// run has.
+    /// Makes a table of the two runs, a table of each comparison in which they differ, and a table
+    /// of the comparisons that only one run has.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.runs()];
@@ -110,7 +110,7 @@ fn of_comparison(of: &Compared) -> Table {
     })
 }
 
-/// The name of a metric without the suffix `_ns`, because a time is shown with its unit.
+/// The name of a metric without the suffix `_ns`, because the values of times have their units.
 fn head(metric: &Metric) -> &str {
     metric.name.strip_suffix("_ns").unwrap_or(&metric.name)
 }

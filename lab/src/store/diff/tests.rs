@@ -125,7 +125,8 @@ fn runs_of_two_machines_are_compared_if_it_is_clear_what_is_meant() {
         found.comparisons[0].rows[0].compared.unwrap().verdict,
         Verdict::Equal
     );
-    // With a third machine, it is not clear which two comparisons to match, so none is matched.
+    // With a third machine, it is not clear which two comparisons to match, so no comparisons
+    // match.
     let third = cases(&key("phone-8", ""), "linux", 1..7, 1.0);
     let found = diff(&a, &[b.clone(), third].concat());
     assert_eq!((found.comparisons.len(), found.only.len()), (0, 3));
@@ -187,7 +188,8 @@ fn selftest(store: &Store, seeds: u64) -> Report {
     report
 }
 
-/// Two designs that are compared through the store have the verdict that a run gives them.
+/// A comparison of two designs in two stored runs gives the same verdict as a comparison within one
+/// run.
 #[test]
 fn a_comparison_through_the_store_has_the_verdict_of_one_run() {
     let folder = tempfile::tempdir().unwrap();

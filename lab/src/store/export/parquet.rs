@@ -1,9 +1,9 @@
 //! Writes files of Apache Parquet: flat tables without missing values, not compressed.
 //!
 //! A file has groups of rows. In a group, each column has one page of values. A column of text also
-//! has a dictionary, and its page has runs of equal indices into the dictionary, so texts that
-//! repeat take little room. The end of the file says where the pages are. The numbers of fields and
-//! types are those of the format's specification, `parquet.thrift`.
+//! has a dictionary, and its page has runs of equal indices into the dictionary. So repeated texts
+//! take little room. The end of the file says where the pages are. The numbers of fields and types
+//! are those of the format's specification, `parquet.thrift`.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) enum Values<'a> {
 
 /// The four bytes with which each file begins and ends.
 const MAGIC: &[u8] = b"PAR1";
-/// The maximum number of rows of a group, which bounds the size of a page.
+/// The maximum number of rows of a group. It bounds the size of a page.
 const GROUP: usize = 100_000;
 
 const PLAIN: i32 = 0;
@@ -204,7 +204,7 @@ fn data_page(out: &mut Vec<u8>, count: usize, encoding: i32, data: &[u8]) {
 }
 
 /// Writes a page with its head. `of_kind` is the part of the head that depends on the kind of page,
-/// and `number` is the number of its field.
+/// and `number` is the field number of this part.
 fn page(out: &mut Vec<u8>, kind: i32, number: u8, of_kind: Struct, data: &[u8]) {
     let size = i32::try_from(data.len()).expect("a page of less than 2 GiB");
     let head = Struct::default()
@@ -242,7 +242,8 @@ mod tests {
         );
     }
 
-    /// Reads runs, and checks that they have the widths that the specification says.
+    /// Reads runs of indices, and checks that an index has the number of bits that the
+    /// specification demands.
     #[test]
     fn runs_of_any_number_of_texts_are_read_as_they_were_written() {
         for count in [1, 2, 3, 255, 256, 257, 65_536, 65_537] {

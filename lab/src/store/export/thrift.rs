@@ -96,7 +96,8 @@ pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Writes `value` with its sign in the lowest bit, so that small negative numbers are short, too.
+/// Writes `value` with its sign in the lowest bit, so that negative numbers near zero are short,
+/// too.
 fn zigzag(out: &mut Vec<u8>, value: i64) {
     varint(out, (value << 1 ^ value >> 63).cast_unsigned());
 }
@@ -110,7 +111,7 @@ fn binary(out: &mut Vec<u8>, value: &str) {
 mod tests {
     use super::*;
 
-    /// The bytes follow from the specification of the protocol.
+    /// The expected bytes follow from the specification of the protocol.
     #[test]
     fn structs_are_written_as_the_protocol_says() {
         let inner = Struct::default().i64(3, -1);
