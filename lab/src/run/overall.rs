@@ -282,7 +282,7 @@ impl State {
     }
 }
 
-/// The time left as text, rounded so that the text does not change every second.
+/// The time left as text. Less than a minute is rounded up to a multiple of 5 s.
 fn text_of(left: Duration) -> String {
     let seconds = left.as_secs();
     if seconds < 60 {

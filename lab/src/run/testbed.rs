@@ -232,9 +232,9 @@ impl Testbed {
     }
 
     /// Allocates memory until few pages of each zone are free. In the highest zone of each node,
-    /// the zone's low watermark plus `above` pages stay free; in every other zone, only the low
-    /// watermark. Call this before the run. The allocated blocks have all sizes down to one page,
-    /// so these numbers are exact.
+    /// the zone's low watermark plus `above` pages stay free; in every other zone, only as many
+    /// pages as its low watermark stay free. Call this before the run. The allocated blocks have
+    /// all sizes down to one page, so exactly these numbers of pages stay free.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.

@@ -12,7 +12,8 @@ use super::{Event, Record};
 /// file.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// All events, in order of time. Each free occurs once, and there is no [`Event::FreeBatched`].
+    /// All events, in order of time. Each free is recorded once, and there is no
+    /// [`Event::FreeBatched`].
     pub records: Vec<Record>,
     /// The counts of the recording's events.
     pub summary: Summary,

@@ -1,8 +1,8 @@
-//! The counts of a recording, and how well its frees match its allocations.
+//! Counts of a recording's events, and of the frees that match no allocation.
 //!
-//! A recording covers only part of a machine's running time. Pages allocated before the recording
-//! began may be freed during it (unmatched). Pages allocated during the recording may still be
-//! allocated when it ends (never freed). Neither is an error.
+//! A recording covers only part of a machine's running time. Pages that were allocated before the
+//! recording may be freed during the recording (unmatched). Pages that were allocated during the
+//! recording may still be allocated when it ends (never freed). Neither case is an error.
 
 use std::collections::{BTreeMap, HashMap};
 

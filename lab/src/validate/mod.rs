@@ -25,8 +25,8 @@ pub use report::{report, two_cpus};
 pub use simulated::{profile, simulate};
 
 /// The loads. In `load(2000, 500)`, each of two CPUs computes for 2000 ns on average, then acquires
-/// a lock that both CPUs use and holds it for 500 ns, and so on. Prices are measured on other
-/// loads, so that no prediction depends on the measurement with which it is compared.
+/// a lock that both CPUs use and holds it for 500 ns, and so on. The prices are measured on other
+/// loads than these, so that no prediction depends on the measurement with which it is compared.
 pub const LOADS: [Load; 5] = [
     load(2000, 500),
     load(500, 500),

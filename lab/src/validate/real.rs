@@ -1,8 +1,8 @@
 //! Measures one load on two real CPUs twice, and times the prices before, between and after the two
 //! measurements. If the load cannot be measured, returns the reason.
 //!
-//! Whether a measurement counts is decided from real measurements alone, before anything is
-//! simulated.
+//! This module decides from the real measurements alone whether a measurement counts, before
+//! anything is simulated.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
 /// The largest accepted factor between the prices before the first measurement and the prices timed
-/// later. A larger factor means that the virtual CPUs have moved to other cores.
+/// later, up or down. A larger factor means that the virtual CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
 /// The number of rounds in each timing of the prices. Prices are timed three times: before, between
 /// and after the two measurements.
 const PRICE_ROUNDS: u32 = 2;
 
-/// The maximum number of attempts to measure a load. When a hypervisor moves a virtual CPU, it
-/// spoils one attempt, but not the next.
+/// The maximum number of attempts to measure a load. A hypervisor that moves a virtual CPU spoils
+/// one attempt, but most likely not the next one.
 const ATTEMPTS: u32 = 4;
 
 /// One load, measured twice, with the prices before, between and after the measurements.
@@ -28,11 +28,11 @@ const ATTEMPTS: u32 = 4;
 pub struct Real {
     /// The load that the two CPUs ran.
     pub load: Load,
-    /// The prices of a lock just before the first measurement, between the two, and just after the
-    /// second.
+    /// The prices of a lock just before the first measurement, between the two measurements, and
+    /// just after the second.
     pub prices: [Prices; 3],
-    /// The measurement with the shorter 99th percentile. It was less disturbed, because any
-    /// disturbance makes CPUs wait longer.
+    /// The measurement with the shorter 99th percentile. It was disturbed less than the other one,
+    /// because any disturbance makes CPUs wait longer.
     pub waits: Waits,
 }
 
@@ -71,7 +71,8 @@ impl Real {
 pub enum Skip {
     /// The computer does not permit the measurement.
     Cannot(CannotMeasure),
-    /// The prices before the first measurement and those timed later differ by this factor.
+    /// The prices timed before the first measurement and the prices timed later differ by this
+    /// factor.
     Drift(f64),
     /// Between two timings of the prices, the virtual CPUs moved: from two threads of one core to
     /// separate cores, or the other way round.
@@ -103,8 +104,8 @@ fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let before = measure::prices_of(pair, PRICE_ROUNDS)?;
     let once = measure::lock_waits(pair, load, duration)?;
     // A virtual CPU that moves during the first measurement may have moved back by the end of the
-    // second. The prices that are timed between the two measurements then show that it was on
-    // another core.
+    // second. Then the prices timed between the two measurements show that this CPU was on another
+    // core.
     let between = measure::prices_of(pair, PRICE_ROUNDS)?;
     let again = measure::lock_waits(pair, load, duration)?;
     let after = measure::prices_of(pair, PRICE_ROUNDS)?;

@@ -44,8 +44,8 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     costs.lock_handover_extra_ns = handover - line;
     costs.lock_remote_extra_ns = remote - line;
     // A measured wait ends at the first access to the value that the lock guards. So the price of
-    // acquiring a free lock is the time from the request to that access. It does not include the
-    // time to release the lock.
+    // acquiring a free lock is the time from the request to that access. This price does not
+    // include the time to release the lock.
     costs.lock_own_ns = nanos(mean(|spread| spread.entry.middle_ns));
     Ok(profile)
 }

@@ -1,23 +1,24 @@
 //! Values in bins of virtual time.
 //!
-//! The length of a run is not known when it begins. So bins begin short, and whenever the time
-//! passes the last bin, each pair of bins becomes one. All values of a run share one [`Clock`].
+//! The length of a run is not known when it begins. So bins are short at first. Whenever the time
+//! passes the last bin, each pair of bins becomes one bin. All values of a run share one [`Clock`].
 //!
 //! Values are collected on the small stacks of simulated tasks, so all arrays are in the heap.
 
 /// The largest number of bins.
 pub(super) const BINS: usize = 256;
-/// The largest number of rows of a map. On a machine with more CPUs, a row stands for several.
+/// The largest number of rows of a map. On a machine with more CPUs than this, a row stands for
+/// several CPUs.
 const ROWS_MAX: u32 = 512;
 /// The length of the first bins, in nanoseconds.
 const FIRST_NS: u64 = 1024;
 
-/// How two bins become one.
+/// How the values of two bins become the value of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
-    /// The sum of both.
+    /// The sum of both values.
     Sum,
-    /// The later of both, if it has a value.
+    /// The value of the later bin, if this bin has a value.
     Last,
     /// The value that is further from 0.
     Extreme,
@@ -37,7 +38,7 @@ impl Fold {
     }
 }
 
-/// The length of a bin at present.
+/// The present length of a bin; it grows with the time that has been reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     pub(super) bin_ns: u64,
@@ -48,7 +49,8 @@ impl Clock {
         Self { bin_ns: FIRST_NS }
     }
 
-    /// Makes bins longer until `at_ns` is in one, and returns how often their length was doubled.
+    /// Doubles the length of the bins until `at_ns` is in one of them. Returns how often the length
+    /// was doubled.
     pub(super) fn reach(&mut self, at_ns: u64) -> u32 {
         let mut doubled = 0;
         while at_ns / self.bin_ns >= BINS as u64 {
@@ -58,7 +60,7 @@ impl Clock {
         doubled
     }
 
-    /// The bin of a time that has been reached.
+    /// The index of the bin in which `at_ns` is. The bins must be long enough already.
     pub(super) fn bin(&self, at_ns: u64) -> usize {
         usize::try_from(at_ns / self.bin_ns)
             .unwrap_or(BINS)
@@ -168,7 +170,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However often bins are joined, no wait is lost, and each stays in the bin of its time.
+        /// However often pairs of bins are joined, no wait is lost, and each wait is in the bin of
+        /// its time.
         #[test]
         fn doubling_bins_keeps_sums_and_places(
             waits in prop::collection::vec((0..5_u32, 0..10_000_000_u64, 0..70_000_u64), 1..40),

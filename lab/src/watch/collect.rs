@@ -17,7 +17,7 @@ use super::frames::{self, Kind, Tree};
 use super::spans::Spans;
 use super::waits::{Waits, length_ns};
 
-/// The largest number of single events that are kept.
+/// The largest number of single events, such as kills, that a course keeps.
 const MARKS_MAX: usize = 2000;
 
 /// A value for each bin that is collected.
@@ -97,7 +97,7 @@ impl PerCpu {
     }
 }
 
-/// What has been collected of one machine.
+/// Everything that has been collected about one machine so far.
 pub(super) struct Collector {
     cpus: u32,
     seed: u64,
@@ -110,9 +110,9 @@ pub(super) struct Collector {
     spans: Spans,
     tree: Tree,
     marks: Vec<Mark>,
-    /// CPUs that the shepherd has kicked and whose work has not run yet.
+    /// The CPUs that the shepherd has kicked and whose vmstat work has not run yet.
     kicked: BTreeSet<CpuId>,
-    /// The number of pages that have been taken from the free lists of zones and not returned.
+    /// The number of pages that CPUs have taken from the free lists of zones and not returned.
     outside: i64,
     /// The manager whose page lists are read, and the last bin in which they were read.
     lists: Option<(Rc<Manager<Sim>>, Option<usize>)>,
@@ -153,7 +153,7 @@ impl Collector {
         };
     }
 
-    /// The number of events and waits.
+    /// The number of events and waits so far.
     pub(super) const fn events(&self) -> u64 {
         self.events
     }
@@ -166,7 +166,8 @@ impl Collector {
         self.stats = Some(stats.clone());
     }
 
-    /// Makes room for a time, and returns its bin.
+    /// Makes the bins long enough that the time `at_ns` is in one of them, and returns the index of
+    /// this bin.
     fn reach(&mut self, at_ns: u64) -> usize {
         self.latest_ns = self.latest_ns.max(at_ns);
         for _ in 0..self.clock.reach(at_ns) {
@@ -222,7 +223,8 @@ impl Collector {
             Event::SkipTaskReaping(_) => self.mark("the reaper gives up", cpu, at_ns),
             Event::KswapdWake(_) => self.mark("kswapd wakes", cpu, at_ns),
             Event::KswapdSleep(_) => self.mark("kswapd sleeps", cpu, at_ns),
-            // Single pages are too many, and the others are steps of what is shown already.
+            // There are too many events of single pages. The remaining events are steps of
+            // something that a chart shows already.
             _ => return,
         }
         self.events += 1;
@@ -269,7 +271,8 @@ impl Collector {
         let Some((mm, last)) = &mut self.lists else {
             return;
         };
-        // CPUs run ahead of each other, so the times of events may go back by a little.
+        // A CPU may emit an event while the clocks of other CPUs are earlier, so `at_ns` may be a
+        // little earlier than in the call before.
         if last.is_some_and(|last| bin <= last) {
             return;
         }
@@ -353,8 +356,7 @@ impl Collector {
     }
 }
 
-/// The task that runs on the current CPU. What an idle CPU does is not the work of a task, and gets
-/// a number that no task has.
+/// The task that runs on the current CPU. If the CPU is idle, returns a number that no task has.
 fn task_of(sim: &Sim, cpu: CpuId) -> u32 {
     sim.this_task().unwrap_or(u32::MAX - cpu.0)
 }
@@ -363,7 +365,7 @@ fn line((what, series): (&What, &Series), bins: usize) -> Line {
     let (chart, name, unit) = what.names();
     let values = series.values[..bins.min(BINS)].iter();
     let values = values.map(|value| match what.fold() {
-        // No event in a bin is the number 0.
+        // A bin without events has the sum 0.
         Fold::Sum => Some(value.unwrap_or(0)),
         Fold::Last | Fold::Extreme => *value,
     });

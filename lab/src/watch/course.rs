@@ -1,4 +1,4 @@
-//! The course of a run as data, as a store keeps it and a page draws it.
+//! The course of a run as data. A store keeps courses, and an HTML page draws them.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,20 +27,22 @@ pub struct Course {
     pub lines: Vec<Line>,
     /// The waits for locks, by class and call site.
     pub waits: Vec<SiteWaits>,
-    /// The waits by the call site of the waiter and that of the holder.
+    /// The waits, by the call site of the waiter and the call site of the holder.
     pub pairs: Vec<Pair>,
     /// The longest waits, the longest first.
     pub longest: Vec<LongWait>,
-    /// How long the CPUs of each group waited for the CPUs of each other; `None` if none waited.
+    /// The times that the CPUs of each group waited for the CPUs of each other group; `None` if no
+    /// CPU waited.
     pub between: Option<Between>,
-    /// The phases of tasks that end address spaces, or that wait for memory.
+    /// The phases in which tasks end address spaces or wait for memory.
     pub spans: Vec<Span>,
     /// Single events, such as kills.
     pub marks: Vec<Mark>,
-    /// The time of all CPUs by kind of work, waits and disturbances. A frame is followed by its
-    /// children, whose depth is greater by one.
+    /// The time of all CPUs, divided by kinds of work, waits and disturbances. The children of a
+    /// frame follow it; their depth is greater by one.
     pub time: Vec<Frame>,
-    /// The phases and kernel jobs of tasks, with the waits inside them, in the order of `time`.
+    /// The phases and kernel jobs of tasks, with the waits inside them, in the same order as the
+    /// frames of `time`.
     pub phases: Vec<Frame>,
 }
 
@@ -73,8 +75,8 @@ pub struct Map {
     pub columns: usize,
     /// The largest value.
     pub max: u64,
-    /// The values, row by row: a byte for each cell, runs of empty cells shortened, in base 64. The
-    /// byte 0 stands for no value. Another byte `b` stands for 2 to the power of `(b - 1) / 6`,
+    /// The values, row by row: a byte for each cell, in base 64. Runs of empty cells are shortened.
+    /// The byte 0 stands for no value. Another byte `b` stands for 2 to the power of `(b - 1) / 6`,
     /// which differs from the value by at most 6 percent.
     pub cells: String,
 }
@@ -97,20 +99,20 @@ pub struct Line {
 pub struct SiteWaits {
     /// The name of the lock.
     pub lock: String,
-    /// Whether a waiter sleeps.
+    /// Whether a waiter sleeps while it waits for this lock.
     pub sleeps: bool,
     /// The call site that requested the lock.
     pub site: String,
     /// The number of waits.
     pub count: u64,
-    /// The number of these waits of which Linux has a trace event.
+    /// The number of these waits for which Linux emits a trace event.
     pub traced: u64,
     /// The sum of the waits, in nanoseconds.
     pub total_ns: u64,
     /// The longest wait, in nanoseconds.
     pub max_ns: u64,
-    /// The number of waits in each bin that is not empty. Bin `b` has the waits of at least
-    /// `2^(b / 8)` and less than `2^((b + 1) / 8)` nanoseconds; bin 0 also has those of 0 ns.
+    /// The number of waits in each bin that is not empty. Bin `b` has the waits of at least `2^(b /
+    /// 8)` and less than `2^((b + 1) / 8)` nanoseconds; bin 0 also has the waits of 0 ns.
     pub hist: Vec<(u16, u64)>,
 }
 
@@ -150,13 +152,13 @@ pub struct LongWait {
     pub holder: String,
 }
 
-/// How long the CPUs of each group waited for the CPUs of each other.
+/// The times that the CPUs of each group waited for the CPUs of each other group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Between {
     /// The number of CPUs in a group.
     pub cpus_per_group: u32,
-    /// The sums of waits that are not 0: the group of the waiter, that of the holder, and the sum in
-    /// nanoseconds.
+    /// For each pair of groups with waits: the index of the waiter's group, the index of the
+    /// holder's group, and the sum of the waits in nanoseconds.
     pub cells: Vec<(u32, u32, u64)>,
 }
 
@@ -184,7 +186,7 @@ pub struct Mark {
     pub what: String,
     /// When, in nanoseconds.
     pub at_ns: u64,
-    /// The CPU on which it happened.
+    /// The CPU on which the event happened.
     pub cpu: u32,
 }
 
@@ -193,10 +195,10 @@ pub struct Mark {
 pub struct Frame {
     /// The number of frames that enclose this one.
     pub depth: u32,
-    /// What took the time.
+    /// The name of the work, wait, disturbance or phase that took the time.
     pub name: String,
     /// How often.
     pub count: u64,
-    /// The time, in nanoseconds, with that of the frames inside.
+    /// The time, in nanoseconds. It includes the time of the enclosed frames.
     pub ns: u64,
 }

@@ -8,7 +8,7 @@ use super::course::{Map, Unit};
 
 /// The number of steps between a value and its double.
 const STEPS: f64 = 6.0;
-/// The longest run of empty cells that one pair of bytes stands for.
+/// The largest number of successive empty cells that one pair of bytes stands for.
 const RUN_MAX: usize = 256;
 
 /// The byte that stands for `value`.
@@ -25,7 +25,7 @@ fn byte(value: u64) -> u8 {
     1 + step.round().min(254.0) as u8
 }
 
-/// The whole number next to `value`, which is not negative.
+/// `value`, which is not negative, rounded to a whole number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -35,7 +35,7 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Shortens runs of 0 to a 0 and their length minus 1.
+/// Replaces each run of zeros by a zero and a byte with the length of the run minus 1.
 fn shorten(bytes: impl Iterator<Item = u8>) -> Vec<u8> {
     let (mut short, mut empty) = (Vec::new(), 0_usize);
     let end = |empty: &mut usize, short: &mut Vec<u8>| {
@@ -74,8 +74,9 @@ pub(super) fn map(grid: &Grid, name: String, unit: Unit, columns: usize) -> Map 
 }
 
 impl Map {
-    /// Joins each pair of columns, so that the map needs about half the room. Sums become sums to
-    /// within the precision of a map; of numbers of pages, the larger is kept.
+    /// Joins each pair of columns, so that the map needs about half the room. If the values are
+    /// numbers of pages, the larger value is kept. Otherwise the two values are added, to within
+    /// the precision of a map.
     pub(crate) fn halve(&mut self) {
         let cells = self.values();
         let columns = self.columns.div_ceil(2);

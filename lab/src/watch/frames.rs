@@ -17,11 +17,11 @@ pub(super) enum Kind {
     Phase(Phase),
     Vmstat,
     Shepherd,
-    /// Code outside a phase and a job that requested a lock at this site.
+    /// Code that is in no phase and no kernel job, and that requested a lock at this site.
     Caller(Site),
     /// Waits for a lock, requested at this site.
     Wait(LockClass, Site),
-    /// The waits whose holder had taken the lock at this site.
+    /// The waits for a holder that had taken the lock at this site.
     Holder(Site),
 }
 
@@ -49,9 +49,9 @@ impl Kind {
 #[derive(Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// The node of each kind below each node; `None` is the root.
+    /// For each node and each kind of frame, the child of this kind. `None` stands for the root.
     places: BTreeMap<(Option<usize>, Kind), usize>,
-    /// For each task, the frames that it has entered and not left, and when it entered them.
+    /// For each task, the frames that it has entered and not left, each with the time of entering.
     open: BTreeMap<u32, Vec<(usize, u64)>>,
 }
 
@@ -86,7 +86,7 @@ impl Tree {
     pub(super) fn leave(&mut self, task: u32, at_ns: u64, kind: Kind) {
         let open = self.open.entry(task).or_default();
         let is_it = |open: &mut (usize, u64)| self.nodes[open.0].kind == kind;
-        // A frame that was entered before the run was watched has no beginning here.
+        // If the task entered the frame before the run was watched, there is no time of entering.
         if let Some((node, since_ns)) = open.pop_if(is_it) {
             self.nodes[node].count += 1;
             self.nodes[node].ns += at_ns - since_ns;
@@ -113,8 +113,8 @@ impl Tree {
         }
     }
 
-    /// The frames, if a task has been in a phase or a job; otherwise none. A frame whose children
-    /// took more time than itself, because it had not ended, has the time of its children.
+    /// The frames, if a task has been in a phase or a job; otherwise none. A frame that has not
+    /// ended may have less time than its children. It then gets the time of its children.
     pub(super) fn finish(mut self) -> Vec<Frame> {
         let told =
             |node: &Node| matches!(node.kind, Kind::Phase(_) | Kind::Vmstat | Kind::Shepherd);

@@ -1,13 +1,13 @@
 //! The course of a run: what happened at which virtual time, for the charts of an HTML page.
 //!
-//! Each case runs on one thread. `during` opens a slot for that thread, and every simulated
-//! machine that the case makes is attached to the slot with `attach`. An attached machine has a
-//! `Watcher`, which sorts events and waits into bins as they happen, so the memory that it needs
-//! does not grow with the length of the run. If no slot is open, `attach` does nothing, and the
-//! machine has no observer.
+//! Each case runs on one thread. `during` opens a slot for this thread, and `attach` attaches every
+//! simulated machine that the case makes to the slot. An attached machine has a `Watcher`, which
+//! sorts events and waits into bins as they happen, so the memory that it needs does not grow with
+//! the length of the run. If no slot is open, `attach` does nothing, and the machine has no
+//! observer.
 //!
-//! A watcher reads only what takes no virtual time to read, so a watched run has the same hash as
-//! one that is not watched.
+//! A watcher reads only values whose reading takes no virtual time, so a watched run has the same
+//! hash as an unwatched run.
 
 mod bins;
 mod collect;
@@ -36,13 +36,14 @@ thread_local! {
     static SLOT: RefCell<Option<Vec<Watcher>>> = const { RefCell::new(None) };
 }
 
-/// The courses of the watched runs of a command. Clones share them.
+/// The courses of the watched runs of a command. Clones share the courses.
 #[derive(Clone, Debug, Default)]
 pub struct Courses(Arc<Mutex<Vec<Course>>>);
 
 impl Courses {
-    /// Runs `run` and keeps its course, with what `name` adds to it. If the run makes several
-    /// machines, keeps only the course with the most events. If it makes none, keeps nothing.
+    /// Calls `run`, lets `name` fill in the names of its course, and keeps the course. If `run`
+    /// makes several machines, keeps only the course with the most events. If it makes no machine,
+    /// keeps nothing.
     pub fn of<T>(&self, name: impl FnOnce(&mut Course), run: impl FnOnce() -> T) -> T {
         let (result, course) = during(run);
         if let Some(mut course) = course {
@@ -102,12 +103,12 @@ pub(crate) fn attach(sim: &Sim) -> Option<Watcher> {
 }
 
 impl Watcher {
-    /// A kernel job begins on the current CPU.
+    /// Notes that a kernel job begins on the current CPU.
     pub(crate) fn job_starts(&self, sim: &Sim, job: Job) {
         self.with(|collector| collector.job_starts(sim, job));
     }
 
-    /// The kernel job that began last on the current CPU ends.
+    /// Notes that the kernel job that began last on the current CPU ends.
     pub(crate) fn job_ends(&self, sim: &Sim, job: Job) {
         self.with(|collector| collector.job_ends(sim, job));
     }
@@ -118,12 +119,12 @@ impl Watcher {
         self.with(|collector| collector.read_lists(mm));
     }
 
-    /// Notes what a resident-page counter says, and the true number of pages.
+    /// Notes the value of a resident-page counter, and the true number of pages.
     pub(crate) fn counted(&self, sim: &Sim, said: i64, truth: i64) {
         self.with(|collector| collector.counted(sim, said, truth));
     }
 
-    /// The run has ended with these statistics.
+    /// Notes that the run has ended with the statistics `stats`.
     pub(crate) fn ended(&self, stats: &Stats) {
         self.with(|collector| collector.ended(stats));
     }
@@ -134,7 +135,7 @@ impl Watcher {
     }
 
     fn with(&self, f: impl FnOnce(&mut Collector)) {
-        // The collector has been taken out if the machine outlives the watched case.
+        // There is no collector if the machine outlives the watched case.
         if let Some(collector) = &mut *self.0.borrow_mut() {
             f(collector);
         }

@@ -1,4 +1,5 @@
-//! The phases of tasks over time: who ends an address space, who helps, and who waits for memory.
+//! The phases of tasks over time: which tasks end an address space, which tasks help, and which
+//! wait for memory.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use plimsoll_mm::event::Phase;
 
 use super::course::Span;
 
-/// The largest number of phases that are kept. Of more, the shortest that other phases enclose are
-/// left out first.
+/// The largest number of phases that are kept. If there are more, the shortest phases that lie
+/// inside other phases are left out first.
 const SPANS_MAX: usize = 4000;
 
-/// Returns whether phases of this kind are kept. The others are so short and so many that a chart
-/// over time cannot show them.
+/// Returns whether phases of this kind are kept. The phases of all other kinds are too short and
+/// too many for a chart over time.
 const fn is_kept(phase: Phase) -> bool {
     !matches!(
         phase,
@@ -22,7 +23,8 @@ const fn is_kept(phase: Phase) -> bool {
 /// The phases of a run.
 #[derive(Default)]
 pub(super) struct Spans {
-    /// For each task, the phases that have begun and not ended: their CPU and their beginning.
+    /// For each task, the phases that have begun and not ended, each with its CPU and the time of
+    /// its beginning, in nanoseconds.
     open: BTreeMap<u32, Vec<(Phase, u32, u64)>>,
     ended: Vec<Ended>,
 }
@@ -49,7 +51,7 @@ impl Spans {
             return;
         }
         let open = self.open.entry(task).or_default();
-        // A phase that began before the run was watched has no beginning here.
+        // If the phase began before the run was watched, the time of its beginning is not known.
         let Some((phase, cpu, from_ns)) = open.pop_if(|open| open.0 == phase) else {
             return;
         };

@@ -1,4 +1,5 @@
-//! The waits for locks of a watched run: how long they are, at which call site, and for whom.
+//! The waits for locks of a watched run: how long they are, at which call site the waiter is, and
+//! for which holder it waits.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::course::{Between, LongWait, Pair, SiteWaits};
 
 /// The number of bins of a histogram between a wait and its double.
 const STEPS: f64 = 8.0;
-/// The number of bins of a histogram: the last one has the waits of a minute and more.
+/// The number of bins of a histogram: the last bin also has all longer waits.
 const HIST: usize = 288;
 /// The number of longest waits that are kept.
 const LONGEST: usize = 300;
@@ -20,12 +21,13 @@ const GROUPS_MAX: u32 = 64;
 pub(super) struct Waits {
     by_site: BTreeMap<(LockClass, Site), Tally>,
     by_holder: BTreeMap<(LockClass, Site, Site), Sums>,
-    /// The waits that may be among the longest. Whenever there are twice as many as are kept, the
+    /// The waits that may be among the longest. Whenever this list has twice [`LONGEST`] waits, the
     /// shorter half is removed.
     longest: Vec<Wait>,
     cpus_per_group: u32,
     groups: u32,
-    /// The sum of the waits of each group for each group.
+    /// For each pair of groups, the sum of the waits of the first group's CPUs for the second
+    /// group's CPUs, in nanoseconds.
     between: Vec<u64>,
 }
 
@@ -39,8 +41,8 @@ struct Sums {
 
 struct Tally {
     sums: Sums,
-    /// The number of waits in each of the [`HIST`] bins. In the heap, because the stacks of
-    /// simulated tasks are small.
+    /// The number of waits in each of the [`HIST`] bins. The bins are in the heap, because the
+    /// stacks of simulated tasks are small.
     hist: Vec<u64>,
 }
 
@@ -110,7 +112,7 @@ impl Waits {
         self.longest.truncate(LONGEST);
     }
 
-    /// The waits by class and call site; those of the longest total come first.
+    /// The waits by class and call site; the class and site with the longest total come first.
     pub(super) fn sites(&self) -> Vec<SiteWaits> {
         let row = |((class, site), tally): (&(LockClass, Site), &Tally)| SiteWaits {
             lock: class.name().to_owned(),
@@ -130,7 +132,8 @@ impl Waits {
         rows
     }
 
-    /// The waits by the call sites of waiter and holder; those of the longest total come first.
+    /// The waits by the call sites of the waiter and the holder; the pair with the longest total
+    /// comes first.
     pub(super) fn pairs(&self) -> Vec<Pair> {
         let row = |((class, site, holder), sums): (&(LockClass, Site, Site), &Sums)| Pair {
             lock: class.name().to_owned(),
@@ -160,7 +163,7 @@ impl Waits {
         self.longest.iter().map(row).collect()
     }
 
-    /// How long the groups of CPUs waited for each other; `None` if none waited.
+    /// The times that the groups of CPUs waited for each other; `None` if no CPU waited.
     pub(super) fn between(&self) -> Option<Between> {
         let cells: Vec<(u32, u32, u64)> = (0..)
             .zip(&self.between)

@@ -33,7 +33,7 @@ pub struct MakeLike {
 impl MakeLike {
     /// Starts the jobs; no process starts after `until`. Each process is a task, from its fork to
     /// the end of its exit. The process makes its counters of resident pages at the fork, adds each
-    /// page when it faults the page in, and ends the counters at its exit.
+    /// page to them when it faults the page in, and ends the counters at its exit.
     ///
     /// # Panics
     /// If this computer has no memory for counters, or a counter of a process is not 0 when the
@@ -63,8 +63,8 @@ impl MakeLike {
     }
 
     fn process(&self, sim: &Sim, plan: Option<&Plan<Sim>>, mapping: &mut Mapping<'_>) {
-        /// The number of pages that a process touches before it computes. The process repeats both
-        /// steps.
+        /// The number of pages that a process touches before it computes for these pages. The
+        /// process repeats both until it has touched all its pages.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
         let rss = plan.map(|plan| Rss::new(sim, plan).expect("this computer has the memory"));

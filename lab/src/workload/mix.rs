@@ -36,7 +36,7 @@ pub(crate) struct Part {
     pub(crate) program: Program,
 }
 
-/// The CPUs whose numbers, divided by `divisor`, leave one of `remainders` as the remainder.
+/// The CPUs whose number divided by `divisor` leaves a remainder that is in `remainders`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpus {
     pub(crate) divisor: u32,
@@ -62,8 +62,8 @@ pub(crate) enum Program {
 pub(crate) enum Memory {
     /// All memory is free.
     Plenty,
-    /// Each zone has free pages up to the middle between its low and its high watermark. All other
-    /// memory is in use and stays in use: nothing reclaims it.
+    /// The number of free pages of each zone is the middle between its low and its high watermark.
+    /// All other memory is in use and stays in use: nothing reclaims it.
     Short,
     /// As [`Memory::Short`], but `cached` of the pages in use are pages of the files that the
     /// [`Readers`] read. Kswapd and allocations reclaim pages of these files. There is no swap.
@@ -131,7 +131,8 @@ impl Memory {
         let leave = match self {
             Self::Plenty => return,
             Self::Short => Pages(0),
-            // `cached` pages stay free for now; the readers then fill them with pages of files.
+            // `cached` pages stay free here, because the readers fill them with pages of files
+            // before they start.
             Self::Cached { cached } => cached,
         };
         let begun = aging::begin(testbed, aging::Memory::Fresh, leave);

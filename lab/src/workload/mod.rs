@@ -80,8 +80,8 @@ impl<'a> Mapping<'a> {
     }
 
     /// Faults in one new page. Returns `None` if memory ran out, and `Some(true)` if this page
-    /// completed a batch. In that case, the CPU has just added the batch to the machine's counters,
-    /// and the caller puts the batch's pages on the lists by which pages are aged.
+    /// completed a batch. In this case, the CPU has just added the batch to the machine's counters,
+    /// and the caller must put the pages of the batch on the lists by which pages are aged.
     pub(crate) fn fault_one(&mut self, sim: &Sim) -> Option<bool> {
         sim.spend(Work::Fault, 1);
         let pfn = self.mm.pages().alloc(sim, Request::new(Order::ZERO)).ok()?;
@@ -138,8 +138,8 @@ impl<'a> Mapping<'a> {
         self.pages.clear();
     }
 
-    /// The mapped pages, for use after the task has ended. [`Mapping::of`] makes a mapping of these
-    /// pages again.
+    /// Ends the mapping without unmapping, and returns its pages, for use after the task has ended.
+    /// [`Mapping::of`] makes a mapping of these pages again.
     #[must_use]
     pub(crate) fn into_pages(mut self, sim: &Sim) -> Vec<Pfn> {
         self.count(sim);

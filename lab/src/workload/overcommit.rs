@@ -3,8 +3,8 @@
 //!
 //! Each worker is a process. It first touches all its pages in order, and from then on random
 //! pages. Nine of ten random touches go to hot pages, which are the first half of the process's
-//! pages. The tenth goes to any of its pages. If the touched page is in swap, it returns to memory,
-//! and another page goes to swap.
+//! pages. The tenth touch goes to any of the process's pages. If the touched page is in swap, it
+//! returns to memory, and another page goes to swap.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -128,8 +128,8 @@ fn leave(sim: &Sim, queue: &Queue, pages: Option<Vec<Pfn>>) {
     queue.spans.borrow_mut().extend(timed);
 }
 
-/// Takes a span that a worker put into `queue` at or before the current time. A worker whose clock
-/// is ahead may have put spans there at later times.
+/// Takes a span that a worker put into `queue` at or before the current time. `queue` may also have
+/// spans of later times, from workers whose clocks are later.
 fn next(sim: &Sim, queue: &Queue) -> Option<Vec<Pfn>> {
     let now = sim.now();
     let mut spans = queue.spans.borrow_mut();

@@ -8,7 +8,8 @@
 //!
 //! Taking a page off the lists has a price of its own, `lru_remove`. Putting a page on the lists
 //! touches the same lines, so it has the same price here. But the price of a fault already includes
-//! putting the page on the lists, so about 1 % of the price of a fault is charged twice.
+//! putting the page on the lists. So the simulation charges about 1 % of the price of a fault
+//! twice.
 
 use plimsoll_mm::machine::{Lock, Machine};
 use plimsoll_mm::site::{LockClass, Site, Work};

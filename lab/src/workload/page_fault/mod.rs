@@ -14,10 +14,10 @@
 //! - `space`: the address space, and the interrupts by which threads flush each other's
 //!   translations.
 //!
-//! A task's rate is measured over whole rounds, so the rate does not depend on where in a round the
-//! run ends. Each task's first round does not count, because that round fills the page lists. All
-//! tasks continue until each has completed one more round, so that no task is measured while others
-//! have stopped.
+//! A task's rate is measured over whole rounds, so it does not matter in which part of a round the
+//! run ends. Each task's first round does not count, because it fills the page lists. At the end of
+//! the run, all tasks continue until each task has completed one more round. So no task is measured
+//! while other tasks have stopped.
 
 mod lruvec;
 mod space;
@@ -108,7 +108,8 @@ struct Shared {
 }
 
 /// The number of tasks that wait for an mmap_lock, and the sum of the times at which their waits
-/// began. These two numbers and the current time give how long all these tasks have waited so far.
+/// began. From these two numbers and the current time follows the time that all these tasks
+/// together have waited so far.
 #[derive(Default)]
 struct Waiting(Cell<(u64, u64)>);
 
@@ -116,9 +117,8 @@ impl PageFault {
     /// Runs the tasks on the first CPUs of the machine. Every core gets one task before any core
     /// gets a second one.
     ///
-    /// # Panics
-    /// When a counter of resident pages is wrong at the end. This is a bug of ours, never the
-    /// user's.
+    /// # Panics If a counter of resident pages is wrong at the end, which would be a bug in
+    /// Plimsoll.
     #[must_use]
     pub(crate) fn run(self, testbed: &Testbed, plan: &Rc<Plan<Sim>>) -> Done {
         let shared = Rc::new(Shared::new(&testbed.sim));

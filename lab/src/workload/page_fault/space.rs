@@ -4,8 +4,8 @@
 //! that a process's faults take, and the price of a fault includes the cost of these locks. Threads
 //! share the mmap_lock, the mappings and the translations. Before memory is freed, every CPU that
 //! runs a thread of the process has to drop its translations. The thread that unmaps interrupts
-//! these CPUs and waits for them. This costs `tlb_flush` for the first CPU, and `ipi` for each
-//! further CPU.
+//! these CPUs and waits for them. This costs the price `tlb_flush` for the first CPU, and the price
+//! `ipi` for each other CPU.
 //!
 //! Linux sometimes interrupts fewer CPUs. From 6.15 on, it interrupts none on newer AMD processors.
 //! It also skips a CPU whose thread sleeps, unless page tables are freed. The simulation always
@@ -24,8 +24,8 @@ use super::vmas::Vmas;
 use super::{Shared, Waiting};
 use crate::workload::{Mapping, UNMAPPED_TOGETHER};
 
-/// The number of pages that a task unmaps before it flushes translations and frees the pages: 8 in
-/// the gather itself and 19 batches of 510 (Linux: `mmu_gather`).
+/// The number of pages that a task unmaps before it flushes translations and frees the pages: 8
+/// pages in the gather itself and 19 batches of 510 pages (Linux: `mmu_gather`).
 const GATHERED: usize = 8 + 19 * 510;
 
 /// A simulated address space of the benchmark, used by one process or by all its threads.
@@ -182,8 +182,9 @@ mod tests {
     use super::*;
     use crate::run::testbed::Testbed;
 
-    /// Lets one of `tasks` tasks map, fault in and unmap `pages` pages twice. Returns two times
-    /// that the task spends, in nanoseconds: on flushes of translations, and on further interrupts.
+    /// Lets one of `tasks` tasks map, fault in and unmap `pages` pages twice. Returns the times
+    /// that the task spends on flushes of translations and on interrupts of other CPUs, in
+    /// nanoseconds.
     fn flushes(tasks: u32, pages: usize) -> [u64; 2] {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
         let testbed = Testbed::new(&profile, Design::UNPATCHED, 1);
@@ -212,8 +213,8 @@ mod tests {
         [Work::TlbFlush, Work::Ipi].map(|work| spent[work as usize])
     }
 
-    /// A gather, the collection of unmapped pages, has room for 9698 pages. It is flushed when the
-    /// pages of another page table, up to 512, might not fit.
+    /// A gather, the collection of unmapped pages, has room for 9698 pages. The task flushes the
+    /// gather when the pages of one more page table, up to 512, might not fit into it.
     #[test]
     fn each_full_gather_and_the_last_one_interrupt_every_other_cpu_of_the_process() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
@@ -228,7 +229,7 @@ mod tests {
     }
 
     /// The first fault of a mapping only tries the mmap_lock. If the lock is busy, the fault waits
-    /// for it and then gives the mapping its `anon_vma`, so the next fault needs no lock.
+    /// for the lock and then gives the mapping its `anon_vma`. So the next fault needs no lock.
     #[test]
     fn a_fault_that_takes_the_lock_leaves_an_anon_vma() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");

@@ -2,15 +2,15 @@
 //!
 //! Each thread maps memory of the same kind, and the kernel places a new mapping into the highest
 //! gap in which it fits, so the mappings touch. Linux merges anonymous mappings that touch into one
-//! mapping (`vma_merge`). So most of the time many threads fault in one mapping, and all of them
-//! write its reference count twice for each fault (`vma_start_read`, `vma_end_read`).
+//! mapping (`vma_merge`). So most of the time many threads fault in one mapping, and each thread
+//! writes the mapping's reference count twice for each fault (`vma_start_read`, `vma_end_read`).
 //!
 //! A thread that maps or unmaps memory changes such a shared mapping: it extends or splits the
 //! mapping. Before the change, the thread locks the mapping and waits until no other thread is in a
 //! fault of it (`vma_start_write`). The mapping stays locked until the thread releases the
 //! mmap_lock, or turns the mmap_lock into a reader's lock. Another thread that faults in the
-//! meantime takes the mmap_lock as a reader, and so waits behind all tasks that already wait for
-//! the mmap_lock.
+//! meantime takes the mmap_lock as a reader. So it waits behind all tasks that already wait for the
+//! mmap_lock.
 //!
 //! The first fault of a mapping gives the mapping an `anon_vma`, and needs the mmap_lock for this.
 //! Two mappings that touch can merge unless each has an `anon_vma` and the two differ.
@@ -33,8 +33,8 @@ const WRITER: i64 = 1 << 30;
 /// The interval at which a writer checks whether the last fault has left the mapping.
 const LOOK_AGAIN_NS: u32 = 200;
 
-/// The mappings of a process. Its addresses are divided into places, each as large as the memory
-/// that one thread maps. Places are numbered from the highest address down.
+/// The mappings of a process. The addresses of the process are divided into places, each as large
+/// as the memory that one thread maps. Places are numbered from the highest address down.
 #[derive(Default)]
 pub(super) struct Vmas {
     places: RefCell<Vec<Option<Rc<Vma>>>>,
@@ -58,7 +58,7 @@ pub(super) struct Entered(Rc<Vma>);
 
 impl Vmas {
     /// Maps the highest free place and returns the place's number. The caller holds the mmap_lock
-    /// exclusively, and calls [`Vmas::unlock_all`] before it releases the lock.
+    /// exclusively, and must call [`Vmas::unlock_all`] before it releases the mmap_lock.
     pub(super) fn map(&self, sim: &Sim) -> usize {
         let free = self.places.borrow().iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
@@ -116,8 +116,8 @@ impl Vmas {
     }
 
     /// Enters the mapping of `place` for a fault. Calls `prepare` if the mapping has no `anon_vma`
-    /// yet; `prepare` returns whether the caller may give the mapping one. Returns `None` if
-    /// `prepare` returns false, if a writer has locked the mapping, or if `place` now belongs to
+    /// yet; `prepare` returns whether the caller may give the mapping an `anon_vma`. Returns `None`
+    /// if `prepare` returns false, if a writer has locked the mapping, or if `place` now belongs to
     /// another mapping.
     pub(super) fn enter(
         &self,
@@ -200,7 +200,7 @@ impl Vma {
         }
     }
 
-    /// Returns whether this mapping and `below` become one mapping when a new one fills the gap
+    /// Returns whether this mapping and `below` become one mapping when a new mapping fills the gap
     /// between them.
     fn merges_with(&self, below: &Self) -> bool {
         match (self.anon_vma.get(), below.anon_vma.get()) {
@@ -381,9 +381,9 @@ mod tests {
         sim.run();
     }
 
-    /// Two CPUs map and unmap while two other CPUs fault. A fault that `enter` let in is in the
-    /// mapping that covers the place now. No writer changes this mapping before the fault has left
-    /// it.
+    /// Two CPUs map and unmap while two other CPUs fault. A fault that `enter` has let in is in the
+    /// mapping that covers the place at that time. No writer changes this mapping before the fault
+    /// has left it.
     #[test]
     fn a_fault_that_was_let_in_is_in_a_mapping_that_does_not_change() {
         let profile = Profile::load("phone-8", Card::Mid).expect("built in");

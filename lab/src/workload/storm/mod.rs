@@ -2,7 +2,7 @@
 //!
 //! Each process has memory that several CPUs touched, and its counters are spread over these CPUs.
 //! Hogs grow on several threads, and allocators allocate in bursts, until no memory is left. Only
-//! the start of a storm is scripted; everything else follows from the page allocator's last resort.
+//! the start of a storm is fixed; everything else follows from the page allocator's last resort.
 //! The run ends when every allocator has all the memory that it wanted or has died. Then all
 //! processes exit, and every page must be free again.
 //!
@@ -62,8 +62,8 @@ pub(crate) enum Ending {
 /// The result of a storm.
 #[derive(Clone, Debug)]
 pub(crate) struct StormResult {
-    /// The stalls of the allocators, without two kinds of stalls: those in which the last resort
-    /// was not called, and those that ended after the allocator was told to die.
+    /// The stalls of the allocators. They do not include stalls in which the last resort was not
+    /// called, nor stalls that ended after the allocator was told to die.
     pub(crate) stalls: Vec<Stall>,
     /// The deaths of all processes that were told to die.
     pub(crate) deaths: Vec<Death>,
@@ -87,9 +87,8 @@ const THINK: Nanos = Nanos::from_ms(2);
 impl Storm {
     /// Runs the storm on the machine of `profile`.
     ///
-    /// # Panics
-    /// When a page, a count or a process remains at the end. This is a bug of ours, never the
-    /// user's.
+    /// # Panics If a page, a count or a process remains at the end, which would be a bug in
+    /// Plimsoll.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
@@ -103,7 +102,7 @@ impl Storm {
         self.end(world, free_at_first - taken)
     }
 
-    /// Starts all running threads, and the threads of hogs that wait for the device.
+    /// Starts the threads of hogs and allocators, and the threads of hogs that wait for the device.
     fn start(&self, world: &Rc<StormWorld>) {
         let sim = &world.testbed.sim;
         let begin = sim.stats().now;
@@ -147,7 +146,7 @@ impl Storm {
             .map(|(id, proc)| (proc.spec.home, told(id).map(|death| death.told)))
             .collect();
         // If an allocator was told to die while it waited, it got a page from the reserves or no
-        // page at all. So its stall does not count.
+        // page at all. So the stall does not count.
         let had_page = |stall: &Stall| {
             let dies = allocators.get(&stall.cpu);
             dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
@@ -263,8 +262,9 @@ fn assert_dies(sim: &Sim, world: &StormWorld, id: u32, error: &FaultError) {
     assert!(is_dying, "process {id} is refused memory: {error}");
 }
 
-/// Allocates memory until only `leave` pages can be allocated above the min watermarks. Each normal
-/// zone keeps an equal share of these pages. Returns the number of pages allocated.
+/// Allocates memory until allocations that respect the min watermarks can get only `leave` more
+/// pages. Each normal zone keeps an equal share of these pages. Returns the number of pages
+/// allocated.
 fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     let block = Request::new(Order::MAX).urgent(Urgency::Reserve);
     let zones = testbed.mm.pages().view(&testbed.sim);
@@ -274,7 +274,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     for zone in &zones {
         let keep = match zone.kind {
             ZoneKind::Normal => min_mark(zone) + u64::from(share),
-            // The kernel uses all memory of the lower zones, so none of it can be allocated.
+            // The lower zones keep nothing, as if the kernel used all their memory.
             _ => 0,
         };
         let has = u64::from(zone.free.0) + u64::from(zone.listed.0);
@@ -288,7 +288,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     taken
 }
 
-/// The number of free pages of a zone that an allocation must leave free if it may wait.
+/// The number of pages of a zone that an allocation which may wait must leave free.
 fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }
@@ -309,8 +309,8 @@ mod tests {
 
     use super::*;
 
-    /// A storm on eight CPUs: two for a hog, three for allocators, and one each for reaper, helper
-    /// and device.
+    /// A storm on eight CPUs: two for a hog, three for allocators, and one each for the reaper, the
+    /// helper and the device.
     fn small(ending: Ending) -> Storm {
         Storm {
             headcount: Headcount {

@@ -97,7 +97,7 @@ impl Headcount {
                 threads: allocates.then_some(home).into_iter().collect(),
             });
         }
-        // Shuffles, so that a hog or an allocator may be anywhere in the list.
+        // Shuffles the list, so that a hog or an allocator may be anywhere in it.
         specs.shuffle(rng);
         Population {
             specs,
