@@ -1,5 +1,5 @@
-//! Tells the command, and the package for Python, from which commit it is built, as the variable
-//! `PLIMSOLL_COMMIT`.
+//! Sets the variable `PLIMSOLL_COMMIT` for the build of the command or of the package for Python:
+//! the commit from which it is built.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ fn main() {
     let commit = commit().unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=PLIMSOLL_COMMIT={commit}");
     let root = root();
-    // The text may change after a commit or a change of a source. A file that does not exist is left
-    // out, because cargo would run this program at each build to look for that file.
+    // The variable may change after a commit or a change of a source. This program does not name
+    // files that do not exist, because cargo would then run it at each build.
     let of_git = ["HEAD", "logs/HEAD"].map(|file| git(&["rev-parse", "--git-path", file]));
     let of_git = of_git.into_iter().flatten().map(PathBuf::from);
     for path in of_git.chain(SOURCES.map(|folder| root.join(folder))) {
@@ -23,7 +23,7 @@ fn main() {
     }
 }
 
-/// The folder of the repository: the nearest one above the package that has this program.
+/// The folder of the repository: the nearest folder above the package that has this program.
 fn root() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
     let mut above = Path::new(&package).ancestors();
@@ -31,8 +31,8 @@ fn root() -> PathBuf {
     root.unwrap_or(Path::new("..")).to_owned()
 }
 
-/// The commit, with `-dirty` if a file that git knows has changed since; `None` if this is no
-/// repository of git.
+/// The commit, with `-dirty` if a file that git knows has changed since; `None` if the folder is in
+/// no repository of git.
 fn commit() -> Option<String> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
@@ -42,7 +42,7 @@ fn commit() -> Option<String> {
 
 /// The text that git prints; `None` if git fails or is not installed.
 fn git(arguments: &[&str]) -> Option<String> {
-    // `git status` would otherwise write to the repository.
+    // Without this option, `git status` would write to the repository.
     let git = Command::new("git")
         .arg("--no-optional-locks")
         .args(arguments)

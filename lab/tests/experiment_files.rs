@@ -1,5 +1,5 @@
 //! Tests experiment files: a written plan is read back unchanged, no text makes the reader panic, a
-//! file gives the same results as the same choice on the command line, and the files in
+//! file gives the same results as a command line with the same choices, and the files in
 //! `experiments/` run.
 
 use std::collections::BTreeMap;
@@ -136,7 +136,7 @@ fn timeline() -> impl Strategy<Value = Vec<Moment>> {
     vec(moment, 0..4)
 }
 
-/// Plans whose form is right; the names in them need not exist.
+/// Plans of the right form, in which names need not exist.
 fn plans() -> impl Strategy<Value = Plan> {
     let parameters = btree_map(any::<String>(), 0..=WHOLE_MAX, 0..4).prop_map(|mut of| {
         of.remove("name");
@@ -317,9 +317,9 @@ fn examples() -> Vec<PathBuf> {
     paths
 }
 
-/// Each example runs with one seed. If its timeline names no CPUs, it runs on a small machine, with
-/// as many workers and as much memory for each as the workload takes there; the designs must differ
-/// there too.
+/// Each example runs with one seed. If its timeline names no CPUs, the example runs on a small
+/// machine, with at most as many workers and as much memory per worker as this machine can have.
+/// The designs must differ on this machine too.
 #[test]
 fn the_examples_run() {
     let examples = examples();

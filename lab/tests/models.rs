@@ -14,8 +14,8 @@ use plimsoll_sim::{LockModel, SimOptions, Stats};
 
 const LENGTH: Nanos = Nanos(60_000_000);
 
-/// Runs a load on `machine` in which every CPU faults pages in and frees them, while CPU 0 drains
-/// the page lists of all CPUs again and again.
+/// Runs a load on `machine` in which every CPU faults pages in and frees them, while CPU 0
+/// repeatedly drains the page lists of all CPUs.
 fn run(machine: &str, options: SimOptions) -> Stats {
     let profile = Profile::load(machine, Card::Mid).expect("built in");
     let testbed = Testbed::with_options(&profile, Design::default(), options);
@@ -66,8 +66,8 @@ fn lock_models_agree_with_the_memory_manager_inside() {
 }
 
 /// Without strict order, a CPU does not wait for its turn before it accesses its own page lists and
-/// counters, so it may run ahead of other CPUs. If another CPU accesses these lists or counters,
-/// that CPU may see their future state; the simulator counts such slips. Of the known loads, the
+/// counters, so it may run ahead of other CPUs. If another CPU accesses these lists or counters, it
+/// may see their future state; the simulator counts such accesses as slips. Of the known loads, the
 /// load of this test has the most slips, because CPU 0 drains the lists of all CPUs every 2 ms.
 ///
 /// If CPUs may run ahead by 10 µs, the number of acquisitions of the zone lock on a phone differs

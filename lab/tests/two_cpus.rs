@@ -1,7 +1,7 @@
 //! Compares the simulator with two real CPUs; see `docs/validation.md`.
 //!
-//! Whether a measurement counts is decided from real measurements alone, before anything is
-//! simulated. The test fails only if the simulator's prediction misses several measurements in a
+//! The test decides from real measurements alone whether a measurement counts, before it simulates
+//! anything. The test fails only if the simulator's prediction misses several measurements in a
 //! row.
 
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
@@ -17,7 +17,7 @@ const SEED: u64 = 1;
 
 /// The number of measurements in a row that a prediction must miss to count as wrong. If a
 /// hypervisor moves a virtual CPU away and back during one measurement, the lock prices that are
-/// timed before and after the measurement do not show this, and the prediction misses. A wrong
+/// timed before and after the measurement do not show this move, and the prediction misses. A wrong
 /// prediction misses every measurement.
 const MEASUREMENTS: usize = 5;
 

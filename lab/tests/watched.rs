@@ -65,7 +65,7 @@ fn a_course_has_the_waits_that_the_machine_counted() {
             course.bin_ns * course.bins as u64 > course.length_ns,
             "{name}"
         );
-        // The table and the course are of the same run: the run with the first seed.
+        // The table and the course are about the same run: the run with the first seed.
         let title = format!("Waits for locks under {name}, first seed");
         let table = report.tables.iter().find(|table| table.title == title);
         let table = table.expect("the report has the locks of each design");
@@ -188,8 +188,8 @@ fn a_course_has_exits_and_the_reaper_beside_them() {
     }
 }
 
-/// Experiments of the catalog are watched, too: here one that runs on a machine without a page
-/// allocator.
+/// Experiments of the catalog are watched, too. The experiment here runs on a machine without a
+/// page allocator.
 #[test]
 fn the_error_of_a_counter_over_time_is_that_of_the_report() {
     let courses = Courses::default();

@@ -1,5 +1,5 @@
 //! The end of the output of a command that prints several reports: `plimsoll reproduce`, and
-//! `plimsoll results show` for a run that has been kept.
+//! `plimsoll results show` for a run in the store.
 
 use plimsoll_lab::experiment;
 use plimsoll_lab::report::misses::{Beside, Counts};
@@ -7,8 +7,8 @@ use plimsoll_lab::report::{Report, Table, summary};
 
 use crate::output::Sink;
 
-/// Writes what follows the last report: one table of all answers if there are several reports, and
-/// the published figures, if the run has their table.
+/// Writes the part after the last report. It is a table of all answers if there are several
+/// reports, and the published figures if the run has their table.
 pub(crate) fn write(
     sink: &mut Sink,
     reports: &[Report],

@@ -122,7 +122,7 @@ pub(crate) fn new(args: &NewExperiment) -> anyhow::Result<()> {
     ))
 }
 
-/// Lists the experiments of the catalog, and those of a folder.
+/// Lists the experiments of the catalog, and the experiment files of a folder.
 pub(crate) fn list(args: &ListExperiments) -> anyhow::Result<()> {
     let tables = outline::list(args.folder.as_deref())?;
     output::print(&table::render_tables(&tables, output::width()))

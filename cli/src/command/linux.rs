@@ -75,7 +75,8 @@ fn command_line() -> String {
 }
 
 fn spinner() -> ProgressBar {
-    // A new spinner draws on standard error, and is hidden if standard error is not a terminal.
+    // The spinner draws on standard error. indicatif hides the spinner if standard error is not a
+    // terminal.
     let spinner = ProgressBar::new_spinner();
     let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed} elapsed");
     spinner.set_style(style.expect("a constant that a test renders"));

@@ -1,10 +1,8 @@
 //! `stress-ng --vm` on a machine with too little memory: workers that repeatedly map memory, write
 //! every page, use every page once more, and unmap all of them. Meanwhile, reclaim moves pages to
-//! swap.
-//!
-//! The workers of [`stress_vm`](super::stress_vm) have no page tables, so none of their pages can
-//! be moved to swap. Each worker here is a process with an address space. If a page is in swap when
-//! the worker uses it again, the worker brings it back.
+//! swap. The workers of [`stress_vm`](super::stress_vm) have no page tables, so reclaim cannot move
+//! their pages to swap. Each worker here is a process with an address space. If a page is in swap
+//! when the worker uses it again, the worker brings it back.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,8 +22,8 @@ use crate::run::testbed::Testbed;
 const START: Vpn = Vpn(1 << 20);
 
 /// The number of pages that a worker touches before it computes and looks at the clock. If some of
-/// these pages are in swap, the worker brings them back together (Linux: `vm.page-cluster`, 8
-/// pages).
+/// these pages are in swap, the worker brings these pages back together (Linux: `vm.page-cluster`,
+/// 8 pages).
 const STEP: u64 = 8;
 
 /// The work of each worker in a round.
@@ -42,7 +40,8 @@ pub(crate) struct StressSwap {
 
 impl StressSwap {
     /// Starts a worker on each of `cpus`. The workers stop at `until`. The returned counter counts
-    /// each page twice in a round: when the worker writes it, and when the worker uses it again.
+    /// each page twice in a round: when the worker writes the page, and when the worker uses the
+    /// page again.
     ///
     /// # Panics
     /// If `testbed` cannot reclaim memory (see `Testbed::with_pressure`).
@@ -64,8 +63,8 @@ impl StressSwap {
                 }
                 let space = pressure.space(sim);
                 let all = u64::from(Pages::from_bytes(self.bytes).0);
-                // Workers that do not pause are to be at different points of a round when a run
-                // begins. So the first round of each worker has a random length.
+                // If workers do not pause, the first round of each has a random length, so that the
+                // workers are at different points of a round at any time.
                 let mut pages = match self.pause {
                     Pause::No => sim.rng().random_range(0..=all),
                     _ => self.next_round(sim, all),
@@ -153,7 +152,7 @@ mod tests {
     use crate::run::pressure::ReclaimLog;
 
     /// Runs two workers of 16 MiB each on a machine of `bytes` bytes. Returns the number of touched
-    /// pages, and the log of what reclaim did.
+    /// pages, and the log of reclaim.
     fn run(bytes: u64) -> (u64, ReclaimLog) {
         let mut profile = machines::load("laptop-2", Card::Mid).expect("it is built in");
         profile.node_bytes = vec![bytes];

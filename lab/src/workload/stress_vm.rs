@@ -1,6 +1,6 @@
 //! `stress-ng --vm`: workers that repeatedly map memory, write every page, check it, and unmap it.
 //!
-//! In pauses in which the workers sleep, CPUs go idle and their vmstat work goes dormant.
+//! If the workers sleep in pauses, CPUs go idle, and their vmstat work goes dormant.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -49,7 +49,7 @@ impl Pause {
     }
 }
 
-/// A counter of the work that all workers have done.
+/// The work that all workers have done so far.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pages: Rc<Cell<u64>>,
@@ -125,8 +125,8 @@ impl StressVm {
         }
     }
 
-    /// Maps `wanted` pages, uses and unmaps them. Stops mapping at `until`, or if memory runs out.
-    /// Returns the number of pages that were mapped.
+    /// Maps `wanted` pages, uses them, and unmaps them. Stops mapping at `until`, or if memory runs
+    /// out. Returns the number of pages that were mapped.
     fn round(
         &self,
         sim: &Sim,

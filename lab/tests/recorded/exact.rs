@@ -26,8 +26,8 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
     let judgement = judge("exact-6.12-4-cpus.plr", None);
     assert_eq!(counts(&judgement), [71, 71, 24], "{judgement:#?}");
     assert!(judgement.first_difference.is_empty());
-    // At the end of the replay, each CPU has as many pages on its lists as the kernel reported. CPU
-    // 0 is left out, because the program that read the kernel's report ran there and changed its
+    // At the end of the replay, each CPU has as many pages on its lists as the kernel reported. The
+    // test leaves out CPU 0: the program that read the kernel's report ran on CPU 0 and changed its
     // lists.
     let left = &judgement.tables[1].rows;
     for row in &left[1..] {
@@ -36,17 +36,18 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
 }
 
 /// While kswapd reclaims, Linux limits page lists to four batches. While a zone is below its high
-/// watermark, Linux also spills early. The recording of this test has two rounds of kswapd, and
-/// allocations whose threads reclaim memory and drain lists themselves.
+/// watermark, Linux also spills early. The recording of this test has two rounds of kswapd. In it,
+/// some allocating threads also reclaim memory and drain page lists themselves.
 #[test]
 fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
     let judgement = judge("exact-6.12-4-cpus-reclaim.plr", None);
     assert_eq!(counts(&judgement), [1550, 1548, 39], "{judgement:#?}");
 }
 
-/// The recorded computer has two nodes, of which one is used up until processes are killed. Each
-/// node's kswapd reclaims in its own node. CPUs have lists of the other node's zone, and their
-/// periodic work returns a batch from such lists if the CPU has not used them for some time.
+/// The recorded computer has two nodes. Processes use all memory of one node, until the OOM killer
+/// kills some of them. Each node's kswapd reclaims in its own node. CPUs have lists of the other
+/// node's zone, and its periodic work returns a batch of pages from such lists if the CPU has not
+/// used them for some time.
 #[test]
 fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
     let judgement = judge("exact-6.12-2-nodes.plr", None);

@@ -22,7 +22,7 @@ fn recording(name: &str) -> Recording {
 }
 
 /// Compares the timer firings in the recording `name` with those that `timers` predicts. Returns
-/// the number of compared firings, and how many of these are identical.
+/// the number of compared firings, and the number of identical ones.
 fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     let judgement = timers.firings(&recording(name)).expect("firings");
     (judgement.compared, judgement.identical)
@@ -81,9 +81,9 @@ fn a_schedule_that_is_off_by_a_jiffy_agrees_nowhere() {
     assert!(judgement.first_difference[1].starts_with("asked for: Linux 4294"));
 }
 
-/// Returns the largest numbers of CPUs whose vmstat work starts within one tick, and within 1, 4,
-/// 31, 32 and 64 ms. There are three rows of six numbers: as recorded, as simulated, and as
-/// simulated with the recorded share of late ticks.
+/// Returns three rows of six numbers: as recorded, as simulated, and as simulated with the recorded
+/// share of late ticks. A number is the largest number of CPUs whose vmstat work starts within one
+/// tick, or within 1, 4, 31, 32 or 64 ms.
 fn crowds(name: &str) -> Vec<Vec<usize>> {
     let judgement = Timers::OURS.judge(&recording(name)).expect("firings");
     let crowding = judgement.tables.last().expect("the table of crowds");
@@ -102,7 +102,7 @@ fn simulated_crowds_are_the_recorded_ones_once_ticks_come_late() {
     assert_eq!(recorded, &[3, 3, 3, 6, 6, 8]);
     assert_eq!(simulated[..5], [3; 5]);
     // In the simulation with late ticks, chance decides which groups of CPUs fire late. If a group
-    // fires late, CPUs of this group and of the next one fire within 31 ms of each other.
+    // fires late, CPUs of this group and CPUs of the next group fire within one interval of 31 ms.
     assert_eq!(late[..3], [3; 3]);
     assert!(late[3] > 3, "{late:?}");
 }
@@ -115,7 +115,7 @@ fn simulated_groups_at_hz_1000_are_as_large_as_recorded_ones() {
     assert_eq!(recorded, &[22, 22, 22, 22, 22, 43]);
     assert_eq!(simulated[..5], [22; 5]);
     // The CPUs fire in groups that are 64 ms apart. If a group fires late, CPUs of this group and
-    // of the next one fire within 64 ms of each other.
+    // CPUs of the next group fire within one interval of 64 ms.
     assert_eq!(late[..5], [22; 5]);
     assert!(late[5] > 22, "{late:?}");
 }
@@ -209,8 +209,8 @@ fn a_fold_one_page_later_is_seen() {
     let judge = |batch| -> Judgement {
         judge_with(&recording, |host| LateFold::new(host, batch)).expect("readings")
     };
-    // Linux folds a differential that reaches 128. Folding one that exceeds 127 is the same rule;
-    // folding only above 128 is not.
+    // Linux folds a differential that reaches 128. The rule "fold if the differential exceeds 127"
+    // is the same, but "fold if it exceeds 128" is another rule.
     let same = judge(127);
     assert_eq!((same.compared, same.identical), (3_115, 3_115));
     let late = judge(128);

@@ -143,16 +143,16 @@ fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
         text.replace(" vfork", "")
     });
     // Without the word `vfork`, the parent does not seem to wait for its child. Then parent and
-    // child have the same memory and equal points, and Plimsoll chooses the one that comes later in
-    // the list of processes.
+    // child have the same memory and equal points, and Plimsoll chooses the process that comes
+    // later in the list of processes.
     differs(&KILLS, &apart);
     differs(&Scores, &apart);
 }
 
 #[test]
 fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
-    // Changes the policy of the process that is chosen first, so that it is bound to the node that
-    // is not short of memory.
+    // Changes the policy of the process that is chosen first, so that this process is bound to the
+    // node that is not short of memory.
     let elsewhere = with_text(fixture!("shared"), "oom population", |text| {
         let line = |line: &str| {
             if line.starts_with("process pid=174 ") {
@@ -172,8 +172,8 @@ fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
     assert_eq!(all_same(&KILLS, &cpuset), 5);
 }
 
-/// Returns the recording with one column changed in every row of the table of processes; columns
-/// are counted from 0.
+/// Returns the recording with one column changed in every row of the table of processes. The first
+/// column is column 0.
 fn with_column(recording: Recording, column: usize, change: impl Fn(i64) -> i64) -> Recording {
     with_text(recording, "kernel log", |log| {
         let row = |line: &str| {
@@ -222,7 +222,7 @@ fn without_page_tables_or_a_page_of_the_total_scores_are_others() {
 #[test]
 fn a_process_that_was_chosen_before_is_not_chosen_again() {
     // Inserts the rows of the first shortage at the top of the second shortage's table, so that the
-    // first victim is still in that table.
+    // first victim is in the second table too.
     let again = with_text(fixture!("plain"), "kernel log", |log| {
         let rows = |line: &&str| line.contains("] [");
         let first: Vec<&str> = log.lines().filter(rows).take(15).collect();
@@ -264,7 +264,8 @@ fn a_victim_that_asks_for_memory_while_it_dies_is_no_kill_of_its_own() {
 
 #[test]
 fn a_design_can_be_asked_for() {
-    // Every number in the table is exact, so all selection rules agree.
+    // Every number in the kernel's table of processes is exact, so all selectors choose the same
+    // victims.
     for selecting in Selecting::ALL {
         let kills = Kills {
             selecting: Some(selecting),
@@ -292,8 +293,8 @@ fn another_order_of_ranges_is_a_difference() {
     };
     differs(&downwards, &fixture!("frozen"));
     differs(&downwards, &fixture!("released"));
-    // Makes the shared mappings private. Plimsoll would then empty them too, but the kernel did
-    // not.
+    // Makes the shared mappings private. Plimsoll would then empty these mappings too, but the
+    // kernel did not.
     let private = with_text(fixture!("frozen"), "oom mappings", |text| {
         text.replace(",sh,", ",")
     });
@@ -350,8 +351,8 @@ fn kernels_before_6_18_select_and_reap_in_the_older_way() {
     }
 }
 
-/// A check that depends on something that the recording does not show is set aside, and an
-/// unreadable line is noted. Neither counts as identical.
+/// If a check depends on something that the recording does not show, the judge sets the check
+/// aside. If a line is unreadable, the judge notes this. Neither counts as identical.
 #[test]
 fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
     let check =

@@ -1,4 +1,5 @@
-//! Reads the recording in `tests/data` as a user would, and checks the known numbers of its events.
+//! Reads the recording in `tests/data` as a user would, and checks that it has the expected numbers
+//! of events.
 
 use plimsoll_lab::trace::{Recording, Summary};
 use plimsoll_recording::What;

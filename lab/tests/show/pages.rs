@@ -1,5 +1,5 @@
-//! Tests which events form one move of pages between page lists and a zone, and to which code path
-//! the move is assigned.
+//! Tests which events form one move of pages between page lists and a zone, and which code path
+//! `show` assigns to the move.
 
 use plimsoll_lab::show::moves::{HOLD_ENDS, Path, moves};
 use plimsoll_recording::{Recording, What};
@@ -134,8 +134,8 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // CPU 0 drains the lists of CPUs 1, 0 and 2. CPU 0 has just freed a block, but what it
-        // returns from its own list is part of the drain, not a spill.
+        // CPU 0 drains the lists of CPUs 1, 0 and 2. CPU 0 has just freed a block, but the pages
+        // that it returns from its own list are part of the drain, not a spill.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),

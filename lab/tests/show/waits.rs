@@ -68,7 +68,7 @@ fn waits_are_counted_by_kind_and_by_the_first_function_that_is_no_lock() {
 }
 
 /// An interrupt may wait for a lock while its thread waits for another lock. All idle tasks have
-/// thread id 0, so their waits are matched by CPU.
+/// thread id 0, so `show` matches their waits by CPU.
 #[test]
 fn an_interrupt_waits_within_the_wait_of_its_thread_and_idle_tasks_are_told_apart_by_cpu() {
     let recording = recording([
@@ -130,8 +130,8 @@ fn a_wait_that_the_recording_cuts_off_is_counted_or_left_out_and_said() {
     );
 }
 
-/// If the recording has lost the end of a wait, the wait is left out. It is not joined with the
-/// thread's next wait for the lock.
+/// If the recording has lost the end of a wait, the table leaves out this wait. It does not join
+/// the wait with the thread's next wait for the lock.
 #[test]
 fn a_wait_whose_end_was_lost_is_not_taken_for_one_with_the_next() {
     let recording = recording([

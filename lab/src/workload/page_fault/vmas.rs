@@ -218,8 +218,8 @@ impl Entered {
     /// by compare-and-exchange: two accesses of the line. If another CPU changes the count between
     /// the two accesses, the exchange fails. But the failed exchange has fetched the line, so a
     /// second exchange succeeds at once. The simulator would queue the second exchange behind all
-    /// CPUs that wait for the line. So the simulation uses an addition, which cannot fail, in place
-    /// of the exchange.
+    /// CPUs that wait for the line. So instead of the exchange, the simulation uses an addition,
+    /// which cannot fail.
     fn of(sim: &Sim, vma: Rc<Vma>) -> Option<Self> {
         if vma.readers.load(sim, Ordering::Acquire) >= WRITER {
             return None;

@@ -308,8 +308,8 @@ fn spans(
     spans
 }
 
-/// The events in order of time. They are recorded only roughly in that order, because some CPUs run
-/// ahead of others. Events of one CPU keep their order.
+/// The events in order of time. They are recorded only roughly in this order, because a CPU may run
+/// while the clocks of other CPUs are earlier. Events of one CPU keep their order.
 fn sorted(notes: &[TimedEvent]) -> Vec<TimedEvent> {
     let mut sorted = notes.to_vec();
     sorted.sort_by_key(|note| note.at);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     /// The events of two stalls. CPU 0 selects a victim and kills it, CPU 1 finds the OOM lock
-    /// taken, and both sleep until pages of the victim are free.
+    /// taken, and both CPUs' tasks sleep until pages of the victim are free.
     fn two() -> Vec<TimedEvent> {
         use Edge::{Begin, End};
         vec![
@@ -341,7 +341,8 @@ mod tests {
             note(61, 0, StormEvent::Pause(Begin)),
             note(70, 5, StormEvent::Empty(7)),
             note(75, 5, StormEvent::Back(7)),
-            // CPU 5 runs ahead of the others, so its event is recorded too early.
+            // CPU 5's clock is later than the clocks of the other CPUs, so its event is recorded
+            // too early.
             note(99, 5, StormEvent::Free(7)),
             note(80, 1, StormEvent::Pause(End)),
             note(80, 0, StormEvent::Pause(End)),
@@ -361,7 +362,8 @@ mod tests {
         let [first, second] = &of(&two())[..] else {
             panic!("two stalls");
         };
-        // In the order of [`Part::ALL`]: attempts, looks, select, busy, to exit, emptying, retry.
+        // The parts are in the order of [`Part::ALL`]: attempts, looks, select, busy, to exit,
+        // emptying, retry.
         assert_eq!(first.parts, [10 + 9, 4 + 7 + 1, 30, 0, 9, 5, 5]);
         assert_eq!(second.parts, [10 + 14, 1 + 1, 28, 6, 10, 5, 5]);
         for stall in [first, second] {

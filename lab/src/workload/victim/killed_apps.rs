@@ -62,7 +62,7 @@ fn kill(sim: &Sim, victim_space: Rc<VictimSpace>, reaper: CpuId) {
     let reaped = Rc::clone(&victim_space);
     sim.spawn(reaper, move |sim| reaped.reap(sim));
     victim_space.exit(sim);
-    // The reaper holds the second reference to `victim_space`, and drops this reference when the
+    // The task of the reaper holds the second reference to `victim_space`, and drops it when the
     // reaper is done.
     while Rc::strong_count(&victim_space) > 1 {
         sim.sleep(LOOK_EVERY);

@@ -15,13 +15,14 @@ pub(crate) enum Victim {
     /// * The heap is anonymous memory, with 16 pages for each small mapping, all touched.
     /// * The length of a small mapping is 1 to 256 pages, with a uniformly distributed logarithm.
     ///   1 to 16 unmapped pages precede each small mapping.
-    /// * Of the small mappings, 53 % are anonymous (allocators), 35 % private files (code and its
-    ///   data), 10 % shared (graphics, caches), and 2 % stacks. A stack has 256 pages, of which 16
-    ///   are touched.
+    /// * Of the small mappings, 53 % are anonymous (allocators), 35 % map private files (code and
+    ///   its data), 10 % are shared (graphics, caches), and 2 % are stacks. A stack has 256 pages,
+    ///   of which 16 are touched.
     /// * In a small mapping other than a stack, the first pages are touched. The touched share is
     ///   uniformly distributed from a half to all. In a private file, the first quarter of the
     ///   touched pages is written to.
-    /// * A fifth of the heap and of the anonymous mappings is in swap.
+    /// * A fifth of the heap is in swap. Of the small anonymous mappings, a fifth is in swap on
+    ///   average.
     ///
     /// The published measurements give no such figures for a real app. These figures are ours,
     /// chosen before any run and not fitted.
@@ -69,7 +70,7 @@ pub(crate) struct Part {
 /// The kind of memory that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Anonymous memory, in huge pages if `huge` is true and they fit.
+    /// Anonymous memory, in huge pages where they fit, if `huge` is true.
     Anonymous {
         /// Whether the process uses huge pages.
         huge: bool,
@@ -96,7 +97,7 @@ pub(crate) struct Contents {
 }
 
 /// The lowest page at which the first mapping may begin. The mapping begins at a random page, fewer
-/// than [`TABLE`] pages above this one. So it may begin in the middle of a page table.
+/// than [`TABLE`] pages above this page. So the mapping may begin in the middle of a page table.
 const FIRST: u64 = 1 << 16;
 /// The number of pages that a page table maps.
 const TABLE: u64 = 512;
@@ -106,8 +107,8 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// One in this number of the pages of an app's heap is in swap, and on average one in this number
-/// of its small anonymous mappings.
+/// One of this number of pages of an app's heap is in swap. On average, one of this number of an
+/// app's small anonymous mappings is in swap.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 
@@ -235,7 +236,7 @@ fn server(pages: u64, huge: bool, mut at: u64, rng: &mut Xoshiro256PlusPlus) -> 
     let mut parts = Vec::new();
     for nth in 0..SERVER_MAPPINGS {
         let rest = SERVER_MAPPINGS - 1 - nth;
-        // Mappings come in pairs of equal length on different nodes, so that both nodes have the
+        // Mappings come in pairs of equal length on different nodes, so that the two nodes have the
         // same number of pages.
         let pair = |rng: &mut Xoshiro256PlusPlus| even - rng.random_range(0..even / 4);
         let len = match (rest, nth % 2) {

@@ -1,7 +1,7 @@
 //! A process that is killed while helpers empty its address space.
 //!
-//! The submodule `layout` draws the victim's mappings from a seed. In `race`, the last user exits
-//! on one CPU and helpers start on others, until the last page, page table and mapping is freed.
+//! The submodule `layout` draws the victim's mappings from a seed. `race` lets the last user exit
+//! on one CPU and helpers start on other CPUs, until all pages, page tables and mappings are freed.
 //! `killed_apps` repeats such kills. `others` has the processes that use the rest of memory, and
 //! `victim_space` the address space with its objects.
 

@@ -1,10 +1,10 @@
-//! A victim is killed: its last user empties its address space on one CPU, while helpers empty it
-//! on other CPUs.
+//! A victim is killed: its last user empties the victim's address space on one CPU, while helpers
+//! empty the same address space on other CPUs.
 //!
-//! The kill is at time 0. Each task starts within [`START_WITHIN`] of the kill, at a time drawn
-//! from the seed; this delay stands for the time to wake the task up. The race ends when the last
-//! page, page table and mapping is freed. Every run checks that each page is free again, that no
-//! counter is wrong, and that no slot of swap is in use.
+//! The kill is at time 0. Each task starts within [`START_WITHIN`] of the kill, after a random
+//! delay that stands for the time to wake up the task. The race ends when all pages, page tables
+//! and mappings are freed. Every run checks that each page is free again, that no counter is wrong,
+//! and that no slot of swap is in use.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -71,7 +71,7 @@ pub(crate) enum Help {
     Asked,
 }
 
-/// The tasks whose time is measured together.
+/// Tasks whose time is measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     /// The last user.
@@ -110,8 +110,9 @@ pub(crate) struct Raced {
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
-    /// The waits of the last user, and the waits of all helpers together. The first time of each
-    /// pair is the wait for page-table locks. The second is the sleep that waits for the mmap_lock.
+    /// The waits of the last user, and the waits of all helpers together. In each pair, the first
+    /// time is the wait for page-table locks, and the second time is the sleep until the mmap_lock
+    /// is free.
     waits: [(Nanos, Nanos); 2],
 }
 
@@ -126,7 +127,7 @@ impl Race {
     /// Creates the victim, kills it, and waits until all its memory is freed.
     ///
     /// # Panics
-    /// When a part of the victim remains. This is a bug of ours, never the user's.
+    /// If a part of the victim remains, which would be a bug in Plimsoll.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
         let testbed = Testbed::new(profile, *design, seed);
@@ -187,7 +188,7 @@ impl Race {
         let times: Rc<Times> = Rc::default();
         times.killed_at.set(kill);
         // The layout is drawn from `seed`. The times at which tasks start come from another random
-        // stream, so that they do not depend on the layout.
+        // stream, so that these times do not depend on the layout.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
         let mut enter = |cpu: CpuId, work: fn(&VictimSpace, &Sim, Help)| {
             let (victim_space, help, times) =
@@ -216,7 +217,8 @@ impl Race {
 
 impl Times {
     /// Notes that a task has finished its work. If the address space has ended by then, all memory
-    /// is free. The earliest time at which a task finds the address space ended is the result.
+    /// is free. The race ends at the earliest time at which a task finds that the address space has
+    /// ended.
     fn note_end(&self, sim: &Sim, victim_space: &VictimSpace) {
         let now = sim.now();
         if victim_space.space.has(sim, Flag::Ended) {
@@ -338,8 +340,8 @@ fn worked(before: &Stats, after: &Stats) -> Nanos {
     Nanos(sum(after) - sum(before))
 }
 
-/// How the locks of each class were used between the two moments at which the statistics `before`
-/// and `after` were taken.
+/// The use of the locks of each class between the two moments at which the statistics `before` and
+/// `after` were taken.
 fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     let used = |class: &LockClass| {
         let (before, after) = (before.class(*class), after.class(*class));
@@ -419,15 +421,15 @@ mod tests {
         );
     }
 
-    /// If the machine has no memory left, page lists are short, so exit itself returns most of the
-    /// victim's pages to their zones.
+    /// If the machine has no memory left, the page lists are short, so the exit itself returns most
+    /// of the victim's pages to their zones.
     #[test]
     fn without_memory_pages_go_on_to_their_zones() {
         let victim = Victim::One { pages: 9000 };
         let of = |left| raced_with(left, victim, Reaping::Ascending, 0);
         let (plenty, none) = (of(MemoryLeft::Plenty), of(MemoryLeft::None));
-        // If memory is left, page lists keep thousands of pages, which must still be returned to
-        // zones.
+        // If memory is left, the page lists keep thousands of pages, which some CPU must still
+        // return to their zones.
         assert!(
             none.listed < plenty.listed / 4,
             "{} {}",
@@ -453,7 +455,7 @@ mod tests {
             help: Help::Asked,
             left: MemoryLeft::Plenty,
         };
-        // The race itself checks the counters of nodes and the free pages.
+        // `run` itself checks the counters of the nodes, and the number of free pages.
         let raced = race.run(&profile, &Design::OURS, 1);
         assert!(raced.ran(Party::Helpers) > Nanos(0));
     }

@@ -1,4 +1,5 @@
-//! A victim's address space and its objects: creation, emptying, and the check that all is freed.
+//! A victim's address space and its objects: how they are created and emptied, and the check that
+//! all memory is freed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,8 +24,8 @@ pub(super) struct VictimSpace {
 }
 
 impl VictimSpace {
-    /// Makes the address space of a victim that has `contents`. Nothing is mapped yet; the swap
-    /// area is large enough for the victim.
+    /// Makes the address space of a victim that will have `contents`, with a swap area that is
+    /// large enough for the victim. The address space has no mapping yet.
     pub(super) fn new(
         sim: &Sim,
         mm: &Rc<Manager<Sim>>,
@@ -48,7 +49,7 @@ impl VictimSpace {
     }
 
     /// Maps and touches the parts of the victim's memory. One CPU of each node maps and touches the
-    /// parts that belong in that node; for the node of `home`, that CPU is `home`.
+    /// parts that belong in that node; for the node of `home`, this CPU is `home` itself.
     pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
         let topology = sim.topology();
         let parts: Rc<[Part]> = parts.into();
@@ -58,8 +59,8 @@ impl VictimSpace {
                 .filter(near)
                 .or_else(|| topology.ids().find(near));
             let Some(cpu) = cpu else { continue };
-            // `Part::node` is relative to the last user's node: 0 is that node, 1 the next, and so
-            // on.
+            // `Part::node` is relative to the last user's node: 0 is the last user's node, 1 is the
+            // next node, and so on.
             let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
             let (victim_space, parts, nodes) =
                 (Rc::clone(self), Rc::clone(&parts), topology.nodes());
@@ -136,7 +137,7 @@ impl VictimSpace {
 
     /// Lets the OOM reaper empty the victim's address space while the last user exits.
     pub(super) fn reap(&self, sim: &Sim) {
-        // Ignore the result: the last user does what the reaper leaves undone.
+        // The result does not matter: the last user frees all memory that the reaper leaves.
         let _ = self.space.try_reap(self.memory(sim));
     }
 
@@ -144,7 +145,7 @@ impl VictimSpace {
     /// right.
     ///
     /// # Panics
-    /// When something remains, or a count is wrong.
+    /// If something remains, or a count is wrong.
     pub(super) fn end(self, sim: &Sim) {
         assert!(self.space.has(sim, Flag::Ended), "it has not ended");
         assert_eq!(self.space.table_pages(sim), 0, "a page table is left");
