@@ -1,12 +1,12 @@
 //! The command-line interface, as clap knows it. Besides the arguments, its help shows examples for
-//! each command, the experiments that can be named, and the exit codes.
+//! each command, the names of the experiments, and the exit codes.
 
 use clap::{CommandFactory, FromArgMatches};
 use plimsoll_lab::experiment::CATALOG;
 
 use crate::args::Args;
 
-/// The examples of one command: command lines, each with what it does.
+/// The examples of one command: command lines, each with a description of its effect.
 struct Examples {
     command: &'static str,
     lines: &'static [(&'static str, &'static str)],

@@ -24,14 +24,14 @@ pub(crate) struct HtmlFile {
     command: String,
     /// The machines whose prices the page shows.
     machines: Vec<String>,
-    /// Where the runs of the command leave their courses.
+    /// The courses that runs of the command have left and that the page does not have yet.
     left: Courses,
     courses: Vec<Course>,
 }
 
 impl HtmlFile {
-    /// Checks that the page can be written. This fails now, and not after minutes of measuring.
-    /// `machines` are the machines of the command, as the user names them.
+    /// Checks that the page can be written, so that an error comes now and not after minutes of
+    /// measuring. `machines` are the machines of the command, as the user names them.
     pub(crate) fn open(args: HtmlArgs, machines: Vec<String>) -> anyhow::Result<Self> {
         if let Some(file) = &args.html {
             output::writable(file, "--html")?;
@@ -45,7 +45,7 @@ impl HtmlFile {
         })
     }
 
-    /// A page of a run that has been kept, with the courses that were kept of it.
+    /// The page of a stored run: `command` made the run, and `courses` are its stored courses.
     pub(crate) fn of_kept(self, command: String, courses: Vec<Course>) -> Self {
         Self {
             command,
@@ -54,12 +54,13 @@ impl HtmlFile {
         }
     }
 
-    /// Where the runs of the command leave their courses; `None` if no page is asked for.
+    /// The collection to which the runs of the command add their courses; `None` if the user has
+    /// asked for no page.
     pub(crate) fn watch(&self) -> Option<Courses> {
         self.file.is_some().then(|| self.left.clone())
     }
 
-    /// Writes the page with the reports so far, and keeps the courses of their runs in the store.
+    /// Writes the page with the reports so far, and stores the courses of their runs.
     pub(crate) fn write(
         &mut self,
         reports: &[Report],
@@ -77,7 +78,7 @@ impl HtmlFile {
         self.draw(reports, figures)
     }
 
-    /// Writes the page with these reports.
+    /// Writes the page with the reports `reports`.
     pub(crate) fn draw(&self, reports: &[Report], figures: Option<&Table>) -> anyhow::Result<()> {
         let Some(file) = &self.file else {
             return Ok(());

@@ -1,8 +1,7 @@
 //! The `plimsoll` command.
 //!
 //! Exit codes: 0 for success, 1 for a fault of Plimsoll, 2 for an error that the user can correct.
-//! A closed pipe is not an error, because the program that reads the output decides how much it
-//! reads.
+//! A closed pipe is not an error: a program that reads the output may stop before the end.
 
 mod args;
 mod command;
@@ -33,7 +32,7 @@ const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     let args = help::parse();
-    // The panic hook has already printed the panic; only the exit code is left to set.
+    // The panic hook has already printed the panic, so this code only sets the exit code.
     match panic::catch_unwind(AssertUnwindSafe(|| run(args))) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -49,8 +48,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the exit code after a panic. A panic that is not a fault of Plimsoll is printed here,
-/// because the panic hook does not print it.
+/// Returns the exit code after a panic. Prints a panic that is not a fault of Plimsoll, because the
+/// panic hook does not print it.
 fn code_of_panic(cause: &(dyn Any + Send)) -> u8 {
     let Some(refused) = cause.downcast_ref::<NoStack>() else {
         return OUR_FAULT;

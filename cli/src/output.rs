@@ -56,7 +56,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Whether the text of several results is one file that a program reads, without blank lines.
+    /// Whether programs read the text. Then there are no blank lines between results.
     const fn is_for_programs(self) -> bool {
         matches!(self, Self::Json | Self::Csv)
     }
@@ -90,7 +90,7 @@ pub(crate) struct Sink {
     format: Format,
     extent: Extent,
     target: Target,
-    /// The command that made the results, as a mail names it.
+    /// The command line that made the results. A mail shows it.
     command: String,
     written: String,
 }
@@ -101,15 +101,16 @@ enum Target {
 }
 
 impl Sink {
-    /// Opens the destination that the arguments name. If the file cannot be written, or the format
-    /// cannot show what `extent` asks for, this function fails now, and not after minutes of
-    /// measuring.
+    /// Opens the destination that the arguments name. Fails if the file cannot be written, or if
+    /// the format cannot show what `extent` asks for. So the error comes now, and not after minutes
+    /// of measuring.
     pub(crate) fn open(output: Output, extent: Extent) -> anyhow::Result<Self> {
         check_extent(output.format, &extent)?;
         let target = match output.output {
             None => Target::Stdout,
             Some(file) => {
-                // If the path is a link, the link is kept, and the target of the link is replaced.
+                // If the path is a link, the command keeps the link and replaces the target of the
+                // link.
                 let file = fs::canonicalize(&file).unwrap_or(file);
                 writable(&file, "--output")?;
                 Target::File(file)
@@ -124,7 +125,7 @@ impl Sink {
         })
     }
 
-    /// Names `command` as the command that made the results, instead of the running one.
+    /// Names `command` as the command that made the results, instead of the command that runs now.
     pub(crate) fn of_command(self, command: String) -> Self {
         Self { command, ..self }
     }
@@ -147,8 +148,8 @@ impl Sink {
     }
 
     /// Checks that one of `reports` has each metric that the user names. A command that cannot know
-    /// the metrics before its runs calls this after it has written everything, so that the runs are
-    /// not lost if a name is wrong.
+    /// the metrics before its runs calls this function after it has written everything. So a wrong
+    /// name does not lose the runs.
     pub(crate) fn check_metrics(&self, reports: &[Report]) -> anyhow::Result<()> {
         let known: Vec<&str> = reports.iter().flat_map(pick::metrics).collect();
         Ok(pick::check(&self.extent.metric, &known)?)
@@ -262,7 +263,7 @@ fn check_extent(format: Format, extent: &Extent) -> anyhow::Result<()> {
     }
 }
 
-/// The command line of this program, as a shell would read it.
+/// The command line of this program, quoted so that a user can paste it into a shell.
 pub(crate) fn command_line() -> String {
     quoted(env::args().skip(1))
 }
@@ -286,7 +287,7 @@ fn warn(warnings: &[String]) {
     }
 }
 
-/// Replaces `file` as a whole: readers see either the old text or the new one.
+/// Replaces `file` as a whole: readers see either the old or the new text.
 pub(crate) fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     replace_bytes(file, text.as_bytes())
 }
@@ -340,8 +341,8 @@ pub(crate) fn writable(file: &Path, option: &str) -> anyhow::Result<()> {
     if !folder(file).is_dir() {
         return Err(cannot(&"its folder does not exist").into());
     }
-    // The message contains only the kind of the error, because the full text would name the draft,
-    // which the user does not know.
+    // The message contains only the kind of the error, because the full text would name the
+    // temporary file, which the user does not know.
     NamedTempFile::new_in(folder(file)).map_err(|error| cannot(&error.kind()))?;
     Ok(())
 }

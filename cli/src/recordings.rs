@@ -11,12 +11,12 @@ use tempfile::NamedTempFile;
 use crate::args::RecordRun;
 use crate::output::{folder, make_public, writable};
 
-/// Writes the recordings of one command to the file that `--record` names; writes nothing without
-/// that option.
+/// Writes the recordings of one command to the file that `--record` names; writes nothing if this
+/// option is not given.
 pub(crate) struct Shelf(Option<PathBuf>);
 
 impl Shelf {
-    /// Checks the file. If it cannot be written, this function fails now, and not after minutes of
+    /// Checks that the file can be written, so that an error comes now and not after minutes of
     /// measuring.
     pub(crate) fn open(args: RecordRun) -> anyhow::Result<Self> {
         if let Some(file) = &args.record {
@@ -25,7 +25,8 @@ impl Shelf {
         Ok(Self(args.record))
     }
 
-    /// Returns how many events the recording of a run may have; `None` if no run is recorded.
+    /// Returns the maximum number of events in the recording of a run; `None` if no run is
+    /// recorded.
     pub(crate) fn events_max(&self) -> Option<usize> {
         self.0.as_ref().map(|_| EVENTS_MAX)
     }

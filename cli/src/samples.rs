@@ -15,11 +15,11 @@ pub(crate) enum TableFormat {
     Json,
 }
 
-/// The format of the table that `write` will write to `file`: `chosen`, or the one that the ending
-/// of the file's name stands for, such as `.csv`.
+/// The format of the table that `write` will write to `file`: the format `chosen` or, if it is
+/// `None`, the format for which the ending of the file's name stands, such as `.csv`.
 ///
 /// # Errors
-/// If no format is known, if Parquet were to be printed, or if the file cannot be written.
+/// If the format is not known, if Parquet would be printed, or if the file cannot be written.
 pub(crate) fn format(
     file: Option<&Path>,
     chosen: Option<TableFormat>,

@@ -47,16 +47,15 @@ pub(crate) fn folder(named: Option<PathBuf>) -> PathBuf {
 pub(crate) struct Keeping {
     /// The folder of the run in the store; `None` if no results are kept.
     run: Option<RunFolder>,
-    /// Whether the user has asked for the results to be kept. If so, it is an error if they cannot
-    /// be kept; otherwise the user is only warned.
+    /// Whether the user has explicitly asked to keep the results. If so, a failure to keep them is
+    /// an error. Otherwise the failure only prints a warning.
     asked: bool,
     /// The facts about the run that were known when it began, such as its command line.
     head: Head,
 }
 
 impl Keeping {
-    /// Begins to keep a run with these machines and inputs, or goes on with one that was broken
-    /// off.
+    /// Begins to keep a run with these machines and inputs, or resumes a run that was broken off.
     pub(crate) fn begin(
         args: &StoreArgs,
         machines: Vec<Machine>,
@@ -106,8 +105,8 @@ impl Keeping {
         }
     }
 
-    /// Returns a collection of the run's cases. If results are kept, the collected cases are kept
-    /// too.
+    /// Returns a collection of the run's cases. If results are kept, the store keeps the collected
+    /// cases too.
     pub(crate) fn collect(&self) -> Arc<Collected> {
         let kept = self.run.as_ref().map(RunFolder::journal);
         Arc::new(Collected::of(kept))
@@ -124,7 +123,7 @@ impl Keeping {
     }
 
     /// Returns `run`. If `run` is an error of the user, such as a wrong name, or if no case has
-    /// finished, the store does not keep the run, because nothing is gained by resuming it.
+    /// finished, the store does not keep the run, because there is nothing to resume.
     pub(crate) fn of_begun<T>(&mut self, run: Result<T, Error>) -> Result<T, Error> {
         let refused = run.as_ref().is_err_and(Error::is_bad_input);
         if run.is_err() && (refused || self.run.as_ref().is_some_and(RunFolder::is_empty)) {
@@ -169,8 +168,8 @@ impl Keeping {
         self.tolerate(finished).map(drop)
     }
 
-    /// Returns the value of `result`, or its error if the user has asked for the results to be
-    /// kept. Otherwise prints the error as a warning, and returns `None`.
+    /// Returns the value of `result`. If it is an error, returns the error if the user has
+    /// explicitly asked to keep the results, and otherwise prints a warning and returns `None`.
     fn tolerate<T>(&self, result: Result<T, Error>) -> anyhow::Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),

@@ -1,19 +1,19 @@
 //! Tests the command as its users see it. Each file in `cmd` is a session, and the command must
-//! print exactly the text in that file. The same holds for the `console` blocks of the pages that
-//! answer the questions of mailing-list threads, `docs/threads`, and of the pages about results and
+//! print exactly the text in this file. The `console` blocks of some pages are sessions too. These
+//! pages are the answers to mailing-list threads in `docs/threads`, and the pages about results and
 //! about experiment files.
 
 use std::path::Path;
 use std::{env, fs};
 
-/// Returns test sessions with a new store. They run in the folder of the repository, as a reader of
-/// the pages would. All tests run in one process and set the same folder, so they may run in any
-/// order.
+/// Returns test sessions with a new store. The sessions run in the folder of the repository, where
+/// a reader of the pages would run them. All tests run in one process and set the same folder, so
+/// they may run in any order.
 fn in_the_repository(store: &str) -> trycmd::TestCases {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     env::set_current_dir(root).expect("the folder of the repository exists");
     let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("store-{store}"));
-    // Remove the store of an earlier test run. This fails if there is none.
+    // Removes the store of an earlier test run. Fails, without effect, if there is no such store.
     let _ = fs::remove_dir_all(&store);
     let sessions = trycmd::TestCases::new();
     sessions.env("PLIMSOLL_STORE", store.to_string_lossy());
@@ -28,7 +28,7 @@ fn every_session_prints_what_it_says() {
     sessions.case("cli/tests/cmd/*.toml");
 }
 
-/// The page shows `last`, so no other session may use its store.
+/// The page names the run `last`, so no other session may use the page's store.
 #[test]
 fn the_page_about_results_shows_what_the_command_prints() {
     let sessions = in_the_repository("results");

@@ -23,7 +23,8 @@ for a, b in zip(one, other):
     assert a == b, (a, b)
 ";
 
-/// Returns a Python that has pyarrow: the one that `.ci/run` has installed, or that of the user.
+/// Returns the path of a Python that has pyarrow: the Python that `.ci/run` has installed, or the
+/// user's.
 fn python() -> Option<PathBuf> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/pyarrow/bin/python3");
     let mut all = [tools, PathBuf::from("python3")].into_iter();
@@ -108,7 +109,7 @@ fn another_reader_of_parquet_reads_the_rows_that_json_has() {
         return;
     };
     let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join("export");
-    // Remove the store of an earlier test run. This fails if there is none.
+    // Removes the store of an earlier test run. Fails, without effect, if there is no such store.
     let _ = fs::remove_dir_all(&store);
     let ids = run_some(&store);
     assert_eq!(ids.len(), 4, "{ids:?}");

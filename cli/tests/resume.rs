@@ -1,5 +1,5 @@
-//! Kills the command at many moments of a run, resumes the run, and compares the report with that
-//! of a run that nothing disturbed.
+//! Kills the command at many moments of a run, resumes the run, and compares its report with the
+//! report of an undisturbed run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many times the command is killed.
+/// The number of times that a test kills the command.
 const KILLS: u64 = 20;
 
 /// A run of a few tenths of a second with 24 cases.
@@ -50,7 +50,7 @@ const SWEEP: &[&str] = &[
 /// Returns a new store for a test.
 fn store(name: &str) -> PathBuf {
     let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("resume-{name}"));
-    // Remove the store of an earlier test run. This fails if there is none.
+    // Removes the store of an earlier test run. Fails, without effect, if there is no such store.
     let _ = fs::remove_dir_all(&store);
     store
 }
@@ -69,14 +69,14 @@ fn finished(command: &mut Command) -> Output {
     out
 }
 
-/// Starts the command, and kills it when `is_time` returns true.
+/// Starts the command, and kills it as soon as `is_time` returns true.
 fn killed(command: &mut Command, mut is_time: impl FnMut() -> bool) {
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child: Child = quiet.spawn().expect("the command starts");
     while !is_time() && child.try_wait().expect("the child is ours").is_none() {
         thread::sleep(Duration::from_micros(500));
     }
-    // It is no error if the command has ended already.
+    // Killing fails if the command has ended already, which is no error here.
     let _ = child.kill();
     child.wait().expect("the command was started");
 }
@@ -90,7 +90,7 @@ fn written(store: &Path) -> u64 {
         .sum()
 }
 
-/// The state of the run in the store, which has one run at most; `None` if it has none.
+/// The state of the run in the store, which has one run at most; `None` if there is no run.
 fn state(store: &Path) -> Option<String> {
     let list = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["results", "list", "--format", "json", "--store"])
@@ -112,8 +112,8 @@ fn go_on(run: &[&str], store: &Path) -> Command {
     command
 }
 
-/// The samples of the run in the store as lines of CSV, without the columns about the run itself,
-/// the last of which is the object `inputs`.
+/// The samples of the run in the store as lines of CSV, without the columns about the run itself.
+/// The last of these columns is the object `inputs`.
 fn samples(store: &Path) -> Vec<String> {
     let mut export = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     export.args(["results", "export", "last", "--format", "csv", "--store"]);
@@ -122,9 +122,9 @@ fn samples(store: &Path) -> Vec<String> {
     text.lines().skip(1).map(of_case).collect()
 }
 
-/// Kills `run` at [`KILLS`] moments. Each time, resumes the run and checks that its report and its
-/// samples are those of a whole run. A moment is a number of bytes that the run has written, not a
-/// time, because a busy computer may run the command at any speed.
+/// Kills `run` at [`KILLS`] moments. Each time, resumes the run and checks that it has the same
+/// report and samples as an undisturbed run. A moment is a number of bytes that the run has
+/// written, not a time, because a busy computer may run the command at any speed.
 fn survives(name: &str, run: &[&str]) {
     let undisturbed = store(name);
     let whole = finished(&mut plimsoll(run, &undisturbed)).stdout;

@@ -1,9 +1,9 @@
 //! Makes a recording from ring buffer pages that a guest has dumped.
 //!
 //! Usage: `raw_pages PAGES CONSOLE HZ OUT`. PAGES is a file of records. A record has the letters
-//! `PG`, a CPU (2 bytes), a length (4 bytes), and a page of that length. CONSOLE is the guest's
-//! console output. It has the tracefs format files, with `FMT ` before each line; lines of
-//! `/proc/kallsyms`; and texts, each after a line `PLIM NAME`.
+//! `PG`, the number of a CPU (2 bytes), a length in bytes (4 bytes), and a page of this length.
+//! CONSOLE is the guest's console output. It has the tracefs format files, with `FMT ` before each
+//! line; lines of `/proc/kallsyms`; and texts, each after a line `PLIM NAME`.
 
 use std::env;
 use std::error::Error;

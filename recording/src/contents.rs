@@ -92,8 +92,8 @@ impl Recording {
     fn of_text(mut reader: text::Reader) -> Result<Contents, ReadError> {
         let mut events = reader.by_ref().collect::<Result<Vec<_>, ReadError>>()?;
         if events.is_empty() && reader.warning().is_some() {
-            // The text is a single line that has no newline and is no event. So the file is not a
-            // recording that was truncated, but no recording at all.
+            // The text is a single line that has no newline and is no event. So the file is no
+            // recording at all, rather than a truncated recording.
             let file = reader.file().to_owned();
             return Err(ReadError::NotARecording { file });
         }

@@ -1,7 +1,7 @@
 //! One event of a recording, with the values that the kernel's tracepoint prints.
 //!
 //! Page frame numbers, migrate types and orders are those of the recorded kernel. The readers check
-//! only that these numbers fit their types; code that uses the events must check anything else.
+//! only that these numbers fit their types; code that uses the events must make all other checks.
 
 /// One event of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u32);
 
-/// The text of a [`What::Mark`] that marks the end of a zone-lock hold. Linux has no tracepoint
-/// there, so the recorder sets a probe.
+/// The text of a [`What::Mark`] that marks the end of a zone-lock hold. Linux has no tracepoint at
+/// the end of a hold, so the recorder sets a probe.
 pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
 
 /// The kinds of events, with their fields.
@@ -236,8 +236,8 @@ pub enum What {
     /// `balance_pgdat`. If the compiler has inlined that function, the probe is on the function
     /// that `balance_pgdat` calls last.
     KswapdDone,
-    /// kswapd goes to sleep until it is woken (`mm_vmscan_kswapd_sleep`). Its round of reclaim
-    /// ended about a tenth of a second earlier.
+    /// kswapd goes to sleep until another task wakes it (`mm_vmscan_kswapd_sleep`). Its round of
+    /// reclaim ended about a tenth of a second earlier.
     KswapdSleep {
         /// The node in which kswapd reclaims.
         node: u32,

@@ -15,9 +15,9 @@ use crate::error::ReadError;
 /// The size of the buffers for packed and unpacked data, in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The largest window of a zstd frame, in bytes. It is that of `zstd --long=27`, and the largest
-/// that `zstd -d` accepts by default. Without this limit, a few crafted kilobytes could fill 2 GiB
-/// of memory.
+/// The largest window of a zstd frame, in bytes. It is the window of `zstd --long=27`, and the
+/// largest window that `zstd -d` accepts by default. Without this limit, a few crafted kilobytes
+/// could fill 2 GiB of memory.
 const WINDOW_BYTES_MAX: u64 = 1 << 27;
 
 /// Opens `file`, or standard input for `-`.
@@ -117,7 +117,7 @@ impl<R: BufRead> Zstd<R> {
         Ok(false)
     }
 
-    /// Checks the content of a frame against the frame's checksum, if it has one.
+    /// Checks the content of a frame against the frame's checksum, if the frame has a checksum.
     fn end_frame(&mut self) -> io::Result<()> {
         self.state = Frame::Between;
         let stored = self.decoder.get_checksum_from_data();

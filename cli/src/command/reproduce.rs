@@ -1,6 +1,6 @@
 //! `plimsoll reproduce`: runs the named experiments, or all experiments of the catalog. After
 //! several reports it prints a table of their answers. After all experiments it also prints every
-//! published figure beside ours, or how many of them match.
+//! published figure beside ours, or how many of these figures match.
 
 use std::fs;
 use std::panic;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     run_all(args, &experiments, inputs::inputs([]))
 }
 
-/// Runs the experiment of a file, which does not end before the program does.
+/// Runs the experiment that a file describes. The value `experiment` lives until the program ends.
 pub(crate) fn run_file(args: Run, experiment: Box<dyn Experiment + Send>) -> anyhow::Result<()> {
     if !args.set.is_empty() {
         let refused = "--set has no effect with the workload of this file: leave it out";
@@ -65,7 +65,7 @@ pub(crate) fn run_file(args: Run, experiment: Box<dyn Experiment + Send>) -> any
     run_all(args, &[Box::leak(experiment)], of_file)
 }
 
-/// Runs `experiments`. The store also keeps `more` as inputs.
+/// Runs `experiments`. The store keeps `more` with the other inputs of the run.
 fn run_all(
     args: Reproduce,
     experiments: &[&'static dyn Experiment],
@@ -105,8 +105,8 @@ fn run_all(
             panic::resume_unwind(cause)
         });
         overall.end(nth);
-        // Each report is written as soon as all earlier reports have been written, so a crash does
-        // not lose it.
+        // Each report is written as soon as all earlier reports have been written, so a later crash
+        // does not lose this report.
         for report in reports.inspect_err(|_| overall.finish())? {
             overall.beside(|| sink.write(&report))?;
             overall.beside(|| keeping.report(&report))?;
@@ -137,10 +137,10 @@ fn run_all(
     Ok(())
 }
 
-/// Starts all experiments at once, each on a thread of its own. They share the slots for cases, and
-/// an earlier experiment gets a free slot first. So the experiments end about in their order, and
-/// no CPU is idle while an experiment waits for its last case. If an experiment fails, the threads
-/// of the other experiments end with the process.
+/// Starts all experiments at once, each on a thread of its own. The experiments share the slots for
+/// cases, and the first experiment that needs a slot gets the next free slot. So the experiments
+/// end roughly in their order, and no CPU is idle while an experiment waits for its last case. If
+/// an experiment fails, the threads of the other experiments end with the process.
 fn start_all(
     experiments: &[&'static dyn Experiment],
     options: &Options,
@@ -226,7 +226,8 @@ fn check_metrics(
     Ok(pick::check(names, &known)?)
 }
 
-/// Returns an error if `--memory` is given and has no effect on an experiment that the user names.
+/// Returns an error if the user gives `--memory` and names an experiment on which this option has
+/// no effect.
 fn check_memory(args: &Reproduce, experiments: &[&dyn Experiment]) -> anyhow::Result<()> {
     let mut named = experiments.iter().filter(|_| !args.experiment.is_empty());
     let unchanged = named.find(|experiment| !experiment.takes_memory());

@@ -1,4 +1,5 @@
-//! `plimsoll sensitivity`: which prices of the simulated machines decide the headlines?
+//! `plimsoll sensitivity`: finds the prices of the simulated machines that decide the headlines of
+//! experiments.
 
 use std::fs;
 use std::path::Path;
@@ -39,8 +40,8 @@ pub(crate) fn run(args: &Sensitivity) -> anyhow::Result<()> {
     }
 }
 
-/// Reads the results that `file` has before this run. So a file that cannot be read or written is
-/// reported before anything runs.
+/// Reads the results that `file` has before this run. So the command reports a file that it cannot
+/// read or write before anything runs.
 fn before(file: &Path) -> anyhow::Result<Kept> {
     output::writable(file, "--save")?;
     if !file.exists() {

@@ -15,12 +15,13 @@ use crate::output::BadInput;
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut help::command(), "plimsoll", &mut script);
-    // `generate` writes to memory here, because it panics if writing fails, as on a closed pipe.
+    // `generate` panics if writing fails, for example on a closed pipe. So here it writes to
+    // memory.
     io::stdout().write_all(&script)?;
     Ok(())
 }
 
-/// Writes a man page of the program, and one of each command, to an existing folder.
+/// Writes a man page of the program, and a man page of each command, to an existing folder.
 pub(crate) fn man(folder: &Path) -> anyhow::Result<()> {
     if !folder.is_dir() {
         let refused = format!(

@@ -108,7 +108,8 @@ fn settings(args: &Sweep) -> Vec<&str> {
     args.set.iter().map(String::as_str).collect()
 }
 
-/// The sweep of the file, which must have one; the samples must be kept or written.
+/// The sweep of the file. It is an error if the file has no sweep, or if the samples are neither
+/// kept in a store nor written to a file.
 fn axes<'p>(plan: &'p Plan, args: &Sweep) -> Result<&'p Axes, BadInput> {
     let file = args.file.display();
     let Some(axes) = &plan.sweep else {
@@ -122,7 +123,7 @@ fn axes<'p>(plan: &'p Plan, args: &Sweep) -> Result<&'p Axes, BadInput> {
     Ok(axes)
 }
 
-/// Collects the inputs that determine the results of the sweep. The sweep can be resumed only with
+/// Collects the inputs that determine the results of the sweep. A sweep can be resumed only with
 /// the same inputs.
 fn inputs_of(args: &Sweep, from_file: &FromFile, part: Part) -> anyhow::Result<Inputs> {
     let file = args.file.display().to_string();

@@ -68,8 +68,7 @@ pub(super) fn read(input: &mut impl Read, offset: u64) -> Result<Option<Chunk>, 
     if length as usize > CHUNK_BYTES_MAX {
         return Err(ChunkError::Damaged("its length is over 64 MiB"));
     }
-    // The buffer grows only with the bytes that are actually read, so a false length costs no
-    // memory.
+    // The buffer grows only as bytes are read, so a wrong length costs no memory.
     let mut body = Vec::new();
     let wanted = input.by_ref().take(u64::from(length));
     { wanted }.read_to_end(&mut body).map_err(ChunkError::Io)?;
@@ -112,8 +111,8 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
 
 /// Takes the next column off a body; returns the column's number and its uncompressed bytes. `room`
 /// is the largest number of uncompressed bytes that the remaining columns of the chunk may have
-/// together; the function subtracts those of this column. Returns `None` if the column has more
-/// than `room` bytes or is damaged.
+/// together; the function subtracts the bytes of this column from `room`. Returns `None` if the
+/// column has more than `room` bytes or is damaged.
 pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, Vec<u8>)> {
     let column = usize::try_from(take(body)?).ok()?;
     let plain = usize::try_from(take(body)?).ok()?;
@@ -126,7 +125,8 @@ pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, 
     }
     let mut unpacked = Vec::new();
     let decoder = DeflateDecoder::new(bytes);
-    // Reading one byte more than the stated length reveals a column that is longer than it states.
+    // Reads up to one byte more than the stated length. So a column that is longer than stated is
+    // noticed.
     let mut limited = decoder.take(plain as u64 + 1);
     limited.read_to_end(&mut unpacked).ok()?;
     (unpacked.len() == plain).then_some((column, unpacked))

@@ -56,8 +56,9 @@ pub(super) enum Column {
     /// The header's pairs of name and value, in the first and the last chunk. Events do not use
     /// this column.
     Fields = 22,
-    /// For allocations: which guess of the page frame number was right, as an index from 1, or 0 if
-    /// none was. The next three columns have these indices for frees, batched frees and drains.
+    /// For each allocation, the index (from 1) of the right guess of the page frame number, or 0 if
+    /// no guess was right. The next three columns have these indices for frees, batched frees and
+    /// drains.
     AllocGuess = 23,
     FreeGuess = 24,
     BatchedGuess = 25,
@@ -231,8 +232,8 @@ pub(super) struct Unpack<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) columns: [&'a [u8]; Column::COUNT],
     absent: [bool; Column::COUNT],
-    /// The number of known symbols. An event that refers to a symbol with this number or a larger
-    /// one is an error.
+    /// The number of known symbols. An event that refers to a symbol with this index or a larger
+    /// index is an error.
     symbols: u64,
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Role {
     Zone,
 }
 
-/// The facts that an event states about its page, without the page's number.
+/// The facts, other than the page's number, that an event states about its page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deed {
     pub(super) role: Role,
@@ -33,11 +33,11 @@ pub(super) struct Deed {
 /// The largest number of guesses that are made for one page.
 const GUESSES: usize = 12;
 
-/// The largest number of pages that are remembered for a list; Linux's own lists are seldom longer.
+/// The largest number of pages to remember for a list. The lists of a kernel are seldom longer.
 const LIST_PAGES: usize = 8192;
 
-/// The largest number of freed pages that are remembered for a CPU. They are remembered because a
-/// later event of a batched free may name them.
+/// The largest number of freed pages to remember for a CPU. A later event of a batched free may
+/// name one of these pages.
 const PENDING_PAGES: usize = 128;
 
 /// The guesses for one page, the likeliest first.
@@ -57,7 +57,7 @@ impl Guesses {
         guesses
     }
 
-    /// Returns the index of `page` among the guesses, from 1, or 0 if it is not one of them.
+    /// Returns the index of `page` among the guesses, from 1, or 0 if no guess is `page`.
     pub(super) fn place(&self, page: u64) -> u64 {
         let found = self.pages[..self.count]
             .iter()
@@ -118,7 +118,7 @@ impl Guesser {
         self.pid = pid;
     }
 
-    /// Returns the index of `page` among the guesses, from 1, or 0 if it is not one of them. The
+    /// Returns the index of `page` among the guesses, from 1, or 0 if no guess is `page`. The
     /// result is that of [`Guesses::place`], but this function stops guessing after the right
     /// guess.
     pub(super) fn place(&self, deed: Deed, page: u64) -> u64 {
@@ -197,8 +197,8 @@ impl Guesser {
         Guesses::of(guesses.into_iter().flatten())
     }
 
-    /// Remembers what happened to `page`. `place` is the index of the guess that was right, or 0 if
-    /// none was.
+    /// Remembers what happened to `page`. `place` is the index of the right guess, or 0 if no guess
+    /// was right.
     pub(super) fn learn(&mut self, deed: Deed, page: u64, place: u64) {
         let key = self.list_of(deed, Some(page));
         let place = usize::try_from(place).unwrap_or(0);
@@ -268,8 +268,8 @@ impl Guesser {
         u64::from(self.pid) << 8 | u64::from(mobility.unwrap_or(0))
     }
 
-    /// Returns the key of the list from which an event of this kind removes a page, or to which it
-    /// adds a page.
+    /// Returns the key of the list from which an event of this kind removes a page, or to which the
+    /// event adds a page.
     fn list_of(&self, deed: Deed, page: Option<u64>) -> (u32, u8, u8) {
         let of_block = || self.blocks.get(page? >> 9);
         let mobility = deed.mobility.map(u64::from).or_else(of_block);

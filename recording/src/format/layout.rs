@@ -83,8 +83,8 @@ pub(super) fn blank(kind: u64) -> Option<What> {
     })
 }
 
-/// Passes every field of `what` through `side`, which writes it to a column or reads it from one.
-/// Returns `None` if a column ends early or a number does not fit its field.
+/// Passes every field of `what` through `side`, which writes the field to a column or reads it from
+/// a column. Returns `None` if a column ends early or a number does not fit its field.
 pub(super) fn layout(what: &mut What, side: &mut impl Side) -> Option<()> {
     match what {
         What::Alloc {
@@ -257,8 +257,8 @@ fn of_reclaim(what: &mut What, side: &mut impl Side) -> Option<()> {
             side.number(Column::Gfp, gfp)
         }
         What::DirectReclaimEnd { pages } => side.number(Column::Count, pages),
-        // `blank` and this file's tests list every kind, so a test fails if a new kind is forgotten
-        // here.
+        // `blank` and this file's tests list every kind, so a test fails if this function lacks a
+        // new kind.
         _ => None,
     }
 }
@@ -376,8 +376,7 @@ fn frames(side: &mut impl Side, stack: &mut Vec<Symbol>) -> Option<()> {
     side.number(Column::StackLength, &mut length)?;
     let length = usize::try_from(length).ok()?;
     for nth in 0..length {
-        // The call chain grows only with the numbers that are actually read, so a false length
-        // costs no memory.
+        // The vector grows only as numbers are read, so a wrong length costs no memory.
         if nth == stack.len() {
             stack.push(Symbol(0));
         }

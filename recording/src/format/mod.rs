@@ -25,22 +25,22 @@ pub use reader::Reader;
 pub use writer::{Totals, Writer};
 
 /// The first bytes of a recording. No UTF-8 text begins with the first byte. The other bytes
-/// contain line ends, which reveal a transfer that converts line ends.
+/// contain line ends. So the reader notices if a transfer has converted line ends.
 pub(crate) const MAGIC: [u8; 8] = *b"\x93PLR\r\n\x1a\n";
 
-/// The byte-order mark, which a reader sees as another number if the file has the other byte order.
+/// The byte-order mark. If the file has the other byte order, a reader reads another number.
 const MARK: u32 = 0x0102_0304;
 
-/// The version that is written, and the newest that is read. Version 1 did not guess page frame
-/// numbers. A missing column of guesses counts as zeros, so a file of version 1 reads as if every
-/// guess had been wrong. Version 3 added the events of reclaim.
+/// The version that the writer writes, and the newest version that the reader reads. Version 1 did
+/// not guess page frame numbers. A missing column of guesses counts as zeros, so a file of version
+/// 1 reads as if every guess had been wrong. Version 3 added the events of reclaim.
 const VERSION: u16 = 3;
 
 /// The number of bytes before the first chunk.
 const PREAMBLE_BYTES: usize = 16;
 
-/// The most events of one `EVNT` chunk, and the most names of one `NAME` chunk. The writer ends a
-/// chunk before it exceeds this number, and the reader refuses a larger chunk.
+/// The maximum number of events in one `EVNT` chunk, and of names in one `NAME` chunk. The writer
+/// ends a chunk before it exceeds this number, and the reader refuses a larger chunk.
 pub const CHUNK_EVENTS_MAX: u64 = 1 << 17;
 
 /// The largest size of one chunk, and the largest total size of its unpacked columns, in bytes. The

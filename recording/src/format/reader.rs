@@ -60,7 +60,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// Returns the part of the header that has been read so far. It is complete after
+    /// Returns the part of the header that has been read so far. The header is complete after
     /// [`Reader::next_events`] has returned `None`.
     #[must_use]
     pub fn header(&self) -> &Header {

@@ -1,6 +1,6 @@
 //! Encodes numbers and texts as bytes. Each byte has seven bits of a number, the least significant
 //! first; the high bit means that more bytes follow. Signed numbers are first mapped to unsigned
-//! ones, so that small numbers of either sign stay short.
+//! numbers, so that small numbers of either sign take few bytes.
 
 /// Appends `value` to `out`, in one to ten bytes.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {

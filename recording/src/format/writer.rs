@@ -39,7 +39,7 @@ pub struct Writer<W> {
     totals: Totals,
 }
 
-/// How many events and bytes a writer has written to its file.
+/// The numbers of events and bytes that a writer has written to its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The number of events in complete chunks.
@@ -79,8 +79,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Sets all names to which events may refer from now on. `all` must begin with the names set
-    /// before.
+    /// Sets all names to which events may refer from now on. `all` must begin with the names of the
+    /// previous call.
     ///
     /// # Errors
     /// If the new names cannot be written.
@@ -215,8 +215,8 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
 fn bytes_of(what: &What) -> usize {
     match what {
         What::Mark(text) => text.len(),
-        // A symbol takes the most bytes, six, if its number is new: a byte that is zero, and five
-        // bytes for the number, which is below 2³².
+        // A symbol takes at most six bytes. It takes six if its number is new: a zero byte, and up
+        // to five bytes for the number, which is below 2³².
         What::ContentionBegin { stack, .. } => stack.len() * 6,
         _ => 0,
     }

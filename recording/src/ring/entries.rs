@@ -124,8 +124,7 @@ impl<'a> Entries<'a> {
                     let length = length.ok_or((at, "an event has a length below 4"))?;
                     let payload = self.bytes.get(begin..).and_then(|rest| rest.get(..length));
                     let payload = payload.ok_or(cut)?;
-                    // Entries begin at multiples of four, so any other length would misplace all
-                    // the entries that follow.
+                    // Entries begin at multiples of four, so this code rounds the length up.
                     self.at = begin + length.next_multiple_of(4);
                     return Ok(Some(Entry {
                         at,
