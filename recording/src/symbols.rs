@@ -66,7 +66,7 @@ impl Kallsyms {
     }
 
     /// Returns the name of the function that contains `address`, or the address as text if no
-    /// function begins at or below it.
+    /// function begins at or below `address`.
     #[must_use]
     pub fn name(&self, address: u64) -> String {
         let behind = self
@@ -78,7 +78,7 @@ impl Kallsyms {
 
     /// Returns the address ranges of the function with this name and of the parts that a compiler
     /// has split off it (`name.isra.0`, `name.cold`). Each range ends where the next function
-    /// begins. The function with the highest address has no known end and is left out.
+    /// begins. The result leaves out the function with the highest address, whose end is not known.
     #[must_use]
     pub fn extents(&self, name: &str) -> Vec<(u64, u64)> {
         let is_part = |known: &str| {

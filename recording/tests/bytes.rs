@@ -9,9 +9,10 @@ fn chunk(bytes: &[u8], at: usize) -> (&[u8], usize) {
     (&bytes[at + 12..end], end)
 }
 
-/// A file of version 3 must keep its meaning for ever. A test that writes and then reads would miss
-/// a change of both the writer and the reader, so this test compares bytes. It has only the kinds
-/// of events that version 3 added; recordings in the repository test the older kinds.
+/// Every later version must read a file of version 3 as this version does. A test that writes and
+/// then reads would miss a change of both the writer and the reader, so this test compares bytes.
+/// It has only the kinds of events that version 3 added; recordings in the repository test the
+/// older kinds.
 #[test]
 fn events_of_reclaim_have_these_bytes_in_version_3() {
     let whats = [
@@ -51,11 +52,11 @@ fn events_of_reclaim_have_these_bytes_in_version_3() {
         // columns are the kinds and the times.
         &[0, 6, 6, 29, 26, 30, 31, 27, 28],
         &[1, 6, 6, 0, 0, 0, 0, 0, 0],
-        // The column of process ids. A column with a table has either 0 and a new number, or the
-        // index of a number seen before.
+        // The column of process ids. For each process id, a column with a table has either 0 and a
+        // new number, or the index of a number seen before.
         &[2, 7, 7, 0, 8, 1, 1, 1, 1, 1],
-        // The column of small fields. Zone and order are one number with 16 bits for each, which is
-        // written with seven bits per byte. The last event has only an order.
+        // The column of small fields. Zone and order are one number with 16 bits for each; a byte
+        // in the column holds seven bits of this number. The last event has only an order.
         &[8, 10, 10, 0, 0x82, 0x80, 0x0c, 0, 0x85, 0x80, 0x18, 0, 7],
         // The columns of allocation flags, numbers of pages, and nodes.
         &[9, 3, 3, 0, 4, 1],

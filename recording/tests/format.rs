@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Page frame numbers, half of them from a range so small that pages recur, as they do on a
+/// Page frame numbers. Half of them are from a small range, so that pages recur as on a real
 /// computer.
 fn page() -> impl Strategy<Value = u64> {
     prop_oneof![0..40_u64, any::<u64>()]
@@ -390,7 +390,8 @@ fn what_was_written_before_the_disk_was_full_is_counted_and_can_be_read() {
     };
     let mut writer = Writer::new(&mut disk, &recording.header).expect("there is room");
     let mut written = Ok(());
-    // Flushes force rounds of chunks, so that some chunks are in the file before it is full.
+    // Each flush makes the writer write chunks, so that some chunks are in the file before the disk
+    // is full.
     for (nth, event) in recording.events.iter().enumerate() {
         written = written.and_then(|()| writer.push(event.clone()));
         if nth % 20 == 19 {

@@ -136,8 +136,8 @@ fn times_add_up_through_extends_stamps_and_padding() {
             short(7, &free(2)),
             two_words(30, 5, 1),
             short(0, &free(3)),
-            // A discarded event: eight bytes follow its head, and its time step still advances the
-            // time.
+            // This event was discarded. Eight bytes follow its head, and its time step still
+            // advances the time.
             [two_words(29, 11, 8), vec![0xee; 4]].concat(),
             long(4, &free(4)),
             two_words(31, 9, 2),

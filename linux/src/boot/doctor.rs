@@ -1,5 +1,5 @@
 //! Checks for the programs that booting a kernel needs, and names the command that installs missing
-//! ones.
+//! programs.
 
 use std::env;
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ pub enum State {
     Missing(String),
 }
 
-/// The state of all requirements, and the packages that provide the missing ones.
+/// The state of all requirements, and the packages that provide missing programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
     /// The requirements, in the order in which they were checked.
@@ -68,7 +68,7 @@ impl Diagnosis {
     }
 }
 
-/// Checks the requirements on this computer. It runs programs only as `PROGRAM --version`.
+/// Checks the requirements on this computer. Runs programs only with the argument `--version`.
 #[must_use]
 pub fn diagnose() -> Diagnosis {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -156,7 +156,7 @@ fn available_mib(meminfo: &str) -> Option<u64> {
 }
 
 fn processor(arch: &str) -> State {
-    // This program also runs in guests, which are x86-64, so this computer must be x86-64 too.
+    // This program also runs in guests, and guests are x86-64. So this computer must be x86-64 too.
     match arch {
         "x86_64" => State::There(arch.to_owned()),
         other => State::Missing(format!("guests are x86-64, and this computer is {other}")),

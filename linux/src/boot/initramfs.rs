@@ -2,8 +2,8 @@
 //! guest's first process), kernel modules, and the user's load if there is one.
 //!
 //! The initramfs is a cpio archive in the format `newc`, which the kernel unpacks into memory. The
-//! archive is not compressed, because decompressing it would cost the guest more time than reading
-//! the larger archive.
+//! archive is not compressed, because decompressing the archive would cost the guest more time than
+//! reading a larger archive.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -65,7 +65,7 @@ pub(crate) fn write(
     if let Program::Dynamic(loader) = elf::kind(&program) {
         let name = loader.rsplit('/').next().unwrap_or_default();
         // The program names its loader by a path of this computer, so the archive gets a link with
-        // this path. If the path is the one that libraries have in the guest, the file exists
+        // this path. If this path is also the path of the loader in the guest, the file exists
         // already.
         if loader != format!("{LIBRARIES}/{name}") {
             io(archive.link(&loader, &format!("{LIBRARIES}/{name}")))?;

@@ -104,7 +104,7 @@ impl LoadChoice {
 pub struct Options {
     /// The number of the guest's CPUs.
     pub cpus: u32,
-    /// The guest's memory: that of all its nodes together.
+    /// The memory of all nodes of the guest together.
     pub memory: Memory,
     /// The number of nodes; CPUs and memory are divided evenly among them.
     pub nodes: u32,
@@ -126,8 +126,8 @@ pub struct Options {
     pub timeout: Duration,
     /// The file to which the recording is written.
     pub output: PathBuf,
-    /// The file that receives the console output. If `None`, only the last lines are shown, and
-    /// only if the run fails.
+    /// The file that receives the console output. If `None`, an error shows the last lines of the
+    /// console output.
     pub console: Option<PathBuf>,
     /// The command that the user typed, for the recording's header.
     pub command: String,

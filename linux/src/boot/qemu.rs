@@ -10,7 +10,7 @@ use super::options::Options;
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
 /// The guest's clock counts instructions and never waits for this computer's clock. One thread
-/// emulates all CPUs in turn, because with one thread per CPU, guests with many CPUs miss timer
+/// emulates all CPUs in turn, because with one thread per CPU, a guest with many CPUs misses timer
 /// ticks.
 const CLOCK: [&str; 4] = [
     "-accel",

@@ -188,7 +188,8 @@ struct Drafts {
     console: PathBuf,
     said: PathBuf,
     /// Holds the data received so far. This temporary file is in the same folder as the output. So
-    /// a full file system is noticed early, and it is enough to rename the file at the end.
+    /// Plimsoll notices early that the file system is full, and only has to rename the file at the
+    /// end.
     received: NamedTempFile,
     _folder: TempDir,
 }
@@ -215,7 +216,7 @@ impl Drafts {
     }
 }
 
-/// A running guest: its QEMU process, and what it has written to its console so far.
+/// A running guest: its QEMU process, and its console output so far.
 struct Guest {
     child: Child,
     console: Console,
@@ -268,8 +269,8 @@ impl Guest {
         loop {
             let ended = self.child.try_wait();
             let ended = ended.map_err(Error::file("wait for", Path::new(qemu::QEMU)))?;
-            // The console is read after the check for QEMU's end, so that the console's last lines
-            // are read too.
+            // This call comes after the check for QEMU's end, so that it also reads the last lines
+            // of the console.
             self.listen(told)?;
             if let Some(status) = ended {
                 return Ok(End::Exit(status));

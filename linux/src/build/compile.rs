@@ -34,7 +34,7 @@ pub(super) fn compile(
     let make = |goal: &str| {
         let mut command = tools.make(&source.folder, folder);
         // Only the release identifies the build. The build's time, user and host are fixed, so that
-        // the image does not depend on them.
+        // the image does not depend on these values.
         command.arg(format!("LOCALVERSION={local_version}"));
         command.args(["KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=plimsoll"]);
         command.args(["KBUILD_BUILD_HOST=plimsoll", &format!("-j{jobs}"), goal]);
@@ -77,8 +77,8 @@ fn is_object(line: &str) -> bool {
         && words.next().is_some_and(|name| name.ends_with(".o"))
 }
 
-/// Counts the object files that already exist below `folder`. A folder that cannot be read counts
-/// as empty, because the number only sets the length of a progress bar.
+/// Counts the object files that already exist below `folder`. An unreadable folder counts as empty.
+/// This is good enough, because the number only sets the length of a progress bar.
 fn objects_below(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     // The recursion ends: links are not followed, so the folders are a finite tree.

@@ -184,8 +184,8 @@ pub fn build(
     keep(recipe, &source, &compiled, &objects, &cache.join("kernels"))
 }
 
-/// Puts a compiled kernel into its folder below `kernels`. A final rename ensures that a folder
-/// with that name is complete.
+/// Puts a compiled kernel into its folder below `kernels`. A final rename ensures that every folder
+/// with such a name is complete.
 fn keep(
     recipe: &Recipe,
     source: &Source,

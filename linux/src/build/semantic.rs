@@ -133,9 +133,9 @@ pub fn names(folder: &Path) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Changes the files of `source` so that they are those of the package with `patches` applied, and
-/// with no other patches. A file that already has the right content is not rewritten, so that
-/// `make` does not compile it again.
+/// Changes the files of `source` to the files of the package with `patches` applied, and with no
+/// other patches. Does not rewrite a file that already has the right content, so that `make` does
+/// not compile this file again.
 pub(super) fn patch(
     tools: &Tools,
     source: &Source,
@@ -164,7 +164,7 @@ pub(super) fn patch(
     Ok(())
 }
 
-/// Copies `file` to `copy` if `copy` does not exist yet. A final rename ensures that an existing
+/// Copies `file` to `copy` if `copy` does not exist yet. A final rename ensures that every existing
 /// copy is complete.
 fn keep(file: &Path, copy: &Path) -> Result<(), Error> {
     if copy.is_file() {

@@ -1,7 +1,7 @@
 //! The kernel's source as Debian packages it: fetched and unpacked into the cache, not installed.
 //!
-//! Each step works in a separate folder and ends with a rename. So an interrupted step is repeated,
-//! and a half-unpacked folder is never used.
+//! Each step works in a separate folder and ends with a rename. So the next build repeats an
+//! interrupted step, and never uses a half-unpacked folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ pub(super) struct Source {
     pub(super) package: String,
 }
 
-/// Checks that a series is two numbers with a dot between them, because it becomes part of a
-/// command and of a path.
+/// Checks that `series` consists of two numbers with a dot between them, because `series` becomes
+/// part of a command and of a path.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ fn unpack(tools: &Tools, series: &str, archive: &Path, draft: &Path) -> Result<S
     Ok(package)
 }
 
-/// Creates `folder` as an empty folder; an existing one is removed first.
+/// Creates `folder` as an empty folder; removes an existing folder first.
 fn empty(folder: &Path) -> Result<PathBuf, Error> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(Error::file("remove", folder))?;

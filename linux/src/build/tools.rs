@@ -1,5 +1,5 @@
 //! Finds and runs the programs that build a kernel, and names the packages that provide missing
-//! ones.
+//! programs.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -30,7 +30,7 @@ const NEEDED_TO_PATCH: (&str, &str) = ("spatch", "coccinelle");
 /// The number of lines, from the end of a command's output, that an error quotes.
 const LINES_SHOWN: usize = 12;
 
-/// Runs the programs that build a kernel. It looks them up in a list of folders.
+/// Runs the programs that build a kernel. It looks up the programs in a list of folders.
 #[derive(Clone, Debug)]
 pub struct Tools {
     path: OsString,
@@ -131,8 +131,8 @@ impl Tools {
             .stderr(twin)
             .spawn()
             .map_err(not_started(&program))?;
-        // `command` still holds the write ends of the pipe. Replacing them closes them; otherwise
-        // the loop below would never see the end of the output.
+        // `command` still holds the write ends of the pipe. Replacing these ends closes them.
+        // Otherwise the loop below would never see the end of the output.
         command.stdout(io::stdout()).stderr(io::stderr());
         let mut said = String::new();
         for bytes in BufReader::new(reader).split(b'\n') {

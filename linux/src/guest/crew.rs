@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use super::op::{Op, REACHED};
 use super::worker::{END_OF_PROGRAM, monotonic_ns};
 
-/// The delay between the first order to start and the common start of all workers, in nanoseconds.
-/// It is long enough to send the order to 255 workers.
+/// The time between the first order to start and the start of all workers, in nanoseconds. It is
+/// long enough to send the order to 255 workers.
 const START_AFTER_NS: u64 = 20_000_000;
 
 /// Workers that have received their programs (lists of steps) and wait for the start.

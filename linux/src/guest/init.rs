@@ -115,8 +115,8 @@ fn recorded(plan: &Plan) -> io::Result<()> {
     }
 }
 
-/// Applies optional kernel settings: some kernels lack them, and loads run without them. Failures
-/// are only reported.
+/// Applies optional kernel settings. Some kernels lack these settings, and loads can run without
+/// them, so this function only reports failures.
 fn prepare() {
     // Only mappings that ask for huge pages get them, so that all other pages are allocated one by
     // one.
@@ -131,9 +131,9 @@ fn prepare() {
     }
 }
 
-/// Makes the kernel compute the sizes of its page lists again. The kernel first computes them
-/// before it frees the initramfs. These first sizes do not match the number of managed pages that
-/// `/proc/zoneinfo` prints later.
+/// Makes the kernel compute the sizes of its page lists again. The kernel computes these sizes for
+/// the first time before it frees the initramfs. The first sizes do not match the number of managed
+/// pages that `/proc/zoneinfo` prints later.
 fn size_lists() -> io::Result<()> {
     const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
     let usual = fs::read_to_string(FRACTION)?;

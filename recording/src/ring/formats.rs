@@ -37,8 +37,8 @@ impl fmt::Display for FormatError {
 impl error::Error for FormatError {}
 
 impl Formats {
-    /// Adds the events of `text`, which is one `format` file or several, one after the other. Lines
-    /// that contain no name, number or field are skipped.
+    /// Adds the events of `text`, which is one `format` file or several, one after the other. Skips
+    /// lines that contain no name, number or field.
     ///
     /// # Errors
     /// If a field or a number cannot be parsed.

@@ -6,8 +6,8 @@ use crate::event::{HOLD_ENDS, Symbol, What};
 /// What an event of the kernel becomes in a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// An event that recordings have. The function in this variant makes it from the fields of the
-    /// kernel's event; the decoder fills in symbols of kernel functions afterwards.
+    /// An event that recordings have. The function in this variant makes the event from the fields
+    /// of the kernel's event. The decoder fills in the symbols of kernel functions afterwards.
     What(fn(&Record<'_>) -> Option<What>),
     /// The call chain of the preceding event.
     Stack,
@@ -205,7 +205,8 @@ fn alloc(event: &Record<'_>) -> Option<What> {
     /// The page frame numbers that Linux prints if the allocation got no page.
     const NO_PAGE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
     let (pfn, order) = (event.number("pfn")?, event.small("order")?);
-    // Linux prints -1 if no migrate type was given; -1 does not fit and becomes `None`.
+    // Linux prints -1 if the allocation has no migrate type. This number does not fit a `u8` and
+    // becomes `None`.
     let mobility = event.small("migratetype");
     Some(if NO_PAGE.contains(&pfn) {
         What::AllocFailed { order, mobility }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A [`Decoder`] takes the sub-buffers of each CPU in the order in which they were read. The
-//! decoder trusts no byte of a sub-buffer. A sub-buffer that cannot be decoded is an error, and
-//! later ones can still be decoded.
+//! decoder trusts no byte of a sub-buffer. A sub-buffer that cannot be decoded is an error, but the
+//! decoder can still decode later sub-buffers.
 
 mod entries;
 mod fields;
@@ -109,7 +109,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes one payload; returns `None` if it is too short or a number does not fit.
+    /// Decodes one payload; returns `None` if the payload is too short or a number does not fit its
+    /// field.
     fn event(
         &mut self,
         cpu: u32,
@@ -181,8 +182,8 @@ impl Decoder {
         self.symbols.names()
     }
 
-    /// Returns the number of events that the kernel reports as dropped, by CPU. A gap of unreported
-    /// size counts as one event.
+    /// Returns the number of events that the kernel reports as dropped, by CPU. If the kernel does
+    /// not report the number of events in a gap, the gap counts as one event.
     #[must_use]
     pub fn lost(&self) -> &BTreeMap<u32, u64> {
         &self.lost

@@ -11,9 +11,9 @@ const ORDER_MAX: u8 = 10;
 
 /// Parses an event; returns `None` for an event that recordings do not have.
 ///
-/// A page event that makes no sense is an error, because a replay would go wrong from there on. Any
-/// other event that makes no sense counts as unknown, because some kernels print only some of the
-/// fields of such an event.
+/// A page event that makes no sense is an error, because a replay would go wrong from this event
+/// on. Any other event that makes no sense counts as unknown, because some kernels print only some
+/// of the fields of such an event.
 pub(super) fn event(
     name: &[u8],
     fields: &[u8],
@@ -30,7 +30,7 @@ pub(super) fn event(
                 order,
                 mobility,
                 // `perf` may print flags by name, and the bits of a name differ between kernels, so
-                // only a number is read.
+                // the parser reads only a number.
                 gfp: field(fields, b"gfp_flags=").and_then(number),
             },
             (None, order, mobility) => What::AllocFailed { order, mobility },
@@ -179,8 +179,8 @@ fn pfn(fields: &[u8]) -> Result<Option<u64>, Expected> {
         return Ok(None);
     }
     let pfn = number(value).ok_or("`pfn=` and a number")?;
-    // For a failed allocation the kernel prints pfn 0 or, in some versions, -1. The kernel never
-    // allocates a page with one of these numbers.
+    // For a failed allocation, the kernel prints the page frame number 0 or, in some versions, -1.
+    // The kernel never allocates a page with one of these numbers.
     Ok((pfn != 0 && pfn != u64::MAX).then_some(pfn))
 }
 

@@ -27,7 +27,8 @@ pub(super) enum Line<'a> {
     Blank,
 }
 
-/// The largest number of CPUs that is accepted. Linux cannot be built for more CPUs.
+/// The largest number of CPUs that the parser accepts, which is the largest number for which Linux
+/// can be built.
 const CPUS_MAX: u64 = 8192;
 
 /// Parses a line without its newline.
@@ -69,14 +70,14 @@ fn split_at_cpu(line: &[u8]) -> Option<(&[u8], &[u8])> {
     opens.into_iter().find(is_cpu).map(|at| line.split_at(at))
 }
 
-/// Parses the last word before the CPU: `pid` or `pid/tid`. Returns the thread of `pid/tid`,
+/// Parses the last word before the CPU: `pid` or `pid/tid`. Of `pid/tid`, returns the thread,
 /// because threads allocate.
 fn pid(head: &[u8]) -> Option<u32> {
     let word = head
         .trim_ascii_end()
         .rsplit(|byte| *byte == b' ' || *byte == b'/')
         .next()?;
-    // perf prints -1 for a thread that it no longer knows.
+    // perf prints -1 for a thread that perf no longer knows.
     if word == b"-1" {
         Some(0)
     } else {

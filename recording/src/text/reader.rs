@@ -2,7 +2,7 @@
 //!
 //! perf merges the buffers of all CPUs by time, but a late buffer can put an event after events
 //! with later times. The reader returns events in the order of the file. An event with an earlier
-//! time than the event before it is an error only if no late buffer can explain the order.
+//! time than the event before it is an error only if a late buffer cannot explain the order.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -170,7 +170,7 @@ impl Reader {
     }
 }
 
-/// Adds one to the count of `name`; a name that is already counted costs no allocation.
+/// Adds one to the count of `name`; does not allocate memory if `counts` has the name already.
 fn count_name(counts: &mut BTreeMap<String, u64>, name: &[u8]) {
     let name = String::from_utf8_lossy(name);
     match counts.get_mut(&*name) {

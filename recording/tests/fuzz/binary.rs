@@ -146,8 +146,8 @@ pub(crate) fn column(number: u64, plain: &[u8]) -> Vec<u8> {
     [varint(number), length.clone(), length, plain.to_vec()].concat()
 }
 
-/// Reads all of `bytes` chunk by chunk. Asserts what must hold for every input: no chunk has too
-/// many events, and no call panics, not even one after an error.
+/// Reads all of `bytes` chunk by chunk. Asserts that no chunk has too many events, and that no call
+/// panics, not even a call after an error.
 pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
     let mut reader = Reader::new("f", bytes)?;
     let mut events = Vec::new();
@@ -159,7 +159,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
             }
             Ok(None) => break,
             Err(error) => {
-                // A caller may read on after a damaged chunk; the reader must not panic then.
+                // A caller may read on after a damaged chunk, so these calls must not panic either.
                 let _ = reader.next_events();
                 let _ = reader.finish();
                 return Err(error);
@@ -331,8 +331,8 @@ proptest! {
     #[test]
     fn columns_of_any_numbers(first in vec(events(), 1..3)) {
         let good = chunks(&GOOD);
-        // The file begins with the header and the names of the valid file, so that symbols are
-        // known.
+        // The file begins with the header and the names of the valid file, so that the events'
+        // symbols are known.
         let all = [&good[..2], &first].concat();
         assert_readable_or_refused(&file(&all));
     }

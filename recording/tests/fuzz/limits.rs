@@ -26,7 +26,8 @@ fn events(count: u64) -> Chunk {
     let length = usize::try_from(count).expect("few");
     let kinds = packed(0, &vec![23; length]);
     let times = packed(1, &vec![0; length]);
-    // The first event puts a number into the table of processes; all others refer to its index.
+    // The first event puts a number into the table of processes; all other events refer to the
+    // index of this number.
     let processes = packed(2, &[vec![0, 7], vec![1; length - 1]].concat());
     let prologue = [varint(0), varint(count), varint(5)].concat();
     chunk(b"EVNT", &[prologue, kinds, times, processes])
@@ -71,7 +72,7 @@ fn a_chunk_unpacks_to_as_many_bytes_as_are_allowed_and_no_more() {
     let bad = whole(vec![columns(&column(5, &[0]))], 0);
     assert!(bad.len() < CHUNK_BYTES_MAX / 100, "a small file");
     assert_eq!(damage(&bad), "its events make no sense");
-    // One column occurs three times. Only the last copy is used, but each copy is unpacked.
+    // One column occurs three times. The reader uses only the last copy, but unpacks each copy.
     let again = packed(3, &half).repeat(3);
     let bad = whole(vec![chunk(b"EVNT", &[prologue.clone(), again])], 0);
     assert_eq!(damage(&bad), "its events make no sense");

@@ -1,8 +1,8 @@
 //! Fuzzes the readers with arbitrary bytes: damaged files, foreign texts, ring buffers of another
 //! kernel. A reader returns events or a typed error. It never panics, and its limits hold.
 //!
-//! Each module makes good input, changes it where a reader has to make a decision, and reads it.
-//! Random bytes alone would fail the first checksum.
+//! Each module makes good input, changes it at a place where a reader has to make a decision, and
+//! reads the changed input. Random bytes alone would fail the first checksum.
 
 mod binary;
 mod limits;

@@ -267,7 +267,8 @@ proptest! {
         first in 0..NAMES.len() - 1,
         sub_buffers in vec(sub_buffer(2), 1..4),
     ) {
-        // Only two events are used, so that many edits change fields that the decoder reads.
+        // The texts describe only two kinds of events, so that many edits change fields that the
+        // decoder reads.
         let (events, page) = texts(&NAMES[first..first + 2]);
         decode(&mut decoder(&changed(&events, &of_events), &page), &sub_buffers);
         decode(&mut decoder(&events, &changed(&page, &of_page)), &sub_buffers);

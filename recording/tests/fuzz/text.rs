@@ -109,7 +109,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Asserts that reading gives events, at most one for each line, or an error that can be shown.
+/// Asserts that reading gives events, at most one for each line, or an error with a text.
 fn assert_readable_or_refused(bytes: &[u8]) {
     let mut reader = text::Reader::new("f", Box::new(Cursor::new(bytes.to_vec())));
     let mut events = 0;

@@ -8,7 +8,7 @@ use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
 /// The number of periods after which a worker unmaps everything it has mapped. With a period of any
-/// usual length, 37 periods are not a whole number of seconds, so a worker's unmaps come at
+/// usual length, 37 periods are not a whole number of seconds. So a worker's unmaps come at
 /// different moments of the one-second interval of its CPU's vmstat work.
 const PERIODS_KEPT: u64 = 37;
 
@@ -45,8 +45,8 @@ fn programs(guest: &Guest, values: &Values) -> Vec<Vec<Op>> {
             0
         };
         let mut program = vec![Op::Cpu(cpu)];
-        // Each CPU starts to count its periods at its own number, so that not all CPUs unmap in the
-        // same period.
+        // The worker of each CPU counts periods from the number of its CPU on, so that not all
+        // workers unmap in the same period.
         for (period, kept) in (0..periods).zip(u64::from(cpu)..) {
             program.push(Op::Until(late_us + period * period_us));
             if kept % PERIODS_KEPT == PERIODS_KEPT - 1 {

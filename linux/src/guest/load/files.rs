@@ -1,5 +1,6 @@
 //! The load `files`: every CPU writes, reads and deletes files and fills pipes, which allocates
-//! pages of several migrate types. Then page cache is read while little memory is left.
+//! pages of several migrate types. Then every CPU reads a part of a device through the page cache
+//! while little memory is left.
 
 use std::fs;
 use std::io;
@@ -8,8 +9,8 @@ use super::{Guest, Load, Parameter, Values, mark};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// A block device that reads as zeros and stores nothing until it is written. Pages that a load
-/// reads from it are clean page cache, which the kernel can reclaim at once.
+/// A block device that reads as zeros and takes no memory until a process writes to it. Pages that
+/// a load reads from this device are clean page cache, which the kernel can reclaim at once.
 const ZRAM: &str = "/dev/zram0";
 const ZRAM_SIZE: &str = "/sys/block/zram0/disksize";
 /// The number of pages in a huge page.
@@ -63,7 +64,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
             pages,
         }]
     };
-    // The readers are started before memory becomes short, so that only their reads run during the
+    // The readers start before memory becomes short, so that only their reads happen during the
     // shortage.
     let readers = Crew::ready(&guest.programs(program))?;
     let hog = [
@@ -112,9 +113,9 @@ fn hog_pages(values: &Values) -> io::Result<usize> {
 }
 
 /// Returns the largest amount of memory that the kernel may keep, in kB: the min watermark plus the
-/// largest boost. If the hog, the worker that uses up memory, left less free, the kernel would kill
-/// a process. The kernel could not reclaim instead, because the page cache is still empty when the
-/// hog allocates. A boost is at most one and a half times the high watermark, and the high
+/// largest boost. If the hog, the worker that uses up memory, left less memory free, the kernel
+/// would kill a process. It could not reclaim memory instead, because the page cache is still empty
+/// when the hog allocates. A boost is at most one and a half times the high watermark, and the high
 /// watermark is one and a half times the min watermark. Huge pages raise the min watermark to some
 /// 60 MiB.
 fn kept_kb(min_kb: usize) -> usize {
