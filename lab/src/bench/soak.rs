@@ -13,11 +13,12 @@ use crate::report::Table;
 use crate::report::value::{NOTHING, human};
 use crate::run::progress::Progress;
 
-/// The time, in nanoseconds, that no allocation should exceed unless the scheduler took the CPU
+/// The target, in nanoseconds: no allocation should take longer, unless the scheduler took the CPU
 /// away.
 const TARGET_NS: u64 = 50_000;
 
-/// The percentile columns of the tables, each with its percentile as a fraction.
+/// The columns of the tables that show percentiles. Each has its title, and its percentile as a
+/// fraction.
 const SHARES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999)];
 
 /// Runs a soak: two CPUs allocate and free for the time `length`.

@@ -32,8 +32,8 @@ pub fn list() -> Table {
 /// with its range and source.
 ///
 /// # Errors
-/// If the machine is unknown (the error offers the nearest names), or if the profile is bad (the
-/// error says in which file and at which key).
+/// If the machine is unknown; then the error offers the nearest names. Or if the profile is bad;
+/// then the error says in which file and at which key.
 pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     let text = if is_file(machine) {
         ProfileText::from_path(Path::new(machine))?
@@ -55,8 +55,8 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
 }
 
 /// Loads the profile of a built-in machine or of a file. A profile gives each price (the
-/// nanoseconds of one kind of step) as a range; `card` says whether to take its low end, middle or
-/// high end.
+/// nanoseconds of one kind of step) as a range. `card` says whether the low end, the middle or the
+/// high end of this range is taken.
 ///
 /// # Errors
 /// The errors of [`describe`].

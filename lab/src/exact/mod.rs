@@ -27,7 +27,8 @@ use crate::run::progress::Progress;
 pub struct Judgement {
     /// The name of the subject as a table row shows it, such as `page lists` or `timer wheel`.
     pub subject: String,
-    /// The plural noun for what is compared, such as `moves`, `firings`, `readings` or `kills`.
+    /// The plural noun for the things that are compared, such as `moves`, `firings`, `readings` or
+    /// `kills`.
     pub unit: &'static str,
     /// The number of the kernel's decisions that were compared with Plimsoll's.
     pub compared: u64,
@@ -60,7 +61,7 @@ pub trait Judge {
 pub struct ExactOptions {
     /// The recording, or `-` for standard input.
     pub file: String,
-    /// The name of the only subject to judge; `None` judges all of them.
+    /// The name of the only subject to judge. `None` stands for all subjects.
     pub only: Option<String>,
     /// The name of the design to judge with; `None` stands for the design of the recorded kernel's
     /// version.

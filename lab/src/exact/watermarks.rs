@@ -31,8 +31,8 @@ const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
 
-/// The judge of watermark checks: it compares the kernel's decisions whether a zone may serve a
-/// request with Plimsoll's.
+/// The judge of watermark checks. It compares the kernel's decision with Plimsoll's decision: may
+/// the zone serve the request?
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks;
 

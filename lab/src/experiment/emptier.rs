@@ -71,8 +71,8 @@ pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Party) -> Nanos) -> f64 
     (time(raced, Party::Exit).0 + time(raced, Party::Helpers).0) as f64
 }
 
-/// The kinds of locks that at least one task waited for. The kind with the longest total wait comes
-/// first.
+/// The kinds of locks that at least one task waited for. The kind whose waits are longest in total
+/// comes first.
 fn waited_for(raced: &Raced) -> Vec<LockClass> {
     let mut classes = LockClass::ALL.to_vec();
     classes.retain(|class| raced.lock(*class).wait.0 > 0);

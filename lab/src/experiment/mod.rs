@@ -197,8 +197,8 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
     found.ok_or_else(|| Error::unknown("experiment", name, &names))
 }
 
-/// All published figures: those that the experiments of the catalog declare, and those that no
-/// experiment measures. The values that our runs measured are not included.
+/// All published figures: the figures that the experiments of the catalog declare, and the figures
+/// that no experiment measures. The values that our runs measured are not included.
 ///
 /// # Errors
 /// If a declaration uses an unknown name.

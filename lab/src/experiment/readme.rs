@@ -1,5 +1,5 @@
-//! Tests of the table of results in the README: each row belongs to an experiment, and its values
-//! are those that the page of misses keeps of the last full run.
+//! Tests of the table of results in the README. Each row must belong to an experiment, and have the
+//! values that the page of misses keeps of the experiment's last full run.
 
 use super::find;
 use crate::report::misses::stored::Stored;

@@ -179,7 +179,7 @@ mod tests {
         );
     }
 
-    /// The page works without a network: nothing in it is loaded from elsewhere.
+    /// The page works without a network: the browser loads no part of the page from elsewhere.
     #[test]
     fn a_page_loads_nothing() {
         let html = page(&[sample(), sample()], &[]);

@@ -8,8 +8,8 @@ use crate::report::layout::{self, Align, Block, Grid};
 use crate::report::value::{NOTHING, human, human_estimate};
 use crate::report::{Report, Row, Table, misses};
 
-/// The report at index `nth`, as HTML. `several` says that the page has several reports, so their
-/// questions are not the headings of the whole page.
+/// The report at index `nth`, as HTML. If the page has `several` reports, this one ends with a link
+/// to all answers.
 pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     let Report { answer, .. } = report;
     let question = if answer.question.is_empty() {
@@ -92,7 +92,7 @@ fn answers(answer: &Answer) -> String {
     ))
 }
 
-/// All tables of a report, each folded away under its title.
+/// All tables of a report. Each is folded away under its title.
 fn folded_tables(report: &Report) -> String {
     let mut html = String::new();
     if !report.rows.is_empty() {

@@ -22,7 +22,8 @@ pub const BUCKETS: usize = 10;
 
 const SITES: usize = Site::ALL.len();
 
-/// For each call site, the number of holds of zone locks, and the number of pages that they moved.
+/// For each call site, the number of holds of zone locks, and the number of pages that these holds
+/// moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
@@ -36,7 +37,7 @@ pub struct HoldLog {
 pub struct SiteHolds {
     /// The number of holds at this call site.
     pub holds: u64,
-    /// The number of pages that all of these holds moved.
+    /// The number of pages that the holds at this call site moved, in total.
     pub pages: u64,
     /// The largest number of pages that a single hold moved.
     pub max: u32,

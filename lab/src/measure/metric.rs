@@ -47,8 +47,8 @@ impl Metric {
         }
     }
 
-    /// Returns this metric with another name. The name may be made at run time, for example with a
-    /// number of CPUs in it.
+    /// Returns this metric with another name. The name may be made at run time. For example, it may
+    /// contain a number of CPUs.
     #[must_use]
     pub fn named(self, name: String) -> Self {
         Self {
@@ -112,6 +112,6 @@ pub enum Better {
     Lower,
     /// Higher is better.
     Higher,
-    /// Neither: the metric only describes a run.
+    /// A metric that only describes a run.
     Neither,
 }

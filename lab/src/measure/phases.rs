@@ -64,8 +64,8 @@ impl PhaseRecorder {
     /// phase.
     ///
     /// # Panics
-    /// If the phase that ends is not the last one that began on this lane, which is a bug in the
-    /// code that emits the events.
+    /// If the phase that ends is not the last phase that began on this lane. Then the code that
+    /// emits the events has a bug.
     pub fn note(&mut self, lane: usize, now: Nanos, event: &Event) {
         let open = self.open.entry(lane).or_default();
         match *event {

@@ -1,10 +1,10 @@
 //! Measures the cost of counters on this computer: the time of an addition by one thread, of an
 //! addition by each of two threads, of an approximate sum, and of a precise sum.
 //!
-//! A *subject* is a counter that is measured. The benchmark measures all subjects in one run, in
-//! turns. The *floor* is an atomic addition to a word that no other thread uses; judge an addition
-//! by the ratio of its time to that of the floor. `cargo bench -p plimsoll-lab --bench counter`
-//! adds counters of other crates to the tables.
+//! A *subject* is a counter that is measured. In each round of a measurement, every subject runs
+//! once. The *floor* is an atomic addition to a word that no other thread uses. To judge an
+//! addition, divide its time by the time of the floor. `cargo bench -p plimsoll-lab --bench
+//! counter` adds counters of other crates to the tables.
 
 mod subject;
 mod timing;

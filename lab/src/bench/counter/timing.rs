@@ -1,7 +1,8 @@
-//! Times subjects in turns, so that other load on the computer affects all of them equally.
+//! Times subjects in turns, so that other load on the computer affects all subjects equally.
 //!
 //! The result is the lower quartile of the times of many rounds. Other load can only lengthen a
-//! round, so short times are more accurate than long ones; but the very shortest may be an outlier.
+//! round, so short times are more accurate than long times. But the very shortest time may be an
+//! outlier.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -16,9 +17,9 @@ use crate::run::progress::Progress;
 const ROUNDS: usize = 240;
 /// The number of times that each thread adds its whole list of deltas in one round.
 const LOTS: u32 = 8;
-/// A round counts only if the last thread begins soon after the first. This constant is the longest
-/// allowed delay between the two, as a fraction of the mean time that the threads take for the
-/// round.
+/// The largest delay between the starts of the first and the last thread of a round, as a fraction
+/// of the mean time that the threads take for the round. If the delay is larger, the round does not
+/// count.
 const LATE_MAX: f64 = 0.05;
 
 /// Returns the nanoseconds per addition for each subject. One thread runs on each of `cpus`, and

@@ -4,9 +4,9 @@
 //! Threads of this computer play the server's CPUs and add to the counters of all processes. Then
 //! one thread selects a victim. A *case* is a selector together with the kind of counter that it
 //! reads. The cases take turns. Consecutive cases read different counters, so no case finds in the
-//! cache what the previous case has read. The time of each case is compared with the time that
-//! Linux's selection takes in the same round. For every victim, the benchmark computes by how many
-//! pages the victim is smaller than the largest process.
+//! cache the counters that the previous case has read. The time of each case is compared with the
+//! time that Linux's selection takes in the same round. For every victim, the benchmark computes by
+//! how many pages the victim is smaller than the largest process.
 
 mod processes;
 
@@ -36,8 +36,8 @@ const MACHINE: &str = "epyc-9654-2s";
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
 const ROUNDS: usize = 15;
-/// The largest number of attempts at one selection. A selection is attempted again if its thread
-/// waited too long for a CPU.
+/// The largest number of attempts at one selection. If the thread of a selection waited too long
+/// for a CPU, the selection is attempted again.
 const ATTEMPTS: u32 = 3;
 /// A selection is disturbed if its thread waited for a CPU for more than this fraction of the time
 /// that the selection took.

@@ -35,8 +35,9 @@ pub(super) enum Population {
     /// All processes have nearly the same size and have run on every CPU, so approximate sums do
     /// not show which of two processes is larger.
     AllInTheBand,
-    /// As [`Self::AllInTheBand`], but the counters of processes that are neighbours in the list are
-    /// not neighbours in memory, as after many processes have been created and have exited.
+    /// As [`Self::AllInTheBand`], but processes that are neighbours in the list do not have
+    /// neighbouring counters in memory. Memory looks like this after many processes have been
+    /// created and have exited.
     AllInTheBandMixed,
 }
 

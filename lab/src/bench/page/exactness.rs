@@ -1,6 +1,6 @@
-//! Tests whether fragmentation remains after all memory was used: how many huge blocks an allocator
-//! can give at first, and how many after all its frames were allocated one by one and freed in
-//! random order.
+//! Tests whether fragmentation remains after all memory was used. Counts the huge blocks that an
+//! allocator can give at first. Counts them again after all frames were allocated one by one and
+//! freed in random order.
 
 use std::thread;
 

@@ -123,8 +123,8 @@ struct Column {
 struct Cell {
     /// The nanoseconds per operation. `None` if other work on the computer disturbed every sample.
     ns: Option<Estimate>,
-    /// The subject's time divided by that of the fastest allocator of another project, in the
-    /// rounds in which neither sample was disturbed.
+    /// The subject's time divided by the time of the fastest allocator of another project. Only
+    /// rounds in which neither of the two samples was disturbed count.
     ratio: Option<Estimate>,
     /// The number of samples.
     rounds: usize,

@@ -1,7 +1,7 @@
-//! Times the loads of the bench on one thread and on two.
+//! Times the loads of the benchmark on one thread and on two threads.
 //!
-//! Subjects take turns, so that other load on the computer affects all of them equally. A sample in
-//! which the kernel took the CPU away from a measured thread is *disturbed* and does not count.
+//! Subjects take turns, so that other load on the computer affects all subjects equally. A sample
+//! in which the kernel took the CPU away from a measured thread is *disturbed* and does not count.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -112,7 +112,7 @@ impl Room {
         ]
     }
 
-    /// Allocates `count` frames and then frees them in reverse order, over and over.
+    /// Repeatedly allocates `count` frames and then frees them in reverse order.
     fn out_and_back(&mut self, subject: &dyn Subject, count: usize) -> Sample {
         let blocks = &mut self.blocks[..count];
         let times = PAIRS / count;
@@ -317,8 +317,8 @@ fn spin_until(is_done: impl Fn() -> bool) {
     }
 }
 
-/// The moments at which a thread's work began and ended, and whether the thread lost its CPU
-/// between them.
+/// The moments at which a thread's work began and ended. Also tells whether the thread lost its CPU
+/// between the two moments.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     begin: Instant,
@@ -357,7 +357,7 @@ impl Span {
 }
 
 /// The number of times that the kernel has given a CPU to the calling thread (the third field of
-/// `schedstat` in Linux), or `None` if the system does not report it.
+/// `schedstat` in Linux). `None` if the system does not report this number.
 fn times_scheduled() -> Option<u64> {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     told.split_whitespace().nth(2)?.parse().ok()

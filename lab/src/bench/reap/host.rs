@@ -27,14 +27,14 @@ use super::victim::{Shape, build, frames};
 use super::{Case, Took};
 use crate::error::Error;
 
-/// The largest number of attempts at one race. A race is attempted again if its threads waited too
-/// long for CPUs.
+/// The largest number of attempts at one race. If the threads of a race waited too long for CPUs,
+/// the race is run again.
 const ATTEMPTS: u32 = 3;
-/// A race is disturbed if the times that its threads waited for a CPU add up to more than this
-/// fraction of the length of the race.
+/// A race is disturbed if its threads waited for CPUs for too long. This constant is the largest
+/// allowed sum of these waits, as a fraction of the length of the race.
 const AWAY_MAX: f64 = 0.02;
 
-/// Whether the arena keeps the memory behind a page when the page is freed.
+/// What happens to the memory behind a page when the page is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memories {
     /// The memory is returned to the kernel.
@@ -282,8 +282,8 @@ fn took(spans: &[Span]) -> Took {
     }
 }
 
-/// The nanoseconds that the calling thread has spent ready to run but not running (`run_delay` in
-/// Linux), or 0 if the system does not report them.
+/// The nanoseconds for which the calling thread has been ready to run but had no CPU (`run_delay`
+/// in Linux). 0 if the system does not report this time.
 pub(in crate::bench) fn waited_for_cpu_ns() -> f64 {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
@@ -296,7 +296,7 @@ fn pass(gate: &AtomicUsize, threads: usize) {
     // data between threads.
     gate.fetch_add(1, Release);
     let mut spins = 0_u32;
-    // The loop ends because the other threads also arrive. This thread yields because another
+    // The loop ends when the other threads have also arrived. This thread yields because another
     // thread may need the CPU on which this thread runs.
     while gate.load(Acquire) < threads {
         spins += 1;

@@ -119,12 +119,12 @@ impl Raced {
     }
 }
 
-/// Races every case, on this computer and in the simulator.
+/// Races every case, on this computer and in the simulator. If this computer has only one CPU, the
+/// report says that there is no race on this computer.
 ///
 /// # Errors
-/// If this computer has fewer CPUs than there are threads, if the kernel does not have enough
-/// memory, or if the simulated machine cannot be loaded. A computer with one CPU is not an error:
-/// the report says that there is no race on it.
+/// If this computer has several CPUs but fewer than there are threads, if the kernel does not have
+/// enough memory, or if the simulated machine cannot be loaded.
 pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     let pages = Pages(size.mib << (20 - 12));
     let here = cpus(size.helpers)?;

@@ -46,8 +46,8 @@ impl On {
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],
-            // Reading the clock at each acquisition of a lock slows these races down, so only the
-            // waits of these races are reported, not their lengths.
+            // Reading the clock at each acquisition of a lock slows these races down. So the report
+            // shows only the waits of these races, not the lengths of the races.
             Self::Watched => &[WAIT],
             Self::Simulated => &[WALL, WORK, WAIT],
         }
@@ -192,8 +192,8 @@ fn find(raced: &[Raced], on: On, shape: Shape, case: usize) -> Option<&Raced> {
     raced.iter().find(is)
 }
 
-/// Estimates the ratio of the values of `of` to those of `base` in the same rounds. `None` if the
-/// median ratio is not finite.
+/// Estimates a ratio: the values of `of`, divided by the values of `base` in the same rounds.
+/// `None` if the median ratio is not finite.
 fn ratio(of: &Raced, base: &Raced, what: fn(&Took) -> f64) -> Option<Estimate> {
     let compared = stats::compare(&base.of(what), &of.of(what))?;
     Some(compared.ratio).filter(|ratio| ratio.median.is_finite())

@@ -19,8 +19,8 @@ use super::{Case, Took};
 use crate::catalog::machines;
 use crate::error::Error;
 
-/// The simulated machine. Its prices were measured on a computer like the ones on which this
-/// benchmark is meant to run.
+/// The simulated machine. Its prices were measured on a computer that is similar to the computers
+/// on which this benchmark is meant to run.
 pub(super) const MACHINE: &str = "laptop-2";
 
 /// The time from the moment when the victim is built until the race starts.

@@ -34,8 +34,9 @@ impl Shape {
         }
     }
 
-    /// Returns, for a victim of `pages`: the number of mappings, the number of pages in each
-    /// mapping, and the distance in pages from the start of a mapping to the start of the next.
+    /// Returns three numbers for a victim of `pages`: the number of mappings, the number of pages
+    /// in each mapping, and the number of pages from the start of a mapping to the start of the
+    /// next mapping.
     fn mappings(self, pages: Pages) -> (u64, u64, u64) {
         let pages = u64::from(pages.0);
         match self {

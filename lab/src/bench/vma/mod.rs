@@ -201,8 +201,8 @@ impl Work {
     }
 }
 
-/// The nanoseconds per operation, for each column of [`COLUMNS`] except the first, which holds the
-/// name of the tree.
+/// The nanoseconds per operation, for each column of [`COLUMNS`] except the first column, which has
+/// the name of the tree.
 #[derive(Clone, Copy)]
 struct Costs([f64; COLUMNS.len() - 1]);
 

@@ -21,8 +21,8 @@ use super::log::{LoggedOp, Pages, Run, TABLE_PAGES};
 /// each of 19 pages (Linux: `MAX_GATHER_BATCH_COUNT`).
 const GATHER_PAGES: u64 = 7 + 19 * 509;
 
-/// What the replay of one run on one counter found: how many of the counter's readings agree with
-/// the recorded readings, and how large the errors are.
+/// The findings of the replay of one run on one counter: how many of the counter's readings agree
+/// with the recorded readings, and how large the errors are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) readings: u64,

@@ -13,7 +13,8 @@ fn recording(log: &str) -> Recording {
 }
 
 /// The start of a log of 16 CPUs, so the batch is 32 and a differential is at most 31. CPU 0 has
-/// counted 10 anonymous pages and folded none of them; the reading shows 5 pages of files.
+/// counted 10 anonymous pages and has folded none of these pages. The reading shows 5 pages of
+/// files.
 const START: &str = "# next 16 31 1\nI 0 10 5 5\n";
 
 fn judge(lines: &str) -> Judgement {
@@ -76,8 +77,8 @@ fn pieces_end_at_page_tables_where_the_gather_is_full_and_at_a_cut() {
     assert_eq!(full.iter().sum::<u64>(), 10_000);
 }
 
-/// The replay compares neither an unreadable line of the log nor any later line of the same run,
-/// because the unreadable line leaves the state of the counters unknown.
+/// If a line of the log is unreadable, the state of the counters is unknown after this line. So the
+/// replay compares neither this line nor any later line of the same run.
 #[test]
 fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     for bad in [

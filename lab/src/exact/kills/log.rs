@@ -38,8 +38,8 @@ pub(super) struct Shortage {
     /// True if the line that states the kernel's choice was read. After that line, the log may have
     /// reports about something else, such as a failed allocation, until the next shortage begins.
     chosen: bool,
-    /// The ids of the chosen process and of all processes that the kernel killed together with it,
-    /// in the order of the log.
+    /// The ids of the chosen process and of all processes that the kernel killed together with the
+    /// chosen process, in the order of the log.
     pub(super) killed: Vec<u32>,
 }
 
@@ -57,8 +57,8 @@ pub(super) enum Place {
     Group(String),
 }
 
-/// A row of the kernel's table: a process and its memory, in pages unless a field's name says
-/// bytes.
+/// A row of the kernel's table: a process and its memory. Memory is in pages, unless a field's name
+/// says bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) pid: u32,
@@ -96,7 +96,7 @@ fn message(line: &str) -> &str {
         .and_then(|rest| rest.split_once("] "));
     match stamped {
         // A timestamp and a row of the table both begin with a bracket. A timestamp has a decimal
-        // point; the brackets of a row contain a process id, which has none.
+        // point in its brackets; a row has a process id without a decimal point.
         Some((time, message)) if time.contains('.') && time.trim().parse::<f64>().is_ok() => {
             message
         }

@@ -1,5 +1,5 @@
 //! Repeats a recorded shortage: the selection among the recorded processes, and the kill of the
-//! victim and of all processes that die with it.
+//! victim. All processes that die with the victim are killed, too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,8 +35,8 @@ pub(super) struct Recorded<'r> {
     shortage: &'r Shortage,
     population: &'r Population,
     /// The ids of the processes that earlier shortages killed. If such a process is still in the
-    /// kernel's table, the reaper has reaped it or given up on it; otherwise the kernel would not
-    /// have chosen another process.
+    /// kernel's table, the reaper has reaped the process or has given up on it. Otherwise the
+    /// kernel would not have chosen another process.
     spent: &'r [u32],
 }
 

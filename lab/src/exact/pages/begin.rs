@@ -1,5 +1,5 @@
-//! The state in which the replay begins: the zones and lists that `/proc/zoneinfo` showed,
-//! completed by what later events reveal about the lists.
+//! The state in which the replay begins: the zones and lists that `/proc/zoneinfo` showed, and the
+//! facts about the lists that later events reveal.
 
 use std::collections::HashMap;
 

@@ -95,7 +95,7 @@ impl Lists {
         self.places.get(&pfn).map(|(place, _)| *place)
     }
 
-    /// Removes a block from its list, whatever its position, and returns the list.
+    /// Removes a block from any position of its list, and returns the list.
     pub(crate) fn remove(&mut self, pfn: u64) -> Option<Place> {
         let (place, at) = self.places.remove(&pfn)?;
         self.frames.get_mut(&place)?.remove(&at);

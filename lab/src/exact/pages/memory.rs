@@ -1,5 +1,5 @@
-//! Zones laid out like the kernel's, and blocks in them that have been in use since before the
-//! recording.
+//! Zones that are laid out as in the kernel, and blocks in these zones that have been in use since
+//! before the recording.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{FreeBlocks, Layout, Mobility, PageAllocator, ZoneKind, ZoneLayout};
@@ -10,7 +10,7 @@ use super::lists::MOVABLE;
 /// The number of pages in a block of the largest order, which is 10.
 const BLOCK: u64 = 1 << 10;
 
-/// A zone to lay out and the number of pages that the kernel manages in it.
+/// A zone to lay out, with the number of pages that the kernel manages in this zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area {
     pub(crate) kind: ZoneKind,

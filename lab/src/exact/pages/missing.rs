@@ -1,5 +1,5 @@
-//! Finds the data that a recording lacks, notes it for the reader of the report, and sets aside the
-//! moves of pages that cannot be judged without it.
+//! Finds the data that a recording lacks, and notes them for the reader of the report. Sets aside
+//! the moves of pages that cannot be judged without these data.
 
 use std::collections::BTreeSet;
 

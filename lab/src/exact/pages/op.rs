@@ -1,4 +1,4 @@
-//! An operation of a recording, and the pages that the kernel moved for it.
+//! An operation of a recording, and the pages that the kernel moved because of the operation.
 
 use super::lists::ListId;
 
@@ -59,10 +59,10 @@ pub(crate) enum Action {
     /// From this operation on, the watermarks of a zone are `pages` pages above their values
     /// without a boost.
     Boost { zone: u8, pages: u64 },
-    /// An allocation found that the zones of `node` up to `highest`, numbered as in
-    /// [`Action::Reclaim`], were below their high watermarks or had no block that was large enough.
-    /// If `node` is `None`, this is true of all nodes whose memory the allocation may use; no event
-    /// shows which nodes these are.
+    /// An allocation found no usable zone among the zones of `node` up to `highest`, numbered as in
+    /// [`Action::Reclaim`]: each was below its high watermark or had no block that was large
+    /// enough. If `node` is `None`, this is true of all nodes whose memory the allocation may use;
+    /// no event shows which nodes these are.
     Shortage { node: Option<u32>, highest: u8 },
 }
 

@@ -3,8 +3,8 @@
 
 use super::op::Kind;
 
-/// The size of a move, in pages and in blocks. A move is what one operation transfers between lists
-/// and a zone.
+/// The size of a move, in pages and in blocks. A move is the transfer of blocks between lists and a
+/// zone by one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) pages: u32,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use plimsoll_mm::space::MappingKind;
 use plimsoll_recording::Recording;
 
-/// The name of the text, among those in the recording's header, that lists the mappings.
+/// The name of the text in the recording's header that lists the mappings.
 pub(crate) const TEXT: &str = "oom mappings";
 
 const PAGE_SHIFT: u32 = 12;
@@ -76,8 +76,8 @@ impl Mapping {
     }
 }
 
-/// Merges each range with the previous range if the two are adjacent, because two neighbouring
-/// mappings that differ only in their permissions are one mapping in Plimsoll.
+/// Merges each range with the previous range if the two ranges are adjacent. In Plimsoll, two
+/// neighbouring mappings that differ only in their permissions are one mapping.
 pub(super) fn joined(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
     for range in ranges {

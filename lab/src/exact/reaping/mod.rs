@@ -1,6 +1,6 @@
-//! Reaping of victims that do not exit. The judge compares three things: the reaper's events, the
-//! ranges that the reaper empties with their order, and what `process_mrelease` empties and
-//! returns.
+//! Reaping of victims that do not exit. The judge compares the reaper's events, the ranges that the
+//! reaper empties with the order of these ranges, and the ranges that `process_mrelease` empties
+//! with its return value.
 
 pub(super) mod mappings;
 mod perform;

@@ -31,8 +31,8 @@ const ARENA: Pages = Pages(4096);
 /// mappings, another thread holds that lock to replace the mapping of this page.
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
-/// The settings of Linux's reaper, but with no delay and no pauses. Neither affects which steps the
-/// reaper makes. A note in the report has the recorded times.
+/// The settings of Linux's reaper, but with no delay and no pauses. Neither delay nor pauses affect
+/// which steps the reaper makes. A note in the report has the recorded times.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),

@@ -1,10 +1,10 @@
 //! Timers: compares the kernel's timers of the per-CPU vmstat work and of the shepherd with
 //! Plimsoll's timers. The judge compares two jiffies of each timer. The jiffy for which the kernel
-//! arms the timer must be that of the schedule `round-jiffies`. The jiffy at which the kernel's
-//! timer wheel fires the timer must be that of the wheel of `mm`.
+//! arms the timer must equal the jiffy that the schedule `round-jiffies` gives. The jiffy at which
+//! the kernel's timer wheel fires the timer must equal the jiffy that the wheel of `mm` gives.
 //!
-//! `chain` finds the firings in a recording. `crowding` compares a recording with a simulated
-//! machine that has as many CPUs: how many CPUs start their work together?
+//! `chain` finds the firings in a recording. `crowding` compares how many CPUs start their work
+//! together in the recording and on a simulated machine with the same number of CPUs.
 
 mod chain;
 mod crowding;
@@ -201,8 +201,8 @@ fn difference(armed: &Armed, verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-/// Returns a table with the number of timers that fired at the jiffy that the kernel's wheel had
-/// chosen, one jiffy later, and two or more jiffies later.
+/// Returns a table of the numbers of timers that fired on time, one jiffy late, and two or more
+/// jiffies late. A timer is on time if it fires at the jiffy that the kernel's wheel had chosen.
 fn lateness(chain: &Chain) -> Table {
     let row = |kind: Kind| {
         let armed = || chain.armed.iter().filter(|armed| armed.kind == kind);

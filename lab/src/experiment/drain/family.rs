@@ -1,8 +1,8 @@
 //! The side workloads of the drain experiment. Each has the workers of the main workload, but
 //! another state of memory, plenty of memory, or a quicker use of each page.
 //!
-//! The main workload alone would prove little, because we chose it. For example, a design that
-//! moves whole blocks gains most throughput if memory is fresh and short. So a report gives the
+//! The main workload alone would be weak evidence, because we chose it. For example, a design that
+//! moves whole blocks raises throughput most if memory is fresh and short. So a report gives the
 //! range of each ratio over all of these workloads.
 
 use super::setup::{DrainSetup, FIFTY, Kept, Pressure, RATE, SCALE, TEN, WAIT_MAX};

@@ -1,5 +1,5 @@
 //! `reproduce drain`: how long may one CPU hold the zone lock, and how long do other CPUs wait for
-//! it?
+//! this lock?
 //!
 //! The mailing-list thread on batching counted the calls of `free_pcppages_bulk` that freed more
 //! than 1000 pages, on two large machines. The thread showed that batching does not reduce
@@ -178,8 +178,9 @@ fn longest_waits(run: &Run<'_, DrainSetup, Kept>) -> Table {
     )
 }
 
-/// Makes a table with the columns of the mailing-list thread's table. They show how much each
-/// design's throughput varies between seeds, and how far it is from that of unbatched Linux.
+/// Makes a table with the columns of the mailing-list thread's table. The columns show how much
+/// each design's throughput varies between seeds, and how far it is from the throughput of
+/// unbatched Linux.
 fn throughput(run: &Run<'_, DrainSetup, Kept>) -> Table {
     let spread = |design: &str| {
         let spread = stats::Spread::of(&run.results.values(design, &RATE));

@@ -1,15 +1,14 @@
 //! The workloads of the drain experiment, and the metrics of a run.
 //!
 //! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers of 5 GB or 10 workers
-//! of 30 GB on 176 CPUs. On 316 CPUs, for which the mailing-list thread does not describe the load,
-//! each CPU has a worker. On 176 CPUs, each worker of the lab maps only a twentieth of these
-//! amounts, so that rounds end within a run and the pages of a run fit into the host's memory. But
-//! a worker must map more than its CPU's page lists can hold; otherwise it would hardly use the
-//! zone. The lists can hold 173 MB: an eighth of the machine's memory, divided by the number of
-//! CPUs.
+//! of 30 GB on 176 CPUs. The thread does not describe the load on 316 CPUs; there, each CPU has a
+//! worker. On 176 CPUs, each worker of the lab maps only a twentieth of the published amounts, so
+//! that rounds end within a run and the pages of a run fit into the host's memory. But a worker
+//! must map more than its CPU's page lists can hold; otherwise it would hardly use the zone. The
+//! lists can hold 173 MB: an eighth of the machine's memory, divided by the number of CPUs.
 //!
-//! The rest of memory is in use from the beginning ([`aging`]). The kernel neither reclaims nor
-//! swaps: an allocation that finds no memory fails, and its worker goes on with the pages that it
+//! All other memory is in use from the beginning ([`aging`]). The kernel neither reclaims nor
+//! swaps. If an allocation finds no memory, it fails, and its worker goes on with the pages that it
 //! has. (`swapping` has a workload in which the kernel reclaims and swaps.)
 
 use plimsoll_mm::design::Design;
@@ -75,7 +74,7 @@ const fn lower(name: &'static str, unit: Unit) -> Metric {
 /// map more than the machine has, see the separate experiment in `swapping`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pressure {
-    /// The workers never bring the zone down to its high watermark.
+    /// The zone's number of free pages never falls to the zone's high watermark.
     Plenty,
     /// Before the workers start, the zone has some free pages above the midpoint of its low and
     /// high watermark. On average, the workers map exactly this number of pages, so kswapd would be

@@ -68,7 +68,7 @@ static CODE: Code<SwapSetup> = Code {
 const RATE_OF_CPU: Metric = Metric::higher("pages_per_cpu_s", Unit::PagesPerSecond);
 /// The number of pages that were moved to swap.
 const OUT: Metric = Metric::neither("pages_out", Unit::Pages);
-/// The number of pages that allocations moved to swap, without those that kswapd moved.
+/// The number of pages that allocations moved to swap. Pages that kswapd moved do not count.
 const OUT_DIRECT: Metric = Metric::neither("pages_out_direct", Unit::Pages);
 /// The number of inactive pages that passes of reclaim looked at.
 const SCANNED: Metric = Metric::neither("pages_scanned", Unit::Pages);

@@ -122,7 +122,7 @@ pub(in crate::experiment) trait Runs: Subject {
     /// The metrics that a run in the given setting measures.
     ///
     /// # Errors
-    /// If the machine is unknown, or if the numbers are not possible on it.
+    /// If the machine is unknown, or if the machine does not allow the numbers of the setting.
     fn metrics(&self, setting: &Setting<'_>) -> Result<Vec<Metric>, Error>;
 
     /// The experiment that a file describes.

@@ -1,4 +1,4 @@
-//! The contents of an experiment's file, after the reader has looked up all names in it.
+//! The contents of an experiment's file, after the reader has looked up all names in the file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -97,8 +97,8 @@ pub(super) struct Pair {
 
 /// The metrics with which a report begins.
 pub(super) struct Headlines {
-    /// The heads of the columns, such as "Linux". There is a column for each design of a metric,
-    /// and the first column is that of the base.
+    /// The heads of the columns, such as "Linux". There is a column for each design of a metric.
+    /// The first column belongs to the base.
     pub(super) sides: Vec<String>,
     pub(super) rows: Vec<Headline>,
 }

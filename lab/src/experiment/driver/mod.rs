@@ -1,4 +1,4 @@
-//! The experiments that files describe, and the one driver that runs them all.
+//! The experiments that files describe, and the driver that runs all of them.
 //!
 //! The file of an experiment has its question, machines, designs, comparisons, published figures
 //! and the sentences of its answer. The file also names a workload. The Rust code of a workload is
@@ -6,11 +6,11 @@
 //! values of metrics. The reader looks up every name in the file before the first run.
 //!
 //! The submodule `read` reads a file into [`data`]. `numbers` has the numbers that a file gives for
-//! the workload and the designs, `text` has the sentences with their fields, and `figures` the
-//! published figures. `code` is the interface that workloads implement, `run` is the interface for
-//! the parts of a report, and `cards` makes the table of verdicts at each cost card. `results`
-//! looks up samples by design and metric, `finding` is the conclusion, and `targets` makes the
-//! table of the targets for our designs.
+//! the workload and the designs. `text` has the sentences with their fields, and `figures` has the
+//! published figures. Workloads implement the interface in `code`, and the parts of a report use
+//! the interface in `run`. `cards` makes the table of verdicts at each cost card. `results` looks
+//! up samples by design and metric, `finding` has the conclusion, and `targets` makes the table of
+//! the targets for our designs.
 
 pub(super) mod cards;
 pub(super) mod code;

@@ -78,8 +78,7 @@ impl Results {
             .expect("every design runs on a seed")
     }
 
-    /// Compares the values of `metric` with the two designs of a pair, seed by seed: B compared
-    /// with A.
+    /// Compares design B of a pair with design A, seed by seed, by the values of `metric`.
     pub(in crate::experiment) fn compare(
         &self,
         (a, b): (&str, &str),

@@ -184,8 +184,8 @@ fn scene_table(run: &Run<'_, MreleaseSetup, Raced>) -> Table {
     )
 }
 
-/// A table with a row for each emptier. It shows the time until all memory is free, the gain in
-/// speed over exit alone, and the limit on the speed.
+/// A table with a row for each emptier (a way to empty the victim). It shows the time until all
+/// memory is free, how many times as fast as exit alone this is, and what limits the speed.
 fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>]) -> Table {
     let seeds = |of: &str| run.numbers().get(of);
     let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();

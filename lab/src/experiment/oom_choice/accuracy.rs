@@ -126,7 +126,7 @@ const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
-/// The number of precise sums that a selector made in excess of the smallest number that proves the
+/// The number of precise sums that a selector made beyond the smallest number that can prove the
 /// right choice: the maximum over all choices.
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
@@ -364,8 +364,8 @@ fn ours_chose(results: &Results) -> String {
     format!("chose {wrong} of its victims wrong")
 }
 
-/// If the mean loss of a design is at least this fraction of the mean loss of a random choice, the
-/// design counts as no better than that choice.
+/// If a design's mean loss, divided by the mean loss of a random choice, is at least this number,
+/// the design counts as no better than a random choice.
 const NEAR_LOT: f64 = 0.75;
 
 /// Makes the sentence that says whether the patch chooses better than at random among many similar
@@ -450,8 +450,8 @@ mod tests {
         assert!(value(&WRONG, &wrong_of(PATCH, Kind::InTheBand, 200)) > 0.0);
     }
 
-    /// If a selector cannot tell the processes apart, its mean regret is about that of a random
-    /// choice.
+    /// If a selector cannot tell the processes apart, its mean regret is about the mean regret of a
+    /// random choice.
     #[test]
     fn a_choice_that_sees_no_difference_loses_as_much_as_a_choice_by_lot() {
         let choices = choices_of(PATCH, Kind::InTheBand, 100, 16);

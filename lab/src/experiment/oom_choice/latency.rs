@@ -109,8 +109,8 @@ struct LatencySetup {
     profile: Profile,
     /// The numbers of processes in the populations with one hog.
     counts: Vec<u32>,
-    /// The number of processes in the second population. All of them are in the band: approximate
-    /// sums cannot tell them apart.
+    /// The number of processes in the second population. All these processes are in the band:
+    /// approximate sums cannot tell them apart.
     in_band: u32,
     /// The matrix; empty until a part of the report has measured it.
     matrix: OnceLock<Matrix>,
@@ -352,8 +352,9 @@ fn cards(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
 /// The largest allowed ratio, if one process is a hog: the time of our selection, divided by the
 /// time of a selection that makes one approximate sum of every process.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// Our selection must be at least this many times as fast as a selection that makes a precise sum
-/// of every process, if all processes are in the band: approximate sums cannot tell them apart.
+/// If approximate sums cannot tell any two processes apart (all are in the band), our selection
+/// must be at least this many times as fast as a selection that makes a precise sum of every
+/// process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
 /// The table of the targets for the time of our selection, with the verdict on each target. A quick

@@ -45,8 +45,8 @@ const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
 const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
-/// The percentage of selections that choose a wrong victim, in a population in which approximate
-/// sums cannot tell the processes apart.
+/// The percentage of selections that choose a wrong victim if approximate sums cannot tell the
+/// processes apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
 /// One cell of the matrix: a selector with one kind of counters.
@@ -137,8 +137,8 @@ impl Matrix {
         [hog, band]
     }
 
-    /// The sentence of the finding that says how much of our gain in speed over the patch comes
-    /// from the counters, and how much from the selector.
+    /// The sentence of the finding about our speed-up over the patch: how much of it comes from the
+    /// counters, and how much from the selector.
     pub(super) fn conclusion(&self) -> String {
         format!(
             "With one hog among {}, our design is {} times as fast as the patch: {} by the counters, {} \
@@ -207,8 +207,8 @@ mod tests {
     use crate::experiment::oom_choice::{MACHINE, PRECISE};
 
     /// The matrix has each selector with each kind of counters. A gain is a ratio of times. With
-    /// one seed, the product of the gain from the counters and the gain from the selector must be
-    /// the whole gain.
+    /// one seed, the gain from the counters multiplied by the gain from the selector must equal the
+    /// whole gain.
     #[test]
     fn the_matrix_has_every_pair_and_divides_the_gain() {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");

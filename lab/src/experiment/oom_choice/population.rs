@@ -17,8 +17,8 @@ pub(super) const MB: i64 = 256;
 const RUN_MAX: i64 = 2048;
 /// The number of pages of a hog: 64 GiB.
 const HOG: i64 = 64 << 18;
-/// A number of pages of which tree counters keep nothing in their lower levels: every tree counter
-/// in this experiment passes all of these pages up to its root.
+/// A number of pages that every tree counter in this experiment passes up to its root as a whole:
+/// the lower levels of the counter keep none of these pages.
 pub(super) const WHOLE: i64 = 1 << 15;
 
 /// The kind of a population: how many pages its processes have.
@@ -102,8 +102,8 @@ impl Population {
             hog: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
-        // The rank of a process determines its role, such as that of the hog. Ranks are shuffled.
-        // So a process with a special role may be anywhere in the list of processes.
+        // The rank of a process determines its role: for example, one rank is the hog's. Ranks are
+        // shuffled. So a process with a special role may be anywhere in the list of processes.
         let mut ranks: Vec<u32> = (0..count).collect();
         ranks.shuffle(&mut population.rng);
         for (process, rank) in (0..count).zip(ranks) {
@@ -170,9 +170,9 @@ impl Population {
         }
     }
 
-    /// Lets a process run on random CPUs until it has `pages`: a third of them file pages, the rest
-    /// anonymous pages. Meanwhile it also touches `pages / 4` anonymous pages and unmaps the same
-    /// number on random CPUs.
+    /// Lets a process run on random CPUs until it has `pages`: one third are file pages, two thirds
+    /// are anonymous pages. Meanwhile it also touches `pages / 4` anonymous pages, and unmaps as
+    /// many anonymous pages on random CPUs.
     fn hop(&mut self, process: u32, pages: i64) {
         let files = pages / 3;
         self.scatter(process, RssKind::File, files);
@@ -192,9 +192,9 @@ impl Population {
     }
 
     /// Gives a process two sorts of pages. Pages of the first sort are in the shared parts of its
-    /// counters; every process has the same number of them. Pages of the second sort are only in
-    /// the parts that single CPUs keep: up to 31 pages of each of two kinds on each CPU. A process
-    /// with a higher `rank` has more pages of the second sort.
+    /// counters; every process has the same number of such pages. Pages of the second sort are only
+    /// in the parts that single CPUs keep: up to 31 pages of each of two kinds on each CPU. A
+    /// process with a higher `rank` has more pages of the second sort.
     fn hide(&mut self, process: u32, rank: u32) {
         let home = self.any_cpu();
         self.run(home, process, RssKind::Anon, 3 * WHOLE);

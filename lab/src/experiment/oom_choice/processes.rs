@@ -1,4 +1,4 @@
-//! A population on a simulated machine, and one selection from it.
+//! A population on a simulated machine, and one selection from this population.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,9 +25,9 @@ use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
 use crate::run::testbed::simulated;
 
-/// The nanoseconds that a selector takes to look at a process again, if all cache lines of the
-/// process are in the caches of the selector's CPU. This price was measured with 1000 processes.
-/// The first look at a process takes 180 to 190 ns.
+/// The nanoseconds that a selector takes to look at a process again. The selector's CPU then has
+/// all cache lines of the process in its caches. This price was measured with 1000 processes. The
+/// first look at a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// A machine with processes that have touched their pages.
@@ -138,8 +138,8 @@ impl ProcessSet {
     /// until the selection has ended.
     ///
     /// # Panics
-    /// If the selector chooses no victim, or if another process has more points than the victim by
-    /// more than the bound that the selector reports.
+    /// If the selector chooses no victim, or if another process exceeds the victim by more points
+    /// than the selector's bound allows.
     pub(super) fn choose(&self, selecting: Selecting) -> Chosen {
         let scope = Scope::machine(self.total);
         let over = Rc::new(Cell::new(false));
@@ -182,8 +182,9 @@ impl ProcessSet {
         }
     }
 
-    /// The CPU of the selector and the CPU of the hog. Neither is CPU 0, which owns all cache lines
-    /// that were never written. A selector on CPU 0 would not have to fetch these cache lines.
+    /// The CPU of the selector and the CPU of the hog. Neither of them is CPU 0, which owns all
+    /// cache lines that were never written. A selector on CPU 0 would not have to fetch these cache
+    /// lines.
     fn two_cpus(&self) -> [CpuId; 2] {
         let cpus = self.sim.topology().cpus();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
@@ -379,7 +380,7 @@ impl Candidates for Looking<'_> {
 /// Says which processes have a tree, if their counters are of a kind that grows into a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// Only a process whose counters have grown into a tree while its pages were counted.
+    /// Only processes whose counters have grown into a tree while their pages were counted.
     AsUsed,
     /// Every process has a tree from its creation on.
     Every,

@@ -66,8 +66,8 @@ const SELECTORS: [&str; 3] = [
     "select-bounded+one-sided",
 ];
 
-/// The ways in which the reaper walks an address space: that of Linux before 6.18, that of Linux
-/// since 6.18, and ours.
+/// The ways in which the reaper walks an address space: the way of Linux before 6.18, the way of
+/// Linux since 6.18, and our way.
 const REAPINGS: [&str; 3] = ["ascending", "descending-by-vma", "meet-in-the-middle"];
 
 /// Each selector with the counters of another design. These combinations show which part of a

@@ -1,4 +1,4 @@
-//! `reproduce purge` and `reproduce exits`: how much faster do page lists become if they own
+//! `reproduce purge` and `reproduce exits`: how much faster do CPUs free pages if page lists own
 //! blocks?
 //!
 //! Patches of April 2026 proposed that CPUs own page blocks. The proposal came with reports of two
@@ -72,8 +72,8 @@ const PARTS: &[Part<OwningSetup>] = &[
 const LINUX: &str = "lists-6.18";
 /// Our design, in which each hold of the zone lock is short. No CPU owns page blocks.
 const BOUNDED: &str = "bounded";
-/// The design that the patches of April 2026 proposed, in which CPUs own page blocks. Its other
-/// variants are those of the kernel for which the patches were posted.
+/// The design that the patches of April 2026 proposed, in which CPUs own page blocks. All its other
+/// variants are as in the kernel for which the patches were posted.
 const RFC: &str = "batched+block-owned-rfc";
 const OURS: &str = "bounded+block-owned";
 
@@ -172,8 +172,8 @@ fn table(
     })
 }
 
-/// Makes the table of the pages on page lists when the load ends, and of the huge blocks that are
-/// still missing after all memory was freed and all lists were drained.
+/// Makes a table with two numbers: the pages on page lists when the load ends, and the huge blocks
+/// that are still missing after all memory was freed and all lists were drained.
 fn pages(family: &[Member], labels: &[&str]) -> Table {
     let table = tabulate!(
         "Pages on lists at the end of the load",

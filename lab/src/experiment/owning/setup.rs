@@ -1,8 +1,8 @@
-//! The machines, loads and metrics of the experiments about lists that own blocks.
+//! The machines, loads and metrics of the experiments about page lists that own blocks.
 //!
 //! The machines of 96 and 192 CPUs are parts of the machine of 384 CPUs. Each part has whole
 //! last-level caches and a proportional part of the memory. Most memory is in use from the
-//! beginning; the free memory is twice as much as the load needs.
+//! beginning. The size of the free memory is twice the size that the load needs.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::ZoneView;

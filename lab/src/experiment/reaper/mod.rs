@@ -1,4 +1,5 @@
-//! `reproduce reaper`: does a dying process exit faster if the OOM reaper walks the other way?
+//! `reproduce reaper`: does a dying process exit faster if the OOM reaper walks in the opposite
+//! direction?
 //!
 //! The mailing-list thread on the reaper profiled a phone on which the reaper empties each killed
 //! app at once. On that phone, exit and reaper walk the same page tables in the same direction, and
@@ -75,7 +76,8 @@ fn profile_of_the_phone(run: &Run<'_, Scenes, Raced>) -> Made {
     }
 }
 
-/// The row titles of the table in the mailing-list thread, each with the name of our metric for it.
+/// The row titles of the table in the mailing-list thread, each with the name of our metric for the
+/// row.
 const THREAD: [(&str, &str); 10] = [
     ("total running time", "ran_ns"),
     ("· exit", "exit_ran_ns"),

@@ -1,5 +1,5 @@
-//! The phases of the reaper's work, beside the published profile of an earlier run by the
-//! mailing-list thread.
+//! The phases of the reaper's work, together with a profile of an earlier run that the mailing-list
+//! thread published.
 //!
 //! The published run profiled only the reaper. In both profiles, a phase has the name of the
 //! kernel's function.

@@ -11,18 +11,18 @@ use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, 
 const WORK_PERCENT_MAX: f64 = 3.0;
 /// Our design must free the memory at least this many times as fast as an exit without a reaper.
 const FASTER_MIN: f64 = 1.8;
-/// The speed-up of our design for a victim with one large mapping must be at least this fraction of
-/// its speed-up for a victim with many small mappings.
+/// The speed-up of our design for a victim with one large mapping, divided by its speed-up for a
+/// victim with many small mappings, must be at least this number.
 const ONE_MIN: f64 = 0.97;
 
 /// All targets, judged by the results of the runs.
 ///
 /// Work and speed have two targets each. One target is for a machine that has no memory left, as
-/// when the OOM killer acts. The other target is for a machine that has memory left. There, more of
-/// the freed pages remain on page lists, above all with exit alone: exit alone runs on the CPU that
-/// touched all pages, and that CPU's page lists grew during the touching. So exit alone may leave
-/// most pages on these lists, and the time until all memory is free does not include their return
-/// to the zone.
+/// when the OOM killer acts. The other target is for a machine that has memory left. On such a
+/// machine, more of the freed pages remain on page lists, and most of all with exit alone. The
+/// reason is that exit alone runs on the CPU that touched all pages, whose page lists grew during
+/// the touching. So exit alone may leave most pages on these lists, and the time until all memory
+/// is free does not include their return to the zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * results.ratio((ASCENDING, OURS), &equal(TABLE_WAIT));

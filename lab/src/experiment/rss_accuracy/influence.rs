@@ -1,5 +1,5 @@
-//! Shows how a program's mapping sizes and moves between CPUs affect the errors of the counters,
-//! and which programs make the flat counter wrong by a gigabyte.
+//! Shows how the errors of the counters depend on a program's mapping sizes and on its moves
+//! between CPUs. Also shows which programs make the flat counter wrong by a gigabyte.
 
 use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;

@@ -77,8 +77,8 @@ const OURS: &str = "one-sided";
 const PAGE: f64 = PAGE_SIZE as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The machine, and the program whose resident pages are counted there. The errors of these counts
-/// are the rows of the report.
+/// The machine, and the program whose resident pages are counted on the machine. The errors of the
+/// counts are the rows of the report.
 pub(super) struct RssAccuracySetup {
     profile: Profile,
     program: Program,

@@ -69,15 +69,15 @@ const fn bytes(mode: Mode, tasks: u32) -> u64 {
 /// The data of one run that tables need besides the values of the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// For each mode and number of tasks, the percentage of the tasks' time that went to each of
-    /// [`PARTS`].
+    /// For each mode and number of tasks, the percentages of the tasks' time that the [`PARTS`]
+    /// took.
     times: Vec<(Mode, u32, Percents)>,
     /// The results of the second setup, in which all CPUs only count, for each pace of the
     /// additions.
     pub(super) counting: [Counted; PACES.len()],
 }
 
-/// For each part of [`PARTS`], the percentage of the benchmark tasks' time that went to it.
+/// For each part of [`PARTS`], the percentage of the benchmark tasks' time that this part took.
 pub(super) type Percents = [f64; PARTS.len()];
 
 /// The parts into which tables divide the time of the benchmark's tasks: first kinds of work, then

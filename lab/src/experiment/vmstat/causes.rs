@@ -1,5 +1,5 @@
-//! Separates the causes of the patch's gain: runs Linux with one change at a time, and finds the
-//! change that explains the gain.
+//! Separates the causes of the patch's gain (the drop in contentions): runs Linux with one change
+//! at a time, and finds the change that explains the gain.
 
 use super::setup::{CONTENTIONS, DECAY_CONTENTIONS, DECAYED, PER_DECAYED};
 use super::workloads::MAIN;
@@ -48,12 +48,12 @@ pub(super) enum Cause {
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
     /// per decayed page.
     Both,
-    /// The runs show fewer contentions per decayed page for neither change alone. But the longer
-    /// interval alone lowers the number of contentions, because CPUs that do the vmstat work less
-    /// often return fewer pages.
+    /// For neither of the patch's two changes alone, the runs show fewer contentions per decayed
+    /// page. But the longer interval alone lowers the number of contentions, because CPUs that do
+    /// the vmstat work less often return fewer pages.
     LessWork,
-    /// Neither of the patch's two changes alone lowers the number of contentions, or the
-    /// contentions per decayed page.
+    /// Neither of the patch's two changes alone lowers the number of contentions. Neither alone
+    /// lowers the contentions per decayed page.
     Neither,
 }
 
@@ -92,7 +92,7 @@ impl Cause {
         }
     }
 
-    /// The words that end a sentence about the patch's gain.
+    /// The words that end a sentence about the patch's drop in contentions.
     pub(super) const fn clause(self) -> &'static str {
         match self {
             Self::TooFewSeeds => "",

@@ -11,8 +11,8 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// The larger of the two ratios divided by the smaller one, so at least 1. Infinite if a ratio
-    /// is zero or not finite.
+    /// The larger of the two ratios divided by the smaller ratio. The result is at least 1. It is
+    /// infinite if one of the ratios is zero or not finite.
     pub(super) fn times_apart(self) -> f64 {
         let quotient = self.measured / self.published;
         if quotient.is_finite() && quotient > 0.0 {

@@ -1,5 +1,5 @@
-//! The regime map. It shows how long one CPU's drain must be before the schedule matters, and at
-//! which length contention jumps.
+//! The regime map. It shows how long one CPU's drain must be before the schedule affects
+//! contention, and at which drain length contention jumps.
 //!
 //! Each CPU allocates and frees memory in one burst. After the burst, the CPU stays busy with only
 //! a few pages, so that timers fire on time and every firing finds full page lists to drain. The

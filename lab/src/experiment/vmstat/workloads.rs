@@ -131,7 +131,7 @@ const STEADY: &[Part] = &[
     stress(NINTH, 64 << 20, Pause::No),
 ];
 
-/// One CPU in nine: a third of the `QUIET` CPUs, which have no bursts.
+/// A ninth of the CPUs: one third of the `QUIET` CPUs, which have no bursts.
 const NINTH: Cpus = Cpus {
     divisor: 9,
     remainders: &[8],

@@ -187,9 +187,9 @@ mod tests {
 
     #[test]
     fn each_report_of_a_long_stretch_counts() {
-        // The stretches of both CPUs last 60 seconds. A soft lockup is reported after 20 to 24
-        // seconds, and again 24 seconds later. An RCU stall is reported after 21 seconds, and again
-        // only after 84 seconds.
+        // The stretches of both CPUs last 60 seconds. The detector reports a soft lockup after 20
+        // to 24 seconds, and again 24 seconds later. It reports an RCU stall after 21 seconds, and
+        // would report it again only after 84 seconds.
         let stalls = held_for(60);
         assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (4, 2));
     }

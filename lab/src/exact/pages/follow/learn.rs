@@ -82,10 +82,10 @@ impl Follow {
         }
         let factor = (0..=SCALE_MAX).find(|factor| batch << factor == pair.kernel.pages);
         let Some(factor) = factor else {
-            // The refill is not a batch times a power of two, so `high` limited it. The refill
-            // filled the lists up to `high - batch` pages, and one of these pages was allocated at
-            // once. So `high` is the number of pages now on the lists, plus 1, plus a batch. If
-            // that sum exceeds `high_max`, the lists had fewer pages than assumed.
+            // The refill is not a batch times a power of two, so `high` limited the refill. The
+            // refill filled the lists up to `high - batch` pages, and one of these pages was
+            // allocated at once. So `high` is the number of pages now on the lists, plus 1, plus a
+            // batch. If this sum exceeds `high_max`, the lists had fewer pages than assumed.
             let high = self.count(pair.zone, pair.cpu) + 1 + batch;
             let missing = high.saturating_sub(high_max);
             self.lengthen(pair, -i64::from(missing));
@@ -94,8 +94,8 @@ impl Follow {
                 ..Learnt::default()
             };
         };
-        // Linux raises `high` at each refill by the refill's size, so the refills of the kernel and
-        // of Plimsoll differ by the same number of pages as the two values of `high`.
+        // At each refill, Linux raises `high` by the size of the refill. So the kernel's refill
+        // minus Plimsoll's refill equals the kernel's `high` minus Plimsoll's `high`.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
         Learnt {
             high: Some(high),
@@ -231,7 +231,7 @@ impl Follow {
         }
     }
 
-    /// Returns whether the bulk allocation with index `op` is treated as earlier than it was
+    /// Returns whether the replay treats the bulk allocation with index `op` as earlier than it was
     /// recorded.
     pub(in super::super) fn is_hastened(&self, op: usize) -> bool {
         self.hastened.contains(&op)
@@ -247,9 +247,9 @@ impl Follow {
         let home = ListId(lists.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // `home`, the list of pages that no event shows, may have too few pages to remove, or
-        // `pages` may not be a multiple of the block size of `home`. The loop adds the rest to the
-        // longest list of single pages, or removes the rest from it.
+        // `home`, the list of pages that no event shows, may have fewer pages than must be removed.
+        // Or `pages` may not be a multiple of the block size of `home`. The loop adds the missing
+        // pages to the longest list of single pages, or removes them from this list.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

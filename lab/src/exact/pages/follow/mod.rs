@@ -1,5 +1,5 @@
-//! Tracks the lengths of the kernel's lists while the replay performs operations. Also tracks what
-//! each move of the kernel reveals about the kernel's state before the recording.
+//! Tracks the lengths of the kernel's lists while the replay performs operations. Also tracks the
+//! facts about the kernel's state before the recording that each move of the kernel reveals.
 
 mod learn;
 

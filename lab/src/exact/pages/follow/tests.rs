@@ -160,7 +160,7 @@ fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
 }
 
 /// If the kernel's lists are shorter than assumed and no bulk allocation took the missing pages,
-/// the replay removes the missing pages from the list on which it assumes the pages that no event
+/// the replay corrects one list. This is the list on which it assumes the pages that no event
 /// shows.
 #[test]
 fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages() {
@@ -366,7 +366,7 @@ fn a_spill_that_leaves_exactly_a_batch_shows_that_lists_were_at_high() {
 }
 
 /// Linux stops counting freed pages at 32 batches. So after 32 batches of frees, `free_count`
-/// (Linux's count of freed pages) is known, whatever it was before the recording.
+/// (Linux's count of freed pages) is known, even though its value before the recording is not.
 #[test]
 fn after_thirty_two_batches_of_frees_their_count_is_known() {
     let mut follow = with([0; 3]);

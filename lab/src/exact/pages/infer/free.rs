@@ -99,7 +99,7 @@ impl Walk<'_> {
                 mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
             }
             // The drain's event prints the type that the page block has at the time of the drain.
-            // That type may differ from the one by which the kernel chose the list.
+            // The kernel may have chosen the list by an earlier type of the page block.
             What::PcpuDrain {
                 pfn: next_pfn,
                 order: next_order,
@@ -111,8 +111,8 @@ impl Walk<'_> {
     }
 
     /// Removes from the lists of `cpu` the blocks that the kernel returned to zones because of
-    /// event `index`, and returns these blocks as moves of `kind`. The blocks are those of the
-    /// drain events that directly follow event `index` on the same CPU in the same thread.
+    /// event `index`, and returns these blocks as moves of `kind`. The drain events that directly
+    /// follow event `index` on the same CPU and in the same thread name these blocks.
     pub(super) fn given_back(&mut self, index: usize, cpu: u32, kind: Kind) -> Vec<Move> {
         let mut moves = Vec::new();
         let pid = self.events[index].pid;
@@ -202,7 +202,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Handles a run of drain events (`mm_page_pcpu_drain`) that does not directly follow a free in
+    /// Handles successive drain events (`mm_page_pcpu_drain`) that do not directly follow a free in
     /// the same thread. There are two possible causes. Either an interrupt came between a free and
     /// the spill that the free caused, or CPU `actor` drains its own lists or the lists of another
     /// CPU.
@@ -246,8 +246,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the CPU whose lists the run of drain events that starts at `index` empties: the CPU
-    /// of the first block in the run that is on a known list.
+    /// Returns the CPU whose lists are emptied by the successive drain events that start at
+    /// `index`. This is the CPU of the first block in these events that is on a known list.
     fn owner(&self, index: usize) -> Option<u32> {
         let mut next = Some(index);
         while let Some(at) = next {

@@ -200,8 +200,8 @@ impl Walk<'_> {
     }
 
     /// The zone of the next block that the thread of event `index` allocates; `None` if the thread
-    /// allocates no block within [`SOON`] events. The bulk allocation probably used the same zone,
-    /// because the thread's memory policy applies to both.
+    /// allocates no block within [`SOON`] events. The bulk allocation probably used this zone, too,
+    /// because the thread's memory policy applies to both allocations.
     fn zone_of_next(&self, index: usize) -> Option<u8> {
         let pid = self.events[index].pid;
         let later = self.events.get(index + 1..)?.iter().take(SOON);

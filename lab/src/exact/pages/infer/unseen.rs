@@ -22,8 +22,8 @@ impl Walk<'_> {
         Some(place)
     }
 
-    /// If a frame still seems to be on a list although an event shows it elsewhere, records that
-    /// the frame was taken from the list without an event.
+    /// If a frame still seems to be on a list although an event shows the frame elsewhere, records
+    /// that the frame was taken from the list without an event.
     pub(super) fn take_elsewhere(&mut self, index: usize, pfn: u64) {
         if let Some(place) = self.lists.place(pfn) {
             self.take_unseen(index, place, vec![pfn], Vec::new());
@@ -68,8 +68,8 @@ impl Walk<'_> {
         matches!(came, Some(What::ZoneLocked { .. } | What::ExtFrag { .. }))
     }
 
-    /// Removes a block from a list on which it was wrongly assumed to be, and records the error, so
-    /// that the next pass over the events does not put the block on this list.
+    /// Removes a block from a list on which it was wrongly assumed to be, and records the error. So
+    /// the next pass over the events does not put the block on this list.
     pub(super) fn rule_out(&mut self, pfn: u64) {
         self.lists.remove(pfn);
         let Some(came) = self.came.remove(&pfn) else {

@@ -1,5 +1,5 @@
 //! Plimsoll's page allocator, set to the state in which a recording begins, and the operations that
-//! the replay performs on it.
+//! the replay performs on this allocator.
 
 mod shortage;
 
@@ -75,7 +75,7 @@ pub(super) struct Knobs {
     pub(super) cache_slice: Option<Pages>,
 }
 
-/// Plimsoll's allocator, and those of its blocks that stand for blocks which the kernel has in use.
+/// Plimsoll's allocator. Some of its blocks stand for the blocks that the kernel has in use.
 pub(super) struct StandIn {
     machine: Stepwise,
     mm: Manager<Stepwise>,
@@ -440,8 +440,7 @@ impl StandIn {
     }
 
     /// Sets the lists of `cpu` in a zone to the lengths `wanted`, and sets `high` and
-    /// `alloc_factor` to the values in `learnt`. If `learnt` lacks one of these values, it stays as
-    /// it is.
+    /// `alloc_factor` to the values in `learnt`. Does not change a value that `learnt` lacks.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
         let state = self.state(zone, cpu);
         let lens = self.lens(zone, cpu);

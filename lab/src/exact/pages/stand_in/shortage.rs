@@ -22,7 +22,7 @@ impl StandIn {
         !active || self.set_kswapd(node, Kswapd::Awake)
     }
 
-    /// Tells Plimsoll whether the kswapd of `node` is awake, or asleep until an allocation wakes
+    /// Tells Plimsoll whether the kswapd of `node` is awake, or sleeps until an allocation wakes
     /// it.
     pub(super) fn set_kswapd(&self, node: NodeId, kswapd: Kswapd) -> bool {
         let pages = self.mm.pages();
@@ -153,8 +153,8 @@ mod tests {
         two_zones([(0, "DMA32"), (1, "DMA32")], high)
     }
 
-    /// Two zones of the given nodes and names, and two CPUs, one for each of these nodes. Free
-    /// pages, watermarks and lists are those of [`two_nodes`].
+    /// Two zones of the given nodes and names, and two CPUs, one for each of these nodes. Their
+    /// free pages, watermarks and lists are as in [`two_nodes`].
     fn two_zones(zones: [(u32, &str); 2], high: [u32; 2]) -> StandIn {
         let zone = |(node, name): (u32, &str)| ZoneInfo {
             node,
@@ -272,8 +272,8 @@ mod tests {
         assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 31]);
     }
 
-    /// If the event of a shortage names no node and several nodes have memory, only zones that are
-    /// below their high watermarks count as short of memory.
+    /// The event of a shortage may name no node although several nodes have memory. Then only zones
+    /// that are below their high watermarks count as short of memory.
     #[test]
     fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
         let mut stand_in = two_nodes([200, 1 << 14]);

@@ -220,7 +220,7 @@ fn numbers(section: &Section<'_>, declared: &'static [Number]) -> Numbers {
     numbers
 }
 
-/// Sets those declared numbers that `section` has.
+/// Sets each number of `declared` that `section` has.
 fn fill(numbers: &mut Numbers, section: &Section<'_>, declared: &'static [Number]) {
     for of in declared {
         let whole = |item: &Item<'_>| item.whole(of.min, of.max);

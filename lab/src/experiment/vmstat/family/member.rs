@@ -36,8 +36,8 @@ impl Member {
         has_ratio.then(|| self.results.ratio((BASELINE, PATCH), metric))
     }
 
-    /// Returns whether Linux's median is above zero. If it is zero, the ratio to it is infinite or
-    /// undefined, and says nothing about a gain.
+    /// Returns whether Linux's median is above zero. If the median is zero, a ratio to it is
+    /// infinite or undefined, and says nothing about a gain.
     fn has_ratio(&self, metric: &Metric) -> bool {
         self.results.median(BASELINE, metric) > 0.0
     }

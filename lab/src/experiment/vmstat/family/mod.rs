@@ -26,8 +26,9 @@ use crate::workload::mix::Mix;
 /// The designs that run in every workload.
 const DESIGNS: [&str; 3] = [BASELINE, PATCH, OURS];
 
-/// The designs that separate the causes of the patch's gain. They run in every workload on the
-/// machine of the report, but not on the other machine, to keep the experiment short.
+/// The designs that separate the causes of the patch's drop in contentions. They run in every
+/// workload on the machine of the report. To keep the experiment short, they do not run on the
+/// other machine.
 const SEPARATE: [&str; 2] = [SLOWED, PHASED_WHEEL];
 
 /// All workloads on all machines.
@@ -175,13 +176,13 @@ impl Family {
     }
 
     /// The workloads on the first machine. Only on this machine did the designs of [`SEPARATE`]
-    /// run, which show the causes of the patch's gain.
+    /// run, which show why the patch lowers contentions.
     fn separated(&self) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
         members.filter(|member| member.machine == self.machines[0])
     }
 
-    /// The sentence that lists the causes of the patch's gain in contentions, each with the
+    /// The sentence that lists the causes of the patch's drop in contentions, each with the
     /// workloads in which it is the cause.
     fn due_to(&self) -> String {
         let mut by_cause: BTreeMap<Cause, Vec<&str>> = BTreeMap::new();

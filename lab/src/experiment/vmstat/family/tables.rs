@@ -34,7 +34,7 @@ impl Family {
     }
 
     /// All rows, machine by machine. The first row of each machine has the figures that were
-    /// published for it.
+    /// published for this machine.
     fn lines<'a>(&'a self) -> Vec<Line<'a>> {
         let figures = &self.figures;
         let of_machine = |machine: &'a String| {

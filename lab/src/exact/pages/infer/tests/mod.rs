@@ -99,7 +99,7 @@ fn a_refill_belongs_to_the_allocation_that_gets_its_first_block() {
 }
 
 /// If a page is allocated although other pages lie above it on its list, a bulk allocation without
-/// an event took those pages first.
+/// an event took the other pages first.
 #[test]
 fn pages_above_one_that_is_handed_out_were_taken_unseen() {
     let refill: Vec<What> = (10..18).map(|pfn| taken(pfn, 0)).collect();
@@ -334,8 +334,8 @@ fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     assert_eq!((*list, &pfns[..]), (ListId(0), &[602, 601][..]));
 }
 
-/// The replay lets a bulk allocation take pages that no event shows only if too few pages are known
-/// to be on the list.
+/// The replay may let a bulk allocation take pages that no event shows. It does so only if too few
+/// pages are known to be on the list.
 #[test]
 fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     let bulk = |pages| What::BulkAlloc { pages };
