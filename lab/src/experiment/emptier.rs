@@ -19,8 +19,8 @@ pub(super) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
 pub(super) const TABLE_WAIT: Metric = Metric::lower("table_wait_ns", Unit::Nanos);
 /// The number of pages that are on page lists at the end of the race.
 pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
-/// [`RAN`], plus the time that CPUs would need to return the pages that [`LISTED`] counts to their
-/// zones.
+/// [`RAN`], plus the time that CPUs would need to return to the zones the pages that [`LISTED`]
+/// counts.
 pub(super) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
 
 /// The metrics of a race, in which exit and helpers empty one address space at the same time.

@@ -32,7 +32,7 @@ struct Source {
 struct Figure {
     what: String,
     unit: Unit,
-    /// One value, or two: the first with Linux, the second with the patch.
+    /// One value, or two values: the first with Linux, the second with the patch.
     values: Vec<f64>,
     why: Option<String>,
     /// The name of a reason in the file's table of causes; replaces `why`.

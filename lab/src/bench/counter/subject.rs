@@ -177,8 +177,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The number of counters in a group. A process has as many counters. The benchmark adds to only
-/// one counter of the group.
+/// The number of counters in a group: as many as a process has. The benchmark adds to only one
+/// counter of the group.
 const WIDTH: usize = 4;
 /// The index of the measured counter in its group.
 const COUNTER: usize = 1;

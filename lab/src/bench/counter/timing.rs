@@ -131,8 +131,8 @@ fn lower_quartile(values: &mut [f64]) -> f64 {
     values.get(values.len() / 4).copied().unwrap_or(f64::NAN)
 }
 
-/// A reusable barrier; it counts the arrivals of all threads. A thread passes it for the nth time
-/// only after every thread has arrived n times.
+/// A reusable barrier, which counts the arrivals of all threads. A thread passes the barrier for
+/// the nth time only after every thread has arrived n times.
 struct Gate(AtomicUsize);
 
 impl Gate {

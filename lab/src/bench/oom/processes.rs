@@ -151,8 +151,8 @@ impl<'a> ProcessSet<'a> {
     }
 }
 
-/// Makes the counters of a process. A one-sided tree is grown, as it would be after the process has
-/// run on two CPUs.
+/// Makes the counters of a process. If they are a one-sided tree, the tree is grown, as after the
+/// process has run on two CPUs.
 fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     let rss = Rss::new(host, plan)?;
     if let AnyCounters::OneSided(tree) = rss.counters() {

@@ -52,8 +52,8 @@ fn run_for(
     progress.start("bench page");
     progress.expect(2 * rounds);
     let mut subjects = ours()?;
-    // Each ratio compares an allocator with the fastest one of other projects. If `others` is
-    // empty, the ratio compares with the floor, which is the last of our subjects.
+    // Each ratio compares an allocator with the fastest allocator of other projects. If `others` is
+    // empty, the ratio compares the allocator with the floor, which is the last of our subjects.
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();
@@ -100,7 +100,7 @@ const MODES: [(&str, Fronts); 3] = [
 ];
 
 /// Makes the subjects of this package: Plimsoll's page allocator in each way that this computer
-/// allows, and the floor, a minimal allocator with which others are compared.
+/// allows, and the floor, a minimal allocator with which other allocators are compared.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let design = Design::default;
     let mut ours: Vec<Box<dyn Subject>> = Vec::new();

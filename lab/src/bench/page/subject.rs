@@ -49,8 +49,8 @@ pub trait Frames: Send + Sync {
     /// pool, if it can.
     fn settle(&self) {}
 
-    /// The loop of [`Subject::pairs`]. An allocator overrides this method, `take_of` and `give_of`
-    /// if a program that uses the allocator would get its thread's handle once, before the loop.
+    /// The loop of [`Subject::pairs`]. An allocator overrides this method, as well as `take_of` and
+    /// `give_of`, if a program would get a handle for its thread once, before the loop.
     fn pairs_of<const ORDER: u8>(&self, times: usize) {
         pairs(
             times,

@@ -238,8 +238,8 @@ mod tests {
     #[test]
     fn every_race_frees_everything() {
         let pages = Pages(2048);
-        // On a computer with one CPU, the last user and the helper share it: the race is slow but
-        // still a race.
+        // On a computer with one CPU, the last user and the helper share this CPU: the race is slow
+        // but still a race.
         let cpu = |nth| CpuMask::of_this_thread().real(nth).unwrap_or(0);
         let cpus = vec![cpu(0), cpu(1)];
         for machine in [

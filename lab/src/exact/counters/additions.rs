@@ -76,8 +76,8 @@ impl Judge for Additions {
 }
 
 /// Returns the recorded additions that are compared with the log. If a probe recorded additions,
-/// they are the additions to the counter that has the most additions. Otherwise they are the
-/// changes in the number of anonymous pages of the address space that has the most changes.
+/// returns the additions to the counter that has the most additions. Otherwise returns the changes
+/// in the number of anonymous pages of the address space that has the most changes.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
     let told = || told(&recording.events, recording.header.page_bytes);

@@ -156,9 +156,9 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
     }
 
     /// Unmaps pages, at first without an additional cut. If the reading then differs from the
-    /// recorded reading, undoes this, and unmaps the pages with the first additional cut that gives
-    /// the recorded reading. If no cut gives the recorded reading, unmaps the pages without an
-    /// additional cut.
+    /// recorded reading, undoes the unmapping. Then unmaps the pages with the first additional cut
+    /// that gives the recorded reading. If no cut gives the recorded reading, unmaps the pages
+    /// without an additional cut.
     fn unmap_as_read(&mut self, nth: usize, pages: &Pages) {
         let before = (self.approximate(), self.kept.clone(), self.own);
         self.unmap(pages, None);

@@ -33,8 +33,7 @@ impl Member {
         }
     }
 
-    /// The median ratio, over the seeds, of `metric` with `design` to `metric` with unbatched
-    /// Linux.
+    /// `metric` with `design`, divided by `metric` with unbatched Linux: the median over the seeds.
     fn ratio(&self, design: &str, metric: &Metric) -> f64 {
         self.results.ratio((UNBATCHED, design), metric)
     }
@@ -106,8 +105,8 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     table
 }
 
-/// The smallest and the largest ratio of `metric` with `design` to `metric` with unbatched Linux.
-/// Only the workloads of the family for which `of` returns true count.
+/// The smallest and the largest ratio in the family: `metric` with `design`, divided by `metric`
+/// with unbatched Linux. Only workloads for which `of` returns true count.
 fn range(
     family: &[Member],
     design: &str,

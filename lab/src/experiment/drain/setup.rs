@@ -151,8 +151,8 @@ pub(super) struct DrainSetup {
     pub(super) memory: Memory,
     pub(super) pressure: Pressure,
     pub(super) use_ns: u32,
-    /// The time for which workers use each page in the workload of the family with a quick use, in
-    /// nanoseconds.
+    /// The time, in nanoseconds, for which workers use each page in the side workload with a quick
+    /// use of pages.
     pub(super) quick_use_ns: u32,
     pub(super) length: Nanos,
 }

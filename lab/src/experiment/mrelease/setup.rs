@@ -85,7 +85,7 @@ impl MreleaseSetup {
         alone.cloned().chain(helped).collect()
     }
 
-    /// Returns a copy of this setup in which the victim has `larger_times` as many pages.
+    /// Returns a copy of this setup in which the victim has `larger_times` times as many pages.
     pub(super) fn larger(&self) -> Self {
         let mut setup = self.clone();
         if let Victim::Server { pages, .. } = &mut setup.victim {

@@ -81,8 +81,8 @@ static CODE: Code<LatencySetup, Kept> = Code {
 
 /// The larger of the two published numbers of processes.
 const HEADLINE: u32 = 10_000;
-/// The number of processes in measurements for which fewer than [`HEADLINE`] are enough, such as
-/// the table that varies the number of CPUs.
+/// The number of processes in measurements for which fewer than [`HEADLINE`] processes are enough,
+/// such as the table that varies the number of CPUs.
 const FEW: u32 = 1000;
 /// The largest number of seeds for the tables of other machines and of other cards. These tables
 /// show times without verdicts.

@@ -31,7 +31,7 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("reaper_rmap_ns", Unit::Nanos) => raced.rmap(Party::Helpers).0 as f64,
 });
 
-/// The number of metrics that every scene has; they are the first of [`METRICS`]. The first scene
+/// The number of metrics that every scene has: the first metrics of [`METRICS`]. The first scene
 /// has all of [`METRICS`], and also [`BY_PARTY`].
 const IN_EVERY_SCENE: usize = 6;
 

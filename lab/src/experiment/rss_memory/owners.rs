@@ -1,4 +1,4 @@
-//! Owners of four counters on a machine of any size: their bytes, and the time to create one.
+//! Owners of four counters on a machine of any size: their bytes, and the time to create an owner.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -70,8 +70,8 @@ impl Tried {
     }
 }
 
-/// Runs the designs [`TRIED`] with each of the first causes of [`CAUSES`]. The experiment's file
-/// gives the number of causes.
+/// Runs the designs [`TRIED`] with the first few causes of [`CAUSES`]. The experiment's file says
+/// with how many causes.
 fn causes(run: &Run<'_, StallSetup, CpuStalls>) -> Result<Made, Error> {
     let seeds = run.numbers().count("seeds_of_causes");
     let is_long = run.numbers().get("long_causes") == 1;

@@ -32,7 +32,7 @@ pub(super) const NAMED: [&str; 8] = [
     "aligned+shepherd-at-once",
 ];
 
-/// The cause of the patch's gain in contentions: one of the patch's two changes, both, or neither.
+/// The cause of the patch's drop in contentions: one of the patch's two changes, both, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
     /// There are too few seeds to tell whether the patch lowers contentions.

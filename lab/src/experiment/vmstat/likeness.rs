@@ -1,7 +1,7 @@
 //! The distance between measured ratios and published ratios.
 //!
-//! The distance of two ratios is their quotient. So twice a ratio is as far from the ratio as half
-//! of it.
+//! The distance of two ratios is their quotient. So a ratio is as far from its double as from its
+//! half.
 
 /// A measured ratio of two designs, and the published ratio of the same two designs.
 #[derive(Clone, Copy, Debug, PartialEq)]

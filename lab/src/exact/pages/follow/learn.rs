@@ -13,9 +13,9 @@ use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
     /// Learns from the difference between the kernel's move and Plimsoll's move in `pair`. The size
-    /// of a refill by the kernel shows the kernel's `alloc_factor`, or how many pages its lists had
-    /// below `high`. A spill by the kernel shows that its lists had `high` pages. `ops` are all
-    /// operations of the recording.
+    /// of a refill by the kernel shows the kernel's `alloc_factor`, or by how many pages its lists
+    /// were below `high`. A spill by the kernel shows that its lists had `high` pages. `ops` are
+    /// all operations of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => {

@@ -79,7 +79,7 @@ fn free(spills: bool) -> Op {
 }
 
 /// The kernel spills when its lists reach `high`. So the number of pages that are freed until the
-/// kernel's next spill is the number that its lists now have below `high`.
+/// kernel's next spill is the number of pages that the lists now lack to reach `high`.
 #[test]
 fn the_next_spill_tells_how_long_lists_are() {
     let after = [free(false), free(false), free(true)];

@@ -2,8 +2,8 @@
 //! from, and the operations that have no event.
 //!
 //! The module tracks the lists of the recorded kernel frame by frame; the tracked lists are called
-//! *derived*. An allocation shows which page was on top of a list. Most operations without an event
-//! follow from this:
+//! *derived*. An allocation shows which page was on top of a list. Two rules find most operations
+//! that have no event:
 //!
 //! - If the derived list has pages above the allocated page, and no event shows the allocation of
 //!   these pages, a bulk allocation took them.

@@ -5,8 +5,8 @@ use plimsoll_recording::event::{Event, What};
 use super::super::op::Action;
 use super::Walk;
 
-/// The index of a zone that is above the index of every zone. A shortage concerns all zones of a
-/// node up to some index, so with this index it concerns all zones of the node.
+/// An index that is above the index of every zone. A shortage concerns the zones of a node up to
+/// some index. With this index, it concerns all zones of the node.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {

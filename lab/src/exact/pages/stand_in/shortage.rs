@@ -91,8 +91,7 @@ impl StandIn {
     }
 }
 
-/// The kind of the zone with the number `zone` in the kernel. The kind is `Movable` if the number
-/// is too high for a kind.
+/// The kind of the zone with the number `zone` in the kernel; `Movable` if no kind has this number.
 fn counted(zone: u8) -> ZoneKind {
     let known = ZoneKind::ALL.get(usize::from(zone));
     known.copied().unwrap_or(ZoneKind::Movable)
