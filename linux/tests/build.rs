@@ -117,7 +117,8 @@ impl Bench {
                 .unwrap_or_default(),
             None => line.split(' ').next().unwrap_or_default(),
         });
-        // The compiler is only called to look for a header, so the call is not a step of the build.
+        // The build calls the compiler only to look for a header, so this call is not a step of the
+        // build.
         names
             .filter(|name| *name != "gcc")
             .collect::<Vec<_>>()
@@ -179,7 +180,8 @@ fn what_is_there_is_not_made_again_and_a_patch_can_be_left_out() {
     assert_eq!(bench.source("mm/vmstat.c"), "int old;\n");
     // The kernel with the patch `fresh` is kept beside the unpatched kernel.
     assert!(bench.path("cache/kernels/6.12-hz1000-fresh/boot").is_dir());
-    // A file that is already right is not rewritten; otherwise `make` would compile it again.
+    // A build does not rewrite a file that is already right; otherwise `make` would compile this
+    // file again.
     let file = bench.path("cache/build/source/6.12/mm/vmstat.c");
     let before = fs::metadata(&file).unwrap().modified().unwrap();
     bench.build(&[]).unwrap();

@@ -66,8 +66,8 @@ pub(crate) fn install(root: &Path, arguments: &[&str]) -> Result<(), String> {
     fs::write(&file, text).map_err(|why| format!("cannot write {}: {why}", file.display()))
 }
 
-/// Returns the command that builds the library in the folder `target`, whatever other folder the
-/// configuration of cargo names.
+/// Returns the command that builds the library in the folder `target`, even if the configuration of
+/// cargo names another folder.
 fn build(root: &Path, target: &Path) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
@@ -107,8 +107,8 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|why| format!("cannot read {}: {why}", file.display()))
 }
 
-/// Copies a file. If there is a file `to` already, programs that have mapped it keep the old one:
-/// the copy gets another name first, and then replaces the old file.
+/// Copies a file. If there is a file `to` already, programs that have mapped the file keep the old
+/// content: the copy gets another name first, and then replaces the old file.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     make_folder_of(to)?;
     let mut beside = to.as_os_str().to_owned();

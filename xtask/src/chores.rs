@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs `.ci/run`, the script with everything that a change must pass.
+/// Runs `.ci/run`, the script with all checks that a change must pass.
 pub(crate) fn ci(root: &Path) -> Result<(), String> {
     let status = Command::new(root.join(".ci/run"))
         .current_dir(root)

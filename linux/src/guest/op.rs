@@ -28,7 +28,7 @@ pub(crate) enum Op {
     UnmapAll,
     /// Writes a file of this many pages.
     WriteFile(String, usize),
-    /// Reads this many pages of a file, or the whole file if it is shorter.
+    /// Reads this many pages of a file, or the whole file if the file is shorter.
     ReadFile(String, usize),
     /// Reads `pages` pages of a file, beginning with page number `first`, which counts from 0.
     ReadPart {
@@ -42,7 +42,7 @@ pub(crate) enum Op {
     Exec(u32),
     /// Starts this many programs together, and lets them exit when all are running.
     ExecCrowd(u32),
-    /// Makes this many pipes and fills each; all of them are closed at the end of the step.
+    /// Makes this many pipes and fills each pipe; closes all pipes at the end of the step.
     Pipes(u32),
     /// Sends this many messages of 64 KiB over a local socket. Each message is received before the
     /// next is sent.
@@ -61,8 +61,8 @@ pub(crate) enum Op {
     /// killed.
     Share,
     /// Starts a process that uses this worker's memory, by `vfork`: this worker waits until that
-    /// process is killed. So the new process, not this worker, reports to the leader that this step
-    /// was reached.
+    /// process is killed. So the new process reports to the leader in place of this worker that the
+    /// step was reached.
     Vfork,
     /// Reports to the leader that this step was reached.
     Report,

@@ -1,6 +1,6 @@
 //! The plan: instructions for the first process of a guest, as a text in the guest's initramfs.
 //!
-//! Each line is one `name value`, so that the file is easy to read when something goes wrong.
+//! Each line is one `name value`, so that a person can read the plan when something goes wrong.
 
 use std::fmt;
 use std::num::NonZeroU32;

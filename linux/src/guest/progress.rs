@@ -1,4 +1,4 @@
-//! The progress of a guest, which it reports on its console.
+//! The progress of a guest, which the guest reports on its console.
 
 use crate::boot::GuestState;
 

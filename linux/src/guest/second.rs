@@ -34,8 +34,8 @@ pub(super) fn vfork() -> io::Result<()> {
     start(report_and_wait, libc::CLONE_VM | libc::CLONE_VFORK)
 }
 
-/// Binds the memory of this process to `node`. If the node has no memory left, allocations fail
-/// rather than use another node.
+/// Binds the memory of this process to `node`. If the node has no memory left, allocations fail and
+/// do not use another node.
 pub(super) fn bind(node: u32) -> io::Result<()> {
     if node >= NODES_MAX {
         let text = format!("node {node} cannot be asked for: at most {}", NODES_MAX - 1);
@@ -68,8 +68,8 @@ fn start(what: extern "C" fn(*mut c_void) -> c_int, flags: c_int) -> io::Result<
     // The second process may outlive every reference to its stack, so the stack is never unmapped.
     mem::forget(stack);
     // SAFETY: `what` runs on a separate stack that is never unmapped, takes no argument, calls only
-    // `write` and `pause`, and never returns. `errno`, which both processes share, is set by these
-    // calls only if a signal has a handler, which no signal has in a worker.
+    // `write` and `pause`, and never returns. Both processes share `errno`. These calls would set
+    // `errno` only if a signal had a handler, which no signal has in a worker.
     let pid = unsafe { libc::clone(what, top, flags | libc::SIGCHLD, ptr::null_mut()) };
     if pid < 0 {
         return Err(io::Error::last_os_error());

@@ -1,8 +1,8 @@
 //! A worker: a process that reads a program from its standard input and performs it.
 //!
 //! Standard input holds the steps, one on each line, up to a line `ready?`. The worker answers
-//! `ready` and waits for a line `go NS`, in which NS is the common start of all workers on the
-//! monotonic clock. Then it performs the steps.
+//! `ready` and waits for a line `go NS`, in which NS is the time on the monotonic clock at which
+//! all workers start. At this time, the worker performs the steps.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -48,8 +48,8 @@ pub fn run() -> io::Result<()> {
         }
     }
     let mut worker = Worker::default();
-    // The memory for the list of mappings is allocated before the start, so that it adds no
-    // allocation to the load.
+    // The worker allocates the memory for the list of mappings before the start, so that this
+    // allocation is not part of the load.
     worker.mappings.reserve(program.len());
     let mut steps = program.iter().peekable();
     // A worker waits for the start on the CPU on which it will work.
@@ -81,7 +81,8 @@ pub(crate) fn monotonic_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Binds the calling thread to one CPU; the thread already runs on that CPU when this returns.
+/// Binds the calling thread to one CPU; when the function returns, the thread already runs on this
+/// CPU.
 pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     let mut only = CpuSet::new();
     let cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
@@ -99,7 +100,7 @@ pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes to each page of `pages`, so that the kernel allocates a page for each.
+/// Writes to each page of `pages`, so that the kernel allocates memory for each page.
 pub(crate) fn touch(pages: &mut [u8]) {
     for page in pages.chunks_mut(PAGE_BYTES) {
         page[0] = 1;

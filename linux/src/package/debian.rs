@@ -20,7 +20,7 @@ pub fn kernel(series: &str, said: &mut dyn FnMut(&str)) -> Result<Kernel, Error>
     let kernels = cache::kernels()?;
     let known = match names(series) {
         Ok(names) => newest(series, names.lines()),
-        // If `apt-cache` fails, a kernel that was fetched before is used.
+        // If `apt-cache` fails, the function returns a kernel that was fetched before.
         Err(error) => return newest_in(series, &kernels).ok_or(error)?,
     };
     let Some(package) = known else {
@@ -39,8 +39,8 @@ pub fn kernel(series: &str, said: &mut dyn FnMut(&str)) -> Result<Kernel, Error>
     Kernel::of_folder(&folder)
 }
 
-/// Checks that a series is two numbers with a dot between them, because it becomes part of a
-/// command and of a path.
+/// Checks that `series` consists of two numbers with a dot between them, because `series` becomes
+/// part of a command and of a path.
 fn check(series: &str) -> Result<(), Error> {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match series.split_once('.') {

@@ -13,8 +13,8 @@ use lzma_rust2::XzReader;
 use super::Kernel;
 use crate::boot::Error;
 
-/// The recursion limit, which exceeds any real chain of dependencies. Without it, modules that need
-/// each other would cause endless recursion.
+/// The recursion limit, which exceeds any real chain of dependencies. Without this limit, modules
+/// that need each other would cause endless recursion.
 const DEPTH_MAX: usize = 16;
 
 /// A module that is copied into a guest.

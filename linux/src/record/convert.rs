@@ -63,8 +63,8 @@ impl<W: Write> Converter<W> {
         let mut events = Vec::new();
         for batch in batches {
             if failed.is_some() {
-                // Batches are still received, because readers must not wait for a file that cannot
-                // be written.
+                // The converter still receives batches, so that readers do not wait for a file that
+                // cannot be written.
                 continue;
             }
             if lowest && self.pressure.is_high() {
@@ -114,8 +114,8 @@ impl<W: Write> Converter<W> {
     }
 }
 
-/// Sets the priority of the calling thread. An error is ignored, because a wrong priority only
-/// costs speed.
+/// Sets the priority of the calling thread. Ignores errors, because a wrong priority only costs
+/// speed.
 fn set_priority(nice: i32) {
     let _ = setpriority_process(Some(gettid()), nice);
 }

@@ -71,7 +71,7 @@ impl RecordError {
                 return Self::NotRoot;
             }
             let lockdown = fs::read_to_string("/sys/kernel/security/lockdown");
-            // The file `lockdown` lists all states; the current one is in brackets.
+            // The file `lockdown` lists all states; the current state is in brackets.
             if lockdown.is_ok_and(|modes| modes.contains('[') && !modes.contains("[none]")) {
                 return Self::Lockdown;
             }
@@ -82,7 +82,7 @@ impl RecordError {
         }
     }
 
-    /// Returns whether the user can correct the error; otherwise it is a fault of Plimsoll.
+    /// Returns whether the user can correct the error. Any other error is a fault of Plimsoll.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Formats(_))

@@ -151,8 +151,8 @@ impl Chosen {
         }
     }
 
-    /// Limits an event to spinning locks and adds call chains; returns the words that describe this
-    /// in the header.
+    /// Limits an event to spinning locks and adds call chains; returns the words with which the
+    /// header describes the event.
     fn spin_locks(&mut self, instance: &Instance, folder: &str, name: &str) -> String {
         if let Err(error) = instance.write(&format!("{folder}/filter"), SPINNING) {
             return self.refused(name, &error, "waits for sleeping locks are recorded too");

@@ -1,5 +1,6 @@
-//! Records the ends of zone-lock holds. Linux has no tracepoint there, so the recorder probes the
-//! function that releases locks, and filters for releases by the page allocator.
+//! Records the ends of zone-lock holds. Linux has no tracepoint at the end of a hold, so the
+//! recorder probes the function that releases locks, and filters for releases by the page
+//! allocator.
 
 use plimsoll_recording::{Header, Kallsyms};
 
@@ -16,9 +17,9 @@ pub enum Holds {
 }
 
 /// The functions that may contain the return address of a zone-lock release. Some of these
-/// functions release the lock after moving pages. A compiler may have inlined them into their
-/// callers, so the list has the callers too. `free_pcppages_bulk` and `free_one_page` end with the
-/// release. A compiler turns such a release into a tail call, whose return address lies in the
+/// functions release the lock after moving pages. A compiler may have inlined such a function into
+/// its callers, so the list has the callers too. `free_pcppages_bulk` and `free_one_page` end with
+/// the release. A compiler turns such a release into a tail call, whose return address lies in the
 /// caller, so the list has the callers of these two as well. None of the listed functions releases
 /// any other lock through the probed function.
 const FUNCTIONS: [&str; 19] = [

@@ -63,8 +63,8 @@ pub struct Options {
 pub enum Reading {
     /// While the load runs, so that the size of the buffers does not limit the length of the load.
     Meanwhile,
-    /// After the load has ended, so that reading does not disturb the load; events that do not fit
-    /// into the buffers are lost.
+    /// After the load has ended, so that reading does not disturb the load; the kernel drops events
+    /// that do not fit into the buffers.
     Afterwards,
 }
 

@@ -1,5 +1,5 @@
-//! A flag that readers raise when the memory for events that wait to be packed is full. To pack
-//! events is to compress them for the file.
+//! A flag that readers raise when the memory for events that wait to be packed (compressed for the
+//! file) is full.
 //!
 //! The sub-buffers that readers take wait in memory for the converter. The converter runs at the
 //! lowest priority, so that it uses only CPU time that the load leaves. When the flag is raised,
@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The flag, which readers raise before they wait and the converter checks.
+/// The flag. Readers raise it before they wait, and the converter checks it.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     high: AtomicBool,

@@ -86,7 +86,7 @@ impl Readers {
     }
 
     /// Makes all readers take the remaining sub-buffers and end, and waits for them. The caller
-    /// must have switched tracing off, or the readers may never find the buffers empty.
+    /// must have switched tracing off. Otherwise, the readers may never find the buffers empty.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.end(State::Emptying)
     }
@@ -107,7 +107,7 @@ impl Readers {
 impl Drop for Readers {
     fn drop(&mut self) {
         // If readers still run here, an error has occurred, which the caller reports. The readers
-        // must end, because the kernel removes no instance whose ring buffers are open.
+        // must end, because the kernel does not remove an instance while its ring buffers are open.
         let _ = self.end(State::Abandoned);
     }
 }

@@ -1,6 +1,6 @@
 //! Records the ends of kswapd's rounds of reclaim. Linux has a tracepoint at the beginning of a
-//! round, and another one where kswapd goes to sleep, which is a tenth of a second after the end of
-//! a round. Linux has no tracepoint at the end itself, so the recorder sets a probe there.
+//! round, and another tracepoint where kswapd goes to sleep, a tenth of a second after the end of a
+//! round. Linux has no tracepoint at the end of a round, so the recorder sets a probe.
 
 use plimsoll_recording::Header;
 

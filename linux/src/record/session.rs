@@ -191,7 +191,8 @@ impl Session<'_> {
             pressure: Arc::clone(pressure),
             done: Arc::clone(done),
             on_failure: Box::new(move || {
-                // An error means that the recording is already ending, so it is ignored.
+                // If this call fails, the recording is already ending, so the converter ignores the
+                // error.
                 let _ = failed.send(News::Failed);
             }),
         };
@@ -226,7 +227,7 @@ fn lost(setup: &Setup) -> Vec<(u32, u64)> {
 }
 
 /// Adds the files of `folder`, which the recorded command may have written, to the texts in the
-/// header. A text is named after its file.
+/// header. A text has the name of its file.
 fn left_texts(folder: Option<&Path>, header: &mut Header) {
     let Some(entries) = folder.and_then(|folder| fs::read_dir(folder).ok()) else {
         return;

@@ -16,9 +16,9 @@ const BUFFER_MIB: u64 = 16;
 /// The default limit for all ring buffers together is the available memory divided by this number.
 const MEMORY_PART: u64 = 8;
 
-/// The prepared kernel; switching tracing on starts the recording. The fields are dropped in their
-/// order: first the instance, then the probes, which cannot be removed while the instance uses
-/// them, and then tracefs.
+/// The prepared kernel; switching tracing on starts the recording. Rust drops the fields in their
+/// order: first the instance, then the probes, which the kernel does not remove while the instance
+/// uses them, and then tracefs.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) instance: Instance,

@@ -73,10 +73,11 @@ pub struct Summary {
     pub duration: Duration,
     /// Numbers of events, by subject.
     pub counts: Counts,
-    /// The number of events that the kernel dropped, by CPU; CPUs without lost events are left out.
+    /// The number of events that the kernel dropped, by CPU; the list leaves out CPUs without lost
+    /// events.
     pub lost: Vec<(u32, u64)>,
     /// The number of sub-buffers that could not be decoded to their end, and the first error;
-    /// `None` if all were decoded.
+    /// `None` if all sub-buffers were decoded.
     pub damaged: Option<(u64, String)>,
     /// A sentence for each thing that could not be recorded, with the reason.
     pub missing: Vec<String>,

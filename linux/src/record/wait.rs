@@ -61,8 +61,8 @@ impl Watch {
             // ends.
             while matches!(reader.read(&mut [0]), Ok(1)) {
                 let signal = i32::try_from(last.load(Ordering::SeqCst)).unwrap_or_default();
-                // After the end of the recording the receiver no longer exists, so an error is
-                // ignored.
+                // After the end of the recording the receiver no longer exists, so this thread
+                // ignores an error.
                 let _ = of_signals.send(News::Signal(signal));
             }
         })?;
@@ -95,8 +95,8 @@ impl Watch {
             thread.spawn(move || ended.send(News::Ended(child.wait())))?;
         }
         let mut told = false;
-        // The loop ends: without a command at `until` or at the first signal, and otherwise when
-        // the command ends or a second signal arrives.
+        // The loop ends. Without a command, it ends at `until` or at the first signal. With a
+        // command, it ends when the command ends or a second signal arrives.
         loop {
             let now = Instant::now();
             let left = until.map_or(SHOWN_EVERY, |until| until.saturating_duration_since(now));
@@ -113,8 +113,8 @@ impl Watch {
             match self.news.recv_timeout(left.min(SHOWN_EVERY)) {
                 Err(RecvTimeoutError::Timeout) => show(),
                 Ok(News::Ended(status)) => return status.map(Some),
-                // A command needs no SIGINT from this process, because the terminal has sent it one
-                // too.
+                // A command needs no SIGINT from this process, because the terminal has sent SIGINT
+                // to the command too.
                 Ok(News::Signal(signal)) if pid.is_some() && !told => {
                     told = true;
                     if signal != SIGINT
@@ -145,13 +145,13 @@ impl Drop for Watch {
 
 fn terminate(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // The command may already have ended, so an error is ignored.
+        // This call fails if the command has already ended, so its error is ignored.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
 
-/// Starts the command. An environment variable names the file for notes. If there is a folder for
-/// texts, another variable names this folder.
+/// Starts the command. An environment variable tells the command the name of the file for notes. If
+/// there is a folder for texts, another variable has the folder's name.
 pub(super) fn start(
     command: &[OsString],
     marker: &Path,

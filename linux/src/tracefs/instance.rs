@@ -88,7 +88,8 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.write("tracing_on", "0");
         let _ = self.write("events/enable", "0");
-        // An error cannot be reported here; if the instance remains, a later recorder removes it.
+        // This function cannot report an error. If the instance remains, a later recorder removes
+        // it.
         let _ = fs::remove_dir(&self.dir);
     }
 }
@@ -101,7 +102,7 @@ pub(crate) struct Marker {
 
 impl Marker {
     pub(crate) fn note(&mut self, text: &str) {
-        // A lost note is no reason to stop a recording, so an error is ignored. A program that
+        // Ignores an error, because a lost note is no reason to stop a recording. A program that
         // reads the recording and needs the note will not find it.
         let _ = self
             .file

@@ -16,8 +16,8 @@ pub(crate) use instance::{Instance, Marker};
 pub(crate) use mount::Tracefs;
 pub(crate) use probe::{NoProbe, Probe};
 
-/// The size of one read, in bytes. For some files of tracefs only the first read returns text, and
-/// the rest of a text longer than this read is lost. So the size exceeds the length of any such
+/// The size of one read, in bytes. For some files of tracefs, only the first read returns text. If
+/// the text is longer than this read, its rest is lost. So the size exceeds the length of any such
 /// text.
 const READ_BYTES: usize = 1 << 16;
 

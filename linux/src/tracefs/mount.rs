@@ -12,7 +12,7 @@ use crate::record::RecordError;
 /// The usual mount point of tracefs.
 const USUAL: &str = "/sys/kernel/tracing";
 
-/// The mounted tracefs. If this program mounted it, it is unmounted when this value is dropped.
+/// The mounted tracefs. If this program mounted tracefs, dropping this value unmounts it.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
@@ -73,8 +73,8 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if self.mounted == Mounted::ByUs {
-            // If another process is using tracefs by now, tracefs stays mounted, which does no
-            // harm.
+            // If another process uses tracefs by now, this call fails and tracefs stays mounted,
+            // which does no harm.
             let _ = unmount(&self.root, UnmountFlags::empty());
         }
     }

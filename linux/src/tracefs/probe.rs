@@ -17,14 +17,14 @@ const BULK: Kind = Kind {
     ],
 };
 /// The end of a round of reclaim by kswapd. If a compiler has inlined `balance_pgdat` into its only
-/// caller, the probe is set on the function that `balance_pgdat` calls last. Other threads call
-/// that function too, so the recorder filters for kswapd.
+/// caller, the probe is set on the function that `balance_pgdat` calls last. Other threads call the
+/// last function too, so the recorder filters for kswapd.
 const KSWAPD_DONE: Kind = Kind {
     name: "kswapddone",
     places: &[("r", "balance_pgdat"), ("p", "psi_memstall_leave")],
 };
 /// The release of a lock. At the entry of an x86 function, the top of the stack is the return
-/// address, so the field `caller` holds that address.
+/// address, so the field `caller` holds the return address.
 const HOLD_END: Kind = Kind {
     name: "holdend",
     places: &[("p", "_raw_spin_unlock_irqrestore caller=$stack0:x64")],
@@ -60,12 +60,13 @@ impl Probe {
         Self::set(tracefs, &BULK)
     }
 
-    /// Sets the probe at the end of kswapd's rounds of reclaim. Other threads may trigger it too.
+    /// Sets the probe at the end of kswapd's rounds of reclaim. Other threads may trigger the probe
+    /// too.
     pub(crate) fn kswapd_done(tracefs: &Tracefs) -> Result<Self, NoProbe> {
         Self::set(tracefs, &KSWAPD_DONE)
     }
 
-    /// Sets the probe where a lock is released. The field `caller` of the probe's events is the
+    /// Sets the probe at the release of a lock. The field `caller` of the probe's events is the
     /// address to which the release returns.
     pub(crate) fn hold_end(tracefs: &Tracefs) -> Result<Self, NoProbe> {
         if !cfg!(target_arch = "x86_64") {

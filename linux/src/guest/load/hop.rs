@@ -1,6 +1,6 @@
 //! The load `hop`: a program moves from CPU to CPU. It maps pages on one CPU and unmaps them on
-//! another. After each step the program reads how many resident pages the kernel reports for the
-//! program itself.
+//! another CPU. After each step, the program reads the number of resident pages that the kernel
+//! reports for the program.
 //!
 //! The readings are stored as the text `hop` of the recording, one reading per line:
 //!
@@ -14,7 +14,7 @@
 //!
 //! The kernel does not show a CPU's differential: the part of a counter that the CPU has not folded
 //! into the shared value yet. So before the readings begin, the program touches pages on each CPU
-//! in turn, one by one, until `shown` grows. At that moment the CPU has folded its whole
+//! in turn, one by one, until `shown` grows. At this moment, the CPU has just folded its whole
 //! differential. The first steps of the log unmap these pages.
 //!
 //! `shown` is the cheap reading, the rss of `/proc/PID/stat`, in pages; `own` is the program's own
@@ -33,12 +33,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{Guest, Load, Parameter, TEXTS, Values};
 use crate::guest::worker::{PAGE_BYTES, pin, touch};
 
-/// The largest number of mappings kept at once. The queue that holds them is allocated before the
-/// warm-up.
+/// The largest number of mappings that the program keeps at a time. The program allocates the queue
+/// of these mappings before the warm-up.
 const KEPT_MAX: u64 = 8192;
 /// The number of pages that one page table maps.
 const TABLE_PAGES: usize = 512;
-/// The number of times that the precise readings are taken during a run.
+/// The number of times that the program takes the precise readings during a run.
 const PRECISE_READINGS: u64 = 40;
 /// The size of the buffer that holds the log before it is written, in bytes.
 const LOG_BYTES: usize = 1 << 16;
@@ -135,8 +135,8 @@ fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         // CPU 0 maps pages and the other CPUs unmap them, so the differential of each of the other
-        // CPUs falls to `-part`. The differential returns to zero when the CPU maps as many pages
-        // again.
+        // CPUs falls to `-part`. A CPU's differential returns to zero when the CPU maps the same
+        // number of pages again.
         (1..cpus).try_for_each(|_| hopper.map(0, part))?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         hopper.precise()?;
@@ -167,7 +167,7 @@ impl Hopper {
     fn new() -> io::Result<Self> {
         fs::create_dir_all(TEXTS)?;
         let mut kept = VecDeque::new();
-        // Filling the queue once makes it allocate all its memory now.
+        // This loop fills the queue once, so that the queue allocates all its memory now.
         let places = usize::try_from(KEPT_MAX).unwrap_or(usize::MAX);
         for _ in 0..places {
             let mapping = MmapMut::map_anon(PAGE_BYTES)?;
@@ -327,7 +327,7 @@ struct Log {
 impl Log {
     fn create(file: &str) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(file)?;
-        // The buffer is filled once, so that all of it is resident.
+        // This line fills the buffer once, so that all its pages are resident.
         let mut text = vec![1; LOG_BYTES];
         text.clear();
         Ok(Self { file, text })

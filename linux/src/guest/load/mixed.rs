@@ -37,7 +37,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
 }
 
 fn random_program(guest: &Guest, cpu: u32, values: &Values) -> Vec<Op> {
-    // The generator scrambles a seed, so neighbouring seeds give unrelated sequences.
+    // The generator scrambles its seed, so similar seeds give unrelated sequences.
     let seed = values.number("seed").wrapping_add(u64::from(cpu) << 32);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut mappings = 0_u32;
@@ -45,7 +45,7 @@ fn random_program(guest: &Guest, cpu: u32, values: &Values) -> Vec<Op> {
     for nth in 0..values.number("steps") {
         match random.random_range(0..100) {
             0..35 => {
-                // First a power of two is drawn as the upper bound of the mapping's size, each with
+                // The upper bound of the mapping's size is a random power of two; all powers have
                 // the same probability. So small mappings are not rarer than large ones.
                 let bits = values.count("largest").ilog2();
                 let most = 1 << random.random_range(0..=bits);

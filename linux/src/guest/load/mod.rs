@@ -39,8 +39,8 @@ pub struct Load {
     pub parameters: &'static [Parameter],
     /// The kernel modules that the load needs.
     pub modules: &'static [&'static str],
-    /// True if, by default, the per-CPU lists are brought into a known state before the load
-    /// begins.
+    /// True if `settle` brings the per-CPU lists into a known state before the load begins, unless
+    /// the user says otherwise.
     pub settles: bool,
     run: fn(&Guest, &Values) -> io::Result<()>,
 }
@@ -128,7 +128,7 @@ impl Guest {
     }
 
     /// Returns the CPUs that work: all but the first, on which the load's leader and the recorder
-    /// run. On a computer with a single CPU, returns that CPU.
+    /// run. On a computer with a single CPU, returns this CPU.
     fn workers(self) -> impl Iterator<Item = u32> + Clone {
         u32::from(self.cpus > 1)..self.cpus
     }
@@ -162,7 +162,8 @@ fn mark(text: &str) -> io::Result<()> {
     let marker = marker.ok_or_else(|| io::Error::other("no recorder runs this load"))?;
     match fs::write(marker, format!("plimsoll: {text}\n")) {
         // The kernel returns this error if the ring buffer of the current CPU is full. The note is
-        // lost. A full buffer also loses events; the recorder counts and reports lost events.
+        // then lost, like the events that find the buffer full. The recorder counts and reports
+        // lost events.
         Err(error) if error.raw_os_error() == Some(Errno::BADF.raw_os_error()) => Ok(()),
         written => written,
     }

@@ -21,8 +21,9 @@ const LEAST_HIGH: &str = "1000000";
 /// The number of pages that each CPU allocates and frees before it goes offline: enough to cause
 /// several refills and spills at the smallest `high`.
 const PAGES_BEFORE: usize = 300;
-/// The number of pages that each CPU allocates and frees after it has come online. They are fewer
-/// than one batch, so they need one refill, and all remain on the list when they are freed.
+/// The number of pages that each CPU allocates and frees after it has come online. These pages are
+/// fewer than one batch, so they need one refill, and all of them remain on the list when they are
+/// freed.
 const PAGES_AFTER: usize = 40;
 
 pub(super) fn settle(guest: &Guest) -> io::Result<()> {
@@ -40,7 +41,7 @@ pub(super) fn settle(guest: &Guest) -> io::Result<()> {
     fs::write(FRACTION, "0")?;
     mark("high is free again")?;
     // The CPUs have differentials of free pages that the zone's counter does not include yet. This
-    // read makes the CPUs fold them.
+    // read makes the CPUs fold their differentials.
     let _ = fs::read(STAT_REFRESH)?;
     // The note follows immediately, because every event before the note counts as part of the state
     // that `/proc/zoneinfo` shows.

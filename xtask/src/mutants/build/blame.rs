@@ -11,7 +11,8 @@ use crate::mutants::rewrite::{FnName, Region, RegionKind};
 pub(super) struct Blame {
     /// The numbers of mutants that do not compile because their changed text is wrong.
     pub(super) unviable: BTreeSet<usize>,
-    /// The numbers of mutants that do not compile together with the others, but may compile alone.
+    /// The numbers of mutants that do not compile together with other mutants, but may compile
+    /// alone.
     pub(super) alone: BTreeSet<usize>,
     /// The functions that must stay `const`, because the compiler evaluates calls of them. The
     /// mutants in them cannot have a switch.
@@ -26,7 +27,8 @@ impl Blame {
 
 /// Finds the causes of `errors`. Two kinds of causes are sure: functions that must stay `const`,
 /// and mutants whose changed text contains the primary span of an error. If there are sure causes,
-/// the function looks for no other causes, because the other errors may follow from the sure ones.
+/// the function looks for no other causes, because the other errors may follow from the sure
+/// causes.
 pub(super) fn blame(
     errors: &[Error],
     regions: &BTreeMap<String, Vec<Region>>,
@@ -150,8 +152,9 @@ mod tests {
         (sorted(blame.unviable), sorted(blame.alone))
     }
 
-    /// The mutants of the smallest region around an error are blamed. A mutant is unviable only if
-    /// its changed text contains an error's primary span; otherwise it is to be built alone.
+    /// `blame` names the mutants of the smallest region around an error. A mutant is unviable only
+    /// if its changed text contains an error's primary span; otherwise the mutant is to be built
+    /// alone.
     #[test]
     fn the_smallest_place_around_an_error_is_blamed() {
         assert_eq!(blamed(&[error(13..14, true)]), (vec![1], vec![]));
@@ -160,7 +163,8 @@ mod tests {
         assert_eq!(blamed(&[error(40..41, true)]), (vec![], vec![1, 2, 3]));
     }
 
-    /// If one error has a sure cause, the other errors are not traced to mutants in this attempt.
+    /// If one error has a sure cause, `blame` does not trace the other errors to mutants in this
+    /// attempt.
     #[test]
     fn errors_that_may_follow_from_others_wait() {
         let errors = [error(40..41, true), error(22..25, true)];

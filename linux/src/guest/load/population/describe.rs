@@ -6,9 +6,9 @@ use std::io;
 
 use super::process::{Process, Second};
 
-/// Describes the machine, its groups and every process from `/proc`. For the processes that this
-/// load started, which `workers` maps by process ID, the text also has facts that `/proc` does not
-/// show.
+/// Describes the machine, its groups and every process from `/proc`. For each process that this
+/// load started, the text also has facts that `/proc` does not show. `workers` has these processes,
+/// by process ID.
 pub(super) fn population(
     together: &[&str],
     workers: &BTreeMap<u32, &Process>,
@@ -29,7 +29,7 @@ pub(super) fn population(
     }
     pids.sort_unstable();
     for pid in pids {
-        // A process that has exited meanwhile has no files and is left out.
+        // A process that has exited meanwhile has no files in `/proc`, so the text leaves it out.
         if let Ok(line) = describe(pid, workers) {
             text += &line;
         }
@@ -76,7 +76,7 @@ fn unsaid(pid: u32, parent: u32, workers: &BTreeMap<u32, &Process>) -> String {
         return policy(worker);
     }
     // A worker of this load starts no process except the one that uses the worker's memory, so a
-    // child of a worker is that process.
+    // child of a worker is the process that uses the worker's memory.
     match workers.get(&parent) {
         Some(worker) => {
             let vfork = match worker.second {

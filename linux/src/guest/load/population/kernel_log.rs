@@ -12,7 +12,8 @@ pub(super) struct KernelLog {
 }
 
 impl KernelLog {
-    /// Opens the kernel's log so that the next logged message is the first to be read.
+    /// Opens the kernel's log. The first message to be read is the next message that the kernel
+    /// logs.
     pub(super) fn from_now() -> io::Result<Self> {
         let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits());
         let nonblocking = nonblocking.map_err(io::Error::other)?;
@@ -38,8 +39,8 @@ impl KernelLog {
                 Ok(0) => return Ok(()),
                 Ok(bytes) => self.keep(&String::from_utf8_lossy(&message[..bytes])),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // The kernel overwrote messages before they were read; the next read continues
-                // after them.
+                // The kernel has overwritten messages that were not read yet. The next read
+                // continues after these messages.
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) =>
                 {
@@ -70,8 +71,8 @@ impl KernelLog {
     }
 }
 
-/// Returns whether a line is needed to understand a shortage. The stacks and lists in the kernel's
-/// report are not needed.
+/// Returns whether a line of the kernel's report is needed to understand a shortage. The stacks and
+/// lists in the report are not needed.
 fn is_of_shortage(line: &str) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
     has(&[

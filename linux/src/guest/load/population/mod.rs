@@ -30,9 +30,9 @@ const SPARED: i32 = -1000;
 /// The interval at which the leader checks which processes have exited and what the kernel has
 /// logged.
 const LOOK: Duration = Duration::from_millis(20);
-/// The time between the allocation of one MiB and the allocation of the next, by any process, in
-/// milliseconds. The delay gives a victim time to exit. It also spaces the shortages, because the
-/// kernel logs at most ten tables of processes in five seconds.
+/// The time between the allocations of two successive MiB by any processes, in milliseconds. This
+/// delay gives a victim time to exit. It also keeps shortages apart, because the kernel logs at
+/// most ten tables of processes in five seconds.
 const STEP_MS: u64 = 30;
 
 pub(super) const LOAD: Load = Load {
@@ -115,9 +115,9 @@ fn mib_of_machine() -> io::Result<u64> {
     Ok(meminfo("MemTotal")? / 1024 + meminfo("SwapTotal")? / 1024)
 }
 
-/// Returns programs that together allocate `mib` MiB, one MiB at a time. Each CPU has one process
-/// that allocates a part. A single process would allocate and free all memory on one CPU, whose
-/// ring buffer could not hold the events.
+/// Returns programs that together allocate `mib` MiB, one MiB at a time. On each CPU, one process
+/// allocates a part of this memory. A single process would allocate and free all memory on one CPU,
+/// whose ring buffer could not hold the events.
 fn growth(guest: &Guest, node: Option<u32>, mib: u64) -> Vec<Vec<Op>> {
     let program = |cpu: u32| {
         let mut program = vec![Op::Cpu(cpu), Op::OomScoreAdj(SPARED)];
