@@ -1,4 +1,4 @@
-//! The page-frame allocators of other projects that are compared with Plimsoll's.
+//! Page-frame allocators of other projects, with which this program compares Plimsoll's.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -26,8 +26,8 @@ std::thread_local! {
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Tells the allocator the CPU of the calling thread. In this program, this is the number of the
-/// thread.
+/// Tells the allocator the CPU of the calling thread. In this program, the CPU's number is the
+/// number of the thread.
 struct ThisCpu;
 
 impl CpuId for ThisCpu {

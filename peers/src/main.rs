@@ -1,9 +1,9 @@
 //! Measures Plimsoll's page allocator beside allocators of other projects, all in one run.
 //!
 //! `cargo run --release --manifest-path peers/Cargo.toml [FILE]` prints the tables of `plimsoll
-//! bench page` with further rows for the other allocators, and writes the results as JSON to FILE.
-//! All allocators manage blocks of 4 KiB and of 2 MiB. General allocators manage virtual memory and
-//! write their own metadata; frame allocators need no memory behind the frames.
+//! bench page` with more rows for the other allocators, and writes the results as JSON to FILE. All
+//! allocators manage blocks of 4 KiB and of 2 MiB. General allocators manage virtual memory and
+//! write their own metadata into it. Frame allocators need no memory behind the frames.
 
 mod frames;
 mod heaps;

@@ -16,7 +16,7 @@ use crate::pool::plimsoll_pool;
 use crate::raw;
 use crate::status::{Failure, guard, plimsoll_status};
 
-/// The number of page numbers that are converted between C and Rust at a time.
+/// The number of page numbers that one step converts between C and Rust.
 const TOGETHER: usize = 64;
 
 /// The right of a thread to use a pool as one of its CPUs.
@@ -202,8 +202,8 @@ pub unsafe extern "C" fn plimsoll_alloc_pages(
     })
 }
 
-/// Allocates single pages and writes their numbers to `pfns`. Returns how many pages it got, and
-/// the reason if there are fewer than `pfns` has room for.
+/// Allocates single pages and writes their numbers to `pfns`. Returns the number of allocated
+/// pages, and the reason if `pfns` has room for more pages.
 fn fill(pool: &Pool, pfns: &mut [u32]) -> (usize, Result<(), Failure>) {
     let request = Request::new(Order::ZERO);
     let mut owned = 0;
@@ -256,8 +256,8 @@ pub unsafe extern "C" fn plimsoll_free_pages(
     })
 }
 
-/// Frees pages, and adds the number of freed pages to `done`, also if it stops at a page that
-/// cannot be freed.
+/// Frees pages, and adds the number of freed pages to `done`. Stops at a page that cannot be freed;
+/// `done` then counts the pages before it.
 fn free_all(pool: &Pool, pfns: &[u32], done: &mut usize) -> Result<(), FreeError> {
     for some in pfns.chunks(TOGETHER) {
         let mut pages = [Pfn(0); TOGETHER];

@@ -1,5 +1,5 @@
-//! Turns pointers of C into references and boxes. Each function is unsafe because only the C caller
-//! can know what a pointer points to.
+//! Turns pointers of C into references and boxes. Each function is unsafe, because only the C
+//! caller knows what a pointer points to.
 #![expect(unsafe_code, reason = "C passes pointers")]
 
 use std::slice;
@@ -13,7 +13,7 @@ fn is_null(name: &str) -> Failure {
     )
 }
 
-/// Returns what `pointer` points to. If it is null, the error names it by `name`.
+/// Returns what `pointer` points to. If `pointer` is null, the error contains `name`.
 ///
 /// # Safety
 /// `pointer` must be null, or valid for reads during `'a`, and nothing may write to its target

@@ -94,8 +94,8 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> plimsoll_stat
         Ok(Err(failure)) => failure,
         Err(payload) => Failure::new(plimsoll_status::PLIMSOLL_PANIC, text_of(&*payload)),
     };
-    // If the thread is ending, its message may have been dropped already. The caller then gets only
-    // the code.
+    // If the thread is ending, `LAST` may have been dropped already. The caller then gets only the
+    // code.
     let _gone = LAST.try_with(|last| last.replace(failure.message));
     failure.status
 }

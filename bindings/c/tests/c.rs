@@ -32,7 +32,7 @@ fn newest(folder: &Path, extension: &str) -> PathBuf {
     file.unwrap_or_else(|| panic!("no libplimsoll.{extension} in {}", folder.display()))
 }
 
-/// Returns the name of a C compiler, or says that there is none.
+/// Returns the name of a C compiler, or prints that there is no C compiler.
 fn compiler() -> Option<String> {
     let name = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let found = Command::new(&name).arg("--version").output().is_ok();
@@ -52,7 +52,7 @@ fn assert_ran(what: &str, output: &Output) {
     assert!(status.success(), "{what}: {status}\n{stdout}{stderr}");
 }
 
-/// Compiles `tests/test.c` with the arguments `more` in addition, and runs it.
+/// Compiles `tests/test.c` with the additional arguments `more`, and runs the program.
 fn compile_and_run(compiler: &str, name: &str, more: &[&OsStr]) {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut compile = Command::new(compiler);

@@ -1,5 +1,5 @@
-//! Runs of the lab, called from Python: without the interpreter's lock, so that other threads of
-//! Python go on, and so that Ctrl-C ends them.
+//! Runs of the lab that Python calls. They run without the interpreter's lock, so that other
+//! threads of Python can continue. Ctrl-C ends such a run.
 
 use std::any::Any;
 use std::num::NonZeroUsize;
@@ -18,7 +18,7 @@ use pyo3::types::PyBytes;
 
 use crate::{BadInput, Error as Raised, raised};
 
-/// How often a waiting call looks for Ctrl-C.
+/// The interval at which a waiting call looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The outcome of a thread: a value, an error, or the payload of a panic.
@@ -47,10 +47,10 @@ impl<T> Done<T> {
     }
 }
 
-/// Runs `work`, which runs its cases with `jobs`, on a thread of its own, and waits for it without
-/// the interpreter's lock. If a signal's handler raises an exception, as that of Ctrl-C does, the
-/// call returns the exception at once: no more cases start, and the cases that run end in the
-/// background.
+/// Runs `work`, which runs its cases with `jobs`, on a new thread, and waits for this thread
+/// without the interpreter's lock. If the handler of a signal, such as Ctrl-C, raises an exception,
+/// the function returns the exception at once. Then no more cases start, and the running cases end
+/// in the background.
 pub(crate) fn detached<T: Send + 'static>(
     py: Python<'_>,
     jobs: &Jobs,
@@ -95,7 +95,7 @@ pub(crate) struct How {
 
 impl How {
     /// Runs `jobs` cases at once; one per CPU if `jobs` is `None`. If `bar` is true and standard
-    /// error is a terminal, shows a bar there.
+    /// error is a terminal, shows a progress bar there.
     pub(crate) fn new(jobs: Option<NonZeroUsize>, bar: bool) -> Self {
         Self {
             jobs: jobs.map_or_else(Jobs::one_per_cpu, Jobs::new),
@@ -136,7 +136,7 @@ pub(crate) fn new_run(command: Vec<String>, machines: Vec<Machine>, inputs: Inpu
         program: Program {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: env!("PLIMSOLL_COMMIT").to_owned(),
-            // Only the store needs the build, to resume a run.
+            // Only a store needs the build, to decide whether it can resume a run.
             build: String::new(),
         },
         machines,

@@ -1,4 +1,4 @@
-//! Experiment files: running one, or a point of its sweep.
+//! Runs an experiment file, or one point of its sweep.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

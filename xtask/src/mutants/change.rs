@@ -10,7 +10,7 @@ pub(crate) enum Genre {
     /// A function returns a fixed value and does nothing else.
     #[default]
     FnValue,
-    /// An operator with two operands becomes another one.
+    /// An operator with two operands becomes another operator.
     BinaryOperator,
     /// An operator with one operand is deleted.
     UnaryOperator,

@@ -15,8 +15,8 @@ pub(crate) struct Group {
     pub(crate) name: String,
     /// The paths of files. `FOLDER/**/*.rs` stands for all Rust files below a folder.
     pub(crate) files: Vec<String>,
-    /// The names of modules with tests. They belong to the unit tests of `mm` or to a program of
-    /// [`PROGRAMS`].
+    /// The names of modules with tests. These modules belong to the unit tests of `mm` or to a
+    /// program of [`PROGRAMS`].
     pub(crate) suites: Vec<String>,
 }
 

@@ -30,8 +30,8 @@ use score::Score;
 
 pub(crate) use survivors::{FILE as SURVIVORS, parse as parse_survivors};
 
-/// Tries the mutants that `args` select. Returns an error if one of them survives and is not in the
-/// list of accepted survivors.
+/// Tries the mutants that `args` select. Returns an error if one of these mutants survives and is
+/// not in the list of accepted survivors.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let groups = groups::read(root, &options.groups)?;
@@ -78,7 +78,7 @@ fn draw(all: &[(&Group, Mutant)], seed: u64) -> Vec<usize> {
 }
 
 /// Returns the positions of all mutants. If the options request a sample, returns only the
-/// positions of the mutants that are drawn first, up to the size of the sample.
+/// positions of the first mutants in the drawn order, as many as the sample has.
 fn first_choice(all: &[(&Group, Mutant)], options: &Options) -> Vec<usize> {
     let Some(count) = options.sample else {
         return (0..all.len()).collect();
@@ -90,8 +90,7 @@ fn first_choice(all: &[(&Group, Mutant)], options: &Options) -> Vec<usize> {
 }
 
 /// Returns the positions of the mutants to try. If the options request a sample, draws mutants
-/// until as many of them compile as the sample needs. The result then also has the drawn mutants
-/// that do not compile.
+/// until enough of them compile. The result then also has the drawn mutants that do not compile.
 fn choose(
     all: &[(&Group, Mutant)],
     options: &Options,
@@ -103,7 +102,8 @@ fn choose(
         return Ok(every);
     };
     let drawn = draw(all, options.seed);
-    // About one in four mutants does not compile, so a third more are drawn than needed.
+    // About one in four mutants does not compile, so this code draws a third more mutants than the
+    // sample needs.
     let mut taken = count + count / 3;
     loop {
         taken = taken.min(drawn.len());

@@ -15,8 +15,8 @@ const FILE: &str = "outcomes.txt";
 /// The word at the beginning of a survivor's outcome.
 const SURVIVED: &str = "survived";
 
-/// Writes one line for each tried mutant: the mutant's number, its name, and whether a test caught
-/// it, it survived, or it does not compile.
+/// Writes one line for each tried mutant: the mutant's number, its name, and its outcome: caught by
+/// a test, survived, or unable to compile.
 pub(super) fn write(
     folder: &Path,
     all: &[(&Group, Mutant)],

@@ -10,7 +10,8 @@ pub(crate) struct Mutant {
     /// The name that `cargo mutants` gives to the mutant, with line and column.
     pub(crate) name: String,
     /// The name without line and column, so that it stays the same when lines above the mutant
-    /// change. A number is added if several changes in one function have the same description.
+    /// change. If several changes in one function have the same description, a number at the end
+    /// tells them apart.
     pub(crate) key: String,
     pub(crate) change: Change,
 }
@@ -48,8 +49,8 @@ fn without_place(name: &str) -> String {
     }
 }
 
-/// Returns the positions of `mutants` in the order in which `seed` draws them. Mutants are sorted
-/// by numbers that look random. A mutant's number follows from its key and the seed, not from the
+/// Returns the positions of `mutants` in the order in which `seed` draws them. Sorts the mutants by
+/// numbers that look random. A mutant's number depends only on its key and on the seed, not on the
 /// other mutants. So samples of two versions of the code have nearly the same mutants.
 pub(crate) fn drawn(mutants: &[&Mutant], seed: u64) -> Vec<usize> {
     let numbers = mutants.iter().map(|mutant| draw(&mutant.key, seed));

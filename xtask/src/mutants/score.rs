@@ -1,4 +1,4 @@
-//! The result of a run: how many mutants were caught, and which survived.
+//! The result of a run: how many mutants were caught, and which mutants survived.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::judge::Fate;
 use super::sample::Mutant;
 use super::survivors::FILE;
 
-/// How many mutants of one group had each outcome.
+/// The number of mutants of one group with each outcome.
 #[derive(Clone, Debug, Default)]
 struct Row {
     group: String,

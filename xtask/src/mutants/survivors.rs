@@ -1,5 +1,5 @@
 //! The accepted survivors, with the reason for each: mutants that no test can notice, or that no
-//! test needs to notice. They are listed in `xtask/survivors.toml`.
+//! test needs to notice. The file `xtask/survivors.toml` lists these mutants.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -4,8 +4,8 @@ use super::{File, Tree};
 
 /// Openings that a doc comment must not have. Some openings begin a clause without a noun where the
 /// reader expects an actor. Other openings refer to something that rustdoc does not show beside the
-/// item. "What", "How" and "Whether" may open the documentation of a field: "How far a request may
-/// go" reads well.
+/// item. "What", "How" and "Whether" are allowed, because they read well in the documentation of a
+/// field: "How far a request may go".
 const OPENINGS: [&str; 8] = [
     "Who ",
     "Whoever ",
@@ -28,8 +28,8 @@ const ANYWHERE: [&str; 7] = [
     "of several the",
 ];
 
-/// The minimum number of words of a doc comment. A shorter one adds nothing to the name, unless it
-/// is a link or names the counterpart in Linux.
+/// The minimum number of words of a doc comment. A shorter comment adds nothing to the item's name,
+/// unless the comment is a link or names the counterpart in Linux.
 const WORDS_MIN: usize = 2;
 
 pub(super) fn plain(tree: &Tree) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The rule about dependencies between the workspace's crates. mm, recording and xtask depend on no
-//! other crate, the machines only on mm, and linux only on recording. The lab depends on the
-//! machines, mm and recording; the command depends on the lab, linux and recording. The C library
-//! depends on host and mm, the package for Python on the lab and mm.
+//! other crate. The machines depend only on mm, and linux depends only on recording. The lab
+//! depends on the machines, mm and recording; the command depends on the lab, linux and recording.
+//! The C library depends on host and mm, and the package for Python depends on the lab and mm.
 
 use toml::{Table, Value};
 
@@ -30,7 +30,7 @@ const EDGES: [(&str, &[&str]); 12] = [
         &["plimsoll-lab", "plimsoll-linux", "plimsoll-recording"],
     ),
     ("bindings/c", &["plimsoll-host", "plimsoll-mm"]),
-    // `bindings/python` and `peers` are workspaces of their own.
+    // `bindings/python` and `peers` are separate workspaces.
     ("bindings/python", &["plimsoll-lab", "plimsoll-mm"]),
     ("xtask", &[]),
     // `peers` compares other allocators with the page allocator.

@@ -1,12 +1,12 @@
 //! The rule about licences: files that change the kernel have the kernel's licence and are in a
-//! separate folder. No other file has that licence.
+//! separate folder. No other file has the kernel's licence.
 
 use super::{File, Tree};
 
 /// The folder of the files that change the kernel.
 const KERNEL: &str = "kernel/";
-/// The licence line of files in [`KERNEL`]. It is written in two parts, because the rule would
-/// otherwise find it in this file.
+/// The licence line of files in [`KERNEL`]. The constant has two parts, because the rule would
+/// otherwise find the licence line in this file.
 const LICENCE: &str = concat!("SPDX-License-Identifier: ", "GPL-2.0-only");
 /// The licence line of any file under the GPL.
 const FOREIGN: &str = concat!("SPDX-License-Identifier: ", "GPL");

@@ -71,7 +71,7 @@ pub(crate) struct File {
     text: String,
 }
 
-/// Folders that are skipped, because git ignores them or they contain third-party code.
+/// The folders that `read_folder` skips, because git ignores them or they contain third-party code.
 const SKIPPED: [&str; 2] = ["target", "node_modules"];
 const READ: [&str; 4] = ["rs", "md", "toml", "cocci"];
 
@@ -86,8 +86,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Adds the files below `folder`. The recursion ends: links to folders are not followed, so the
-    /// folders are a finite tree.
+    /// Adds the files below `folder`. The recursion ends: it does not follow links to folders, so
+    /// the folders are a finite tree.
     fn read_folder(&mut self, folder: &Path) -> Result<(), String> {
         let cannot = |error| format!("cannot read {}: {error}", folder.display());
         for entry in fs::read_dir(folder).map_err(cannot)? {

@@ -3,7 +3,7 @@
 
 use super::{File, Tree};
 
-/// The largest number of lines in a file; a longer file contains more than one idea.
+/// The largest number of lines in a file; a longer file would contain more than one idea.
 const LINES_MAX: usize = 500;
 
 /// Names that `mm` must not use, because a run would then depend on more than its inputs.

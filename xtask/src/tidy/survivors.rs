@@ -4,7 +4,7 @@
 use super::Tree;
 use crate::mutants::{SURVIVORS, parse_survivors};
 
-/// The minimum length of a reason, in bytes; a shorter one would say nothing.
+/// The minimum length of a reason, in bytes; a shorter reason would say nothing.
 const SHORTEST_REASON: usize = 20;
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {

@@ -15,7 +15,7 @@ pub(super) struct Blame {
     /// alone.
     pub(super) alone: BTreeSet<usize>,
     /// The functions that must stay `const`, because the compiler evaluates calls of them. The
-    /// mutants in them cannot have a switch.
+    /// mutants in these functions cannot have a switch.
     pub(super) constants: BTreeSet<FnName>,
 }
 

@@ -95,10 +95,10 @@ pub(super) fn all(tree: &Tree) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Settings with which cargo builds faster. `host`, `mm` and `sim` get no debug information. `host`
-/// is optimised as little as the rest; usually it is optimised more, because it times steps of a
-/// few nanoseconds. Cargo keeps builds with different settings apart, so an ordinary build at the
-/// same time does not replace the test programs.
+/// Settings with which cargo builds faster. `host`, `mm` and `sim` get no debug information. Cargo
+/// optimises `host` as little as the other crates. In ordinary builds it optimises `host` more,
+/// because `host` times steps of a few nanoseconds. Cargo keeps builds with different settings
+/// apart, so an ordinary build at the same time does not replace the test programs.
 const PROFILE: [&str; 4] = [
     "profile.dev.package.plimsoll-host.opt-level=1",
     "profile.dev.package.plimsoll-host.debug=0",
@@ -138,7 +138,7 @@ fn parse(text: &str) -> Result<Outcome, String> {
         let message = &line["message"];
         match line["reason"].as_str() {
             // The last message about a crate only states the number of errors. It has no spans, so
-            // it is left out.
+            // this code leaves it out.
             Some("compiler-message")
                 if message["level"] == "error" && message["spans"] != Value::Array(Vec::new()) =>
             {

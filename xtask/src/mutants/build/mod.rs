@@ -22,11 +22,11 @@ const LIBRARY: &str = "mm/src/lib.rs";
 /// The way in which a mutant can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The mutant can be built together with others: a switch, which is set at run time, selects
-    /// it.
+    /// The mutant can be built together with other mutants. A switch, which is set at run time,
+    /// turns this mutant on.
     Switched,
     /// The mutant needs a separate build, because the compiler evaluates the code that it changes,
-    /// or because it does not compile together with the others.
+    /// or because the mutant does not compile together with other mutants.
     Alone,
     /// The mutant does not compile.
     Unviable,
@@ -41,7 +41,7 @@ pub(crate) struct Build {
     /// For each mutant that has been tried, by its number, the way in which it can be built.
     how: BTreeMap<usize, How>,
     /// The functions that must stay `const`, because the compiler evaluates calls of them. The
-    /// mutants in them cannot have a switch.
+    /// mutants in these functions cannot have a switch.
     constants: BTreeSet<FnName>,
 }
 
@@ -59,7 +59,7 @@ impl Build {
         })
     }
 
-    /// Finds out which of `mutants` compile, and how each can be built.
+    /// Finds out which of `mutants` compile, and the way in which each can be built.
     pub(crate) fn settle(
         &mut self,
         mutants: &[Numbered<'_>],
@@ -91,26 +91,28 @@ impl Build {
         Ok(self.attempt(mutants, compile::all)?.programs)
     }
 
-    /// Builds the unit tests of `mm` with only this change; `None` if it does not compile.
+    /// Builds the unit tests of `mm` with only this change; `None` if the changed code does not
+    /// compile.
     pub(crate) fn unit_tests(&self, change: &Change) -> Result<Option<Vec<Program>>, String> {
         self.write_one(change)?;
         compile::unit_tests(&self.tree).map(Outcome::built)
     }
 
-    /// Builds the programs that test `mm` on machines with only this change; `None` if it does not
-    /// compile.
+    /// Builds the programs that test `mm` on machines with only this change; `None` if the changed
+    /// code does not compile.
     pub(crate) fn machines(&self, change: &Change) -> Result<Option<Vec<Program>>, String> {
         self.write_one(change)?;
         compile::machines(&self.tree).map(Outcome::built)
     }
 
-    /// Returns how a mutant can be built. [`Build::settle`] must have tried the mutant.
+    /// Returns the way in which a mutant can be built. [`Build::settle`] must have tried the
+    /// mutant.
     pub(crate) fn how(&self, mutant: usize) -> How {
         self.how[&mutant]
     }
 
-    /// Compiles `mutants` again and again, each time without those that caused an error, until
-    /// there is no error.
+    /// Compiles `mutants` repeatedly, each time without the mutants that caused an error before,
+    /// until there is no error.
     fn attempt(
         &mut self,
         mutants: &[Numbered<'_>],

@@ -13,16 +13,16 @@ pub(crate) const FOLDER: &str = "target/mutants";
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) folder: PathBuf,
-    /// The folder in which cargo builds the copy. It is the `target` folder of the repository
-    /// itself, because the crates that the copy depends on are already built there.
+    /// The folder in which cargo builds the copy. This is the `target` folder of the repository
+    /// itself, because it already has builds of the crates on which the copy depends.
     pub(crate) target: PathBuf,
-    /// The lock that keeps other runs away from the copy while this value exists.
+    /// The lock that keeps other processes away from the copy while this value exists.
     _lock: File,
 }
 
 impl Tree {
     /// Brings the copy up to date. A file that has not changed keeps its time of modification, so
-    /// that cargo builds only what is new.
+    /// that cargo builds only the changed crates.
     pub(crate) fn copy(root: &Path) -> Result<Self, String> {
         let folder = root.join(FOLDER).join("tree");
         make(&folder)?;
@@ -56,8 +56,8 @@ impl Tree {
         fs::write(&file, contents).map_err(|error| cannot("write", &file, &error))
     }
 
-    /// Removes files from a folder of the copy: those that are not in `known`, and those that were
-    /// deleted from the repository.
+    /// Removes files from a folder of the copy: the files that are not in `known`, and the files
+    /// that were deleted from the repository.
     fn remove_others(
         &self,
         root: &Path,

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::mutants::build::Program;
 
-/// The memory that a test program may map, in KiB. A mutant that allocates in an endless loop fails
-/// here before the computer is out of memory.
+/// The memory that a test program may map, in KiB. A mutant that allocates in an endless loop
+/// reaches this limit before the computer is out of memory.
 const MEMORY_KIB: u64 = 8 << 20;
 
 /// A script for the shell. It sets the limits and then becomes the test program. The first two
-/// arguments are the limits: seconds of CPU time, and KiB of memory. The script also switches core
-/// files off, because nobody reads them.
+/// arguments are the limits: seconds of CPU time, and KiB of memory. The script also switches off
+/// core files, which are not needed.
 const LIMITED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2 && exec "$@""#;
 
 /// A script for the shell that sets the limits on CPU time and memory, runs the test program, and
@@ -26,9 +26,10 @@ const TIMED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2
 /// The limits on the time that tests may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// The CPU time, in whole seconds. Other programs that run at the same time do not add to it.
+    /// The CPU time, in whole seconds. Other programs that run at the same time do not use up this
+    /// limit.
     pub(super) cpu_s: u64,
-    /// The wall-clock time. This limit ends tests that wait for ever, because these use no CPU
+    /// The wall-clock time. This limit ends tests that wait for ever, because such tests use no CPU
     /// time.
     pub(super) wall: Duration,
 }
@@ -95,8 +96,8 @@ fn shell(script: &str, program: &Program, limits: Limits) -> Command {
     command.args([limits.cpu_s.to_string(), MEMORY_KIB.to_string()]);
     command.arg(&program.path).current_dir(&program.folder);
     command.env("CARGO_MANIFEST_DIR", &program.folder);
-    // The limit on CPU time applies to each process separately. Some tests start a process of their
-    // own; with this variable, they run in the limited process instead.
+    // The limit on CPU time applies to each process separately. Some tests would start another
+    // process; with this variable, they run in the limited process instead.
     command.env("PLIMSOLL_TEST_ALONE", "1");
     // The mutant is caught as soon as one test fails. So it is useless to shrink the input with
     // which the test failed, or to store it.
@@ -131,7 +132,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<(ExitStatus, bool), String>
     }
 }
 
-/// Returns whether the kernel ended a program because it had used up its CPU time.
+/// Returns whether the kernel ended a program because the program had used up its CPU time.
 #[cfg(unix)]
 fn is_limit(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
@@ -178,7 +179,7 @@ fn cpu_time(line: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// A stand-in for a test program: a script that is given libtest's options.
+    /// A stand-in for a test program: a script that gets libtest's options as arguments.
     fn program(folder: &Path, script: &str) -> Program {
         let path = folder.join("program.sh");
         fs::write(&path, script).expect("a script");

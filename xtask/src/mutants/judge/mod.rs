@@ -35,7 +35,7 @@ pub(crate) enum Fate {
 }
 
 /// The CPU time that the tests of one batch may take together when no mutant is switched on. Tests
-/// run in batches, so that a program need not start for each test.
+/// run in batches, because starting a program for each test would take longer.
 const BATCH: Duration = Duration::from_millis(500);
 
 /// The minimum of a batch's limit on CPU time, in seconds. If a batch exceeds its limit, one of its
@@ -58,8 +58,8 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Runs all tests of the suites of `groups` with no mutant switched on, and notes for each test
-    /// how long it takes and which mutants it reaches.
+    /// Runs all tests of the suites of `groups` with no mutant switched on, and notes the duration
+    /// of each test and the mutants that it reaches.
     pub(crate) fn new(
         programs: Vec<Program>,
         groups: &[&Group],
@@ -114,7 +114,7 @@ impl Judge {
         Ok(fates.into_inner().expect("no worker panics"))
     }
 
-    /// Judges a mutant that was built alone, with the programs of that build. It is not known which
+    /// Judges a mutant that was built alone, with the programs of that build. Nothing says which
     /// tests reach the mutant, so all tests of its group run.
     pub(crate) fn alone(
         &self,
@@ -180,8 +180,8 @@ fn batches<'t>(tests: &[&'t Measured]) -> Vec<Vec<&'t Measured>> {
     batches.into_iter().map(|(_, batch)| batch).collect()
 }
 
-/// Returns the limits for a batch. They are far above the times that the batch takes when no mutant
-/// is switched on.
+/// Returns the limits for a batch. The limits are far above the times that the batch takes when no
+/// mutant is switched on.
 fn limits(batch: &[&Measured]) -> Limits {
     let cpu: Duration = batch.iter().map(|test| test.cpu).sum();
     let wall: Duration = batch.iter().map(|test| test.wall).sum();

@@ -39,7 +39,7 @@ impl Progress {
         if *done == self.of {
             line.push('\n');
         }
-        // An error is ignored, because a closed terminal is no reason to stop.
+        // Ignores an error, because a closed terminal is no reason to stop.
         let _ = io::stderr().write_all(line.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! The tests that judge mutants: what each costs, and which mutants it reaches.
+//! The tests that judge mutants: the time that each test takes, and the mutants that it reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,8 @@ use crate::mutants::build::Program;
 use crate::mutants::groups::Group;
 use crate::mutants::rewrite::switch;
 
-/// The limits for a test when no mutant is switched on. They only serve to end a test that hangs.
+/// The limits for a test when no mutant is switched on. These limits only serve to end a test that
+/// hangs.
 const LONGEST: Limits = Limits {
     cpu_s: 600,
     wall: Duration::from_secs(3600),
@@ -32,8 +33,8 @@ pub(crate) struct Measured {
     pub(crate) name: Name,
     pub(crate) cpu: Duration,
     pub(crate) wall: Duration,
-    /// The numbers of the mutants behind switches that the test reaches: the test runs the code
-    /// that they change.
+    /// The numbers of the mutants behind switches that the test reaches: the test runs code that
+    /// these mutants change.
     pub(crate) reaches: BTreeSet<usize>,
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn list(programs: &[Program], groups: &[&Group]) -> Result<BTreeSet<N
     Ok(tests)
 }
 
-/// Returns whether a test with this path belongs to a suite of the group: a suite is named like a
+/// Returns whether a test with this path belongs to a suite of the group: a suite has the name of a
 /// module in the path.
 pub(crate) fn belongs(group: &Group, path: &str) -> bool {
     let mut modules = path.rsplit("::").skip(1);
@@ -109,7 +110,7 @@ fn measure_one(
     let reached = folder.join(format!("reached-{worker}"));
     let log = folder.join(format!("log-{worker}"));
     // A test that reaches no mutant makes no file. So if the file of an earlier test still existed,
-    // it would be taken for the file of this test.
+    // this function would take it for the file of this test.
     let _ = fs::remove_file(&reached);
     let start = Instant::now();
     let variable = (switch::REACHED, reached.clone().into_os_string());

@@ -19,8 +19,8 @@ pub(crate) type FnName = (Option<String>, String);
 /// A mutant of the file that is rewritten, as the number of the mutant's switch and the change.
 pub(crate) type Numbered<'c> = (usize, &'c Change);
 
-/// A part of a rewritten file, with the mutants to which it belongs. If the compiler reports an
-/// error in this part, these mutants may be the cause.
+/// A byte range of a rewritten file, with the mutants to which it belongs. If the compiler reports
+/// an error in this range, these mutants may be the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) bytes: Range<usize>,
@@ -47,14 +47,14 @@ pub(crate) struct Rewritten {
     /// The numbers of the mutants that cannot have a switch, because the compiler evaluates the
     /// code that they change, or because the place of the change is not supported.
     pub(crate) constant: Vec<usize>,
-    /// The numbers of the mutants that break a rule of the language: they put `||` beside a `let`
-    /// in a condition.
+    /// The numbers of the mutants that break a rule of the language: such a mutant puts `||` beside
+    /// a `let` in a condition.
     pub(crate) forbidden: Vec<usize>,
 }
 
 /// Rewrites `text`. Removes `const` from functions, because a function that the compiler evaluates
-/// cannot read a switch. The functions in `constants` stay `const`, and the mutants in them get no
-/// switch.
+/// cannot read a switch. The functions in `constants` stay `const`, and the mutants in these
+/// functions get no switch.
 pub(crate) fn rewrite(
     text: &str,
     mutants: &[Numbered<'_>],

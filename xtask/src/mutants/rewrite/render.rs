@@ -1,4 +1,4 @@
-//! Writes the text of a rewritten file, and notes where in it each mutant is.
+//! Writes the text of a rewritten file, and notes the place of each mutant in this text.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use super::switch::condition;
 use super::{Region, RegionKind, Rewritten};
 
 /// Returns `text` with all sites of `found` rewritten. A site is a place in the text that mutants
-/// change; most sites become code that selects the original or one of the mutants when it runs.
+/// change; most sites become code that, when it runs, selects the original or one of the mutants.
 pub(super) fn render(text: &str, found: Found) -> Rewritten {
     let mut writer = Writer {
         text,
@@ -32,9 +32,9 @@ struct Writer<'f> {
     /// The index of the next site to write.
     next: usize,
     written: Rewritten,
-    /// The parts of the original text that were copied unchanged. Each is stored as three numbers:
-    /// the position of its first byte in the original text, the position of that byte in the
-    /// written text, and its length in bytes.
+    /// The parts of the original text that were copied unchanged. Each part is stored as three
+    /// numbers: the position of its first byte in the original text, the position of the same byte
+    /// in the written text, and the length of the part in bytes.
     copies: Vec<(usize, usize, usize)>,
 }
 

@@ -29,7 +29,8 @@ pub(super) struct Found {
     pub(super) forbidden: Vec<usize>,
 }
 
-/// A place in the source text that is rewritten, so that mutants can be switched on there.
+/// A place in the source text that is rewritten, so that a switch can turn on the mutants that
+/// change this place.
 pub(super) struct Site {
     pub(super) bytes: Range<usize>,
     pub(super) form: Form,
@@ -43,8 +44,8 @@ pub(super) enum Form {
     Const,
     /// The beginning of a function's body, where the mutants return early.
     Body,
-    /// An expression that ends with a block, such as a `match`. It is replaced by an expression
-    /// that also ends with a block, so it needs no semicolon if it needed none before.
+    /// An expression that ends with a block, such as a `match`. The replacement also ends with a
+    /// block. So it needs no semicolon if the original expression needed none.
     Block,
     /// Any other expression; its replacement is put into parentheses.
     Operand,
@@ -83,8 +84,8 @@ pub(super) fn find(
     };
     finder.visit_file(file);
     let mut found = finder.found;
-    // The mutants that were not found are at places that the visitor does not support, so they have
-    // to be built without a switch.
+    // The mutants that were not found are at places that the visitor does not support, so these
+    // mutants have to be built without a switch.
     let missed = finder.wanted.into_values().flatten();
     found.constant.extend(missed.map(|(number, _)| number));
     let site = |((start, Reverse(end)), (form, mutants))| Site {
@@ -114,7 +115,7 @@ struct Finder<'a> {
     constant: bool,
     /// The byte range of the chain of operators and operands that is visited; `None` outside a
     /// chain. A chain has no parentheses between its operators. A mutant that replaces one operator
-    /// may change the order in which the chain's operators are applied, so the whole chain is
+    /// may change the order in which the operators of the chain are applied. So the whole chain is
     /// rewritten.
     chain: Option<Range<usize>>,
 }

@@ -1,5 +1,5 @@
 //! Rewrites a small source to which every kind of change can be made, and compiles it once. Then
-//! runs it once for each mutant, and once without a mutant.
+//! runs the program once for each mutant, and once without a mutant.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -186,7 +186,7 @@ fn evaluated() -> BTreeSet<super::FnName> {
     BTreeSet::from([(None, "evaluated".to_owned())])
 }
 
-/// Returns what the program prints.
+/// Returns the text that the program prints.
 fn prints(program: &Path, variable: Option<(&str, &str)>) -> String {
     let mut command = Command::new(program);
     command.envs(variable);

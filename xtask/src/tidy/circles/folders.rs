@@ -4,14 +4,15 @@
 //! A file below `src` that is in no folder counts as a folder of its own; `lib.rs` does not count.
 //! An edge leads from one folder to another if a file of the first names an item that a file of the
 //! second defines. This rule is stricter than the rule for files: two folders may form a circle
-//! although no files do.
+//! although no files form a circle.
 
 use std::collections::BTreeSet;
 
 use super::ROOTS;
 use super::graph::{Edge, Graph};
 
-/// The folders of the crates to which the rule applies. The other crates still have such circles.
+/// The folders of the crates to which the rule applies. The other crates still have circles of
+/// folders.
 const LAYERED: [&str; 4] = ["machines/model", "mm", "recording", "xtask"];
 
 /// An exception from the rule that folders must not form circles: the folder of a crate, a folder
@@ -34,9 +35,9 @@ pub(super) fn check(graph: &Graph, folder: &str) -> Vec<String> {
     }
 }
 
-/// Checks one crate. Edges that lead to a folder in `common` do not count. Returns an error for an
-/// exception that is not needed: other folders name the folder, but even if these edges counted,
-/// they would close no circle.
+/// Checks one crate. Edges that lead to a folder in `common` do not count. Also returns an error
+/// for an unnecessary exception. An exception is unnecessary if the edges to its folder would close
+/// no circle.
 fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     let source = format!("{folder}/src/");
     let common = common.iter().filter(|(known, ..)| *known == folder);
@@ -61,8 +62,9 @@ fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     found
 }
 
-/// Returns the name of the folder or file directly below `source` that `file` is in or is, without
-/// `.rs`. Returns `None` for a file outside `source`, and for `lib.rs` and `main.rs`.
+/// Returns the name of the folder directly below `source` that contains `file`. If `file` itself is
+/// directly below `source`, returns its name without `.rs`. Returns `None` for a file outside
+/// `source`, and for `lib.rs` and `main.rs`.
 fn layer<'p>(file: &'p str, source: &str) -> Option<&'p str> {
     let file = file.strip_prefix(source)?;
     let (layer, _) = file.split_once('/').unwrap_or((file, ""));
@@ -94,7 +96,7 @@ mod tests {
     const HIGH: (&str, &str) = ("mm/src/high/mod.rs", "mod one;\npub mod two;\n");
     const BASE: (&str, &str) = ("mm/src/base.rs", "pub struct Base;\n");
     /// `high/one.rs` needs `low.rs`. If `low.rs` needs `high/two.rs`, no file is in a circle, but
-    /// the folder `high` and the file `low.rs` are.
+    /// the folder `high` and the file `low.rs` form a circle of folders.
     const ONE: (&str, &str) = ("mm/src/high/one.rs", "use crate::low::Low;\n");
     const TWO: (&str, &str) = ("mm/src/high/two.rs", "pub struct Two;\n");
 
@@ -122,8 +124,8 @@ mod tests {
         assert_eq!(broken(downwards, &[]), [""; 0]);
     }
 
-    /// A lower folder may name a folder that is an exception. An exception without which there
-    /// would be no circle is an error.
+    /// A lower folder may name a folder that is an exception. An exception is an error if there
+    /// would be no circle without it.
     #[test]
     fn what_is_common_may_be_named_from_below_as_long_as_that_is_needed() {
         let upwards = "use crate::high::two::Two;\npub struct Low;\n";

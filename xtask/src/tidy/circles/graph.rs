@@ -20,7 +20,7 @@ pub(super) struct Edge<'g> {
 #[derive(Default)]
 pub(super) struct Graph {
     edges: BTreeMap<String, BTreeMap<String, Why>>,
-    /// For each file, the files of its parent module, of that module's parent, and so on.
+    /// For each file, the files of its parent module, of the parent of this module, and so on.
     around: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -41,7 +41,8 @@ impl Graph {
 
     /// Returns the graph of the folders: an edge between two files becomes an edge between their
     /// folders. `layers` returns the folders of the two files, or `None` if the edge does not
-    /// count. The name of an edge between folders says which file names which item of which file.
+    /// count. The name of an edge between folders says which file names an item, which item this
+    /// is, and which file defines it.
     pub(super) fn folded<'g>(
         &'g self,
         layers: impl Fn(&'g str, &'g str) -> Option<(&'g str, &'g str)>,
@@ -62,7 +63,7 @@ impl Graph {
         folded
     }
 
-    /// Returns whether an edge leads to `file`: whether another file names it.
+    /// Returns whether an edge leads to `file`, because another file names `file`.
     pub(super) fn is_named(&self, file: &str) -> bool {
         self.edges.values().any(|named| named.contains_key(file))
     }
@@ -73,8 +74,8 @@ impl Graph {
     }
 
     /// Returns the circles: the largest sets of files that can reach each other. If one file of a
-    /// set contains the modules of all other files in the set, that file may name them. So it is
-    /// left out, and the rest of the set is searched again.
+    /// set contains the modules of all other files in the set, this file may name them. So the
+    /// function leaves out this file and searches the rest of the set again.
     pub(super) fn circles(&self) -> Vec<BTreeSet<&str>> {
         let mut circles = Vec::new();
         let mut sets = self.connected(&self.edges.keys().map(String::as_str).collect());
@@ -97,8 +98,8 @@ impl Graph {
         tops.find(|top| set.iter().all(|file| is_around(top, file)))
     }
 
-    /// Returns the sets of two or more files that can reach each other by edges between files of
-    /// `within`.
+    /// Returns the sets of two or more files that can reach each other by edges between files that
+    /// are in `within`.
     fn connected<'g>(&'g self, within: &BTreeSet<&'g str>) -> Vec<BTreeSet<&'g str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> = within
             .iter()

@@ -4,13 +4,13 @@
 //! To understand a file, a reader needs the files that it names, so the named files must not lead
 //! back to it. The rule makes a graph for each crate. A node is a file below `src`. An edge leads
 //! from file A to file B if the code of A names an item that is defined in B: in a private `use`,
-//! in a path, or in the arguments of a macro. A name is followed through re-exports to the file
-//! that defines the item. The rule refuses files that can reach each other.
+//! in a path, or in the arguments of a macro. The rule follows a name through re-exports to the
+//! file that defines the item. It refuses files that can reach each other by edges.
 //!
-//! A `mod.rs` may form circles with files of its own folder. Its items are common to these files,
-//! and it may name their items. For files outside the folder, `mod.rs` is a file like any other.
-//! For example, `b/x.rs` and `b/mod.rs` may name each other. But if `a.rs` names `b/x.rs`, `b/x.rs`
-//! names `b/mod.rs`, and `b/mod.rs` names `a.rs`, the three are a circle.
+//! A `mod.rs` may form circles with files of its own folder. Its items are for all these files, and
+//! it may name the items of these files. For files outside the folder, `mod.rs` is a file like any
+//! other. For example, `b/x.rs` and `b/mod.rs` may name each other. But if `a.rs` names `b/x.rs`,
+//! `b/x.rs` names `b/mod.rs`, and `b/mod.rs` names `a.rs`, the three are a circle.
 //!
 //! The following are not edges:
 //! * `mod x;`, and a `pub use` that only re-exports a name;
@@ -39,15 +39,15 @@ const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 /// circle still exists.
 type Known = (&'static str, &'static [&'static str], &'static str);
 
-/// Circles that are accepted for now, each with a reason.
+/// The circles that this rule accepts for now, each with a reason.
 const KNOWN: [Known; 0] = [];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     check_but(tree, &KNOWN)
 }
 
-/// Checks every crate. The circles in `known` are accepted; if one of them does not exist, that is
-/// an error.
+/// Checks every crate. Accepts the circles in `known`. It is an error if one of them does not
+/// exist.
 fn check_but(tree: &Tree, known: &[Known]) -> Vec<String> {
     let mut found = Vec::new();
     for (folder, _) in tree.crates() {
@@ -264,7 +264,7 @@ mod tests {
             ])
         };
         assert_eq!(files("pub struct Far;\n"), [""; 0]);
-        // For files outside the folder, its mod.rs is a file like any other.
+        // For files outside a folder, the folder's mod.rs is a file like any other.
         let circle = files("use crate::folder::Common;\npub struct Far;\n");
         assert!(circle[0].contains("3 files need each other"), "{circle:?}");
         let circle = files("use crate::folder::x::X;\npub struct Far;\n");

@@ -42,7 +42,7 @@ pub(super) struct Module {
 
 /// All modules of a crate that are part of an ordinary build.
 pub(super) struct Modules {
-    /// The modules. Each comes after its parent, so the root of the crate is the first.
+    /// The modules. Each module comes after its parent, so the root of the crate comes first.
     pub(super) all: Vec<Module>,
     /// The files that define a `macro_rules!` macro, by the name of the macro.
     macros: BTreeMap<String, BTreeSet<String>>,
@@ -117,7 +117,7 @@ impl Modules {
     }
 
     /// Reads a `mod`: the items in its braces or, if it has no braces, the file with its name.
-    /// Returns `None` if the tree does not have that file.
+    /// Returns `None` if the tree does not have such a file.
     fn read_inner(
         &mut self,
         tree: &Tree,
@@ -179,7 +179,7 @@ impl Modules {
     }
 
     /// Returns the files that define the macro `name`, which is used without a path. All code after
-    /// a `macro_rules!` macro can name it without a `use`.
+    /// a `macro_rules!` macro can call the macro without a `use`.
     pub(super) fn defining_macro(&self, name: &str) -> BTreeSet<&str> {
         let files = self.macros.get(name).into_iter().flatten();
         files.map(String::as_str).collect()
@@ -196,7 +196,8 @@ pub(super) fn imports(item: &ItemUse) -> Vec<Import> {
     found
 }
 
-/// Adds the imports of `tree` to `found`, one for each name in braces. `before` is the path so far.
+/// Adds the imports of `tree` to `found`, one for each name in braces. `before` is the path in
+/// front of `tree`.
 fn flatten(tree: &UseTree, before: &[String], found: &mut Vec<Import>) {
     let (ident, name) = match tree {
         UseTree::Path(path) => {

@@ -16,7 +16,8 @@ pub(super) struct Names {
     pub(super) macros: Vec<Named>,
     /// The imports inside functions, which are not among the imports of the module.
     pub(super) inner: Vec<Import>,
-    /// The nesting depth of the visited item: the number of items around it, including itself.
+    /// The nesting depth of the visited item: the number of items that enclose it, plus one for the
+    /// item itself.
     depth: usize,
 }
 
@@ -117,7 +118,8 @@ impl<'a> Visit<'a> for Names {
                     line: import.line,
                 });
             }
-            // Imports outside functions are not added, because the module already has them.
+            // This code does not add imports outside functions, because the module already has
+            // them.
             if self.depth > 1 {
                 self.inner.push(import);
             }

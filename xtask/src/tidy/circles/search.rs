@@ -93,8 +93,8 @@ impl<'m> Search<'m> {
 
     /// Follows an import of module `nth`, unless the search is already following the same import.
     /// The path of an import such as `use syn::syn` begins with the name of a crate. The search
-    /// takes this name for the name that the import itself defines, so without this check it would
-    /// follow the import for ever.
+    /// takes this name for the name that the import itself defines, so without this check the
+    /// search would follow the import for ever.
     fn follow_import(&mut self, nth: usize, import: &'m [String], rest: &[String]) {
         if self.inside_of.insert((nth, import)) {
             self.follow(nth, &joined(import, rest));
