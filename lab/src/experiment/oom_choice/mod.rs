@@ -35,8 +35,8 @@ const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// Returns the machine's profile. The machine must have at least three CPUs: CPU 0, a CPU for the
-/// selector, and a CPU for the hog.
+/// Returns the machine's profile. The machine must have at least 4 CPUs, because the selector and
+/// the hog run on two CPUs other than CPU 0.
 fn profile(setting: &Setting<'_>) -> Result<Profile, Error> {
     let profile = setting.profile()?;
     if profile.topology.cpus() < 4 {

@@ -48,9 +48,9 @@ pub(super) enum Cause {
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
     /// per decayed page.
     Both,
-    /// For neither of the patch's two changes alone, the runs show fewer contentions per decayed
-    /// page. But the longer interval alone lowers the number of contentions, because CPUs that do
-    /// the vmstat work less often return fewer pages.
+    /// The runs do not show that one of the patch's two changes alone lowers the contentions per
+    /// decayed page. But the longer interval alone lowers the number of contentions, because CPUs
+    /// that do the vmstat work less often return fewer pages.
     LessWork,
     /// Neither of the patch's two changes alone lowers the number of contentions. Neither alone
     /// lowers the contentions per decayed page.

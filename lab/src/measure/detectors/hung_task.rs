@@ -10,7 +10,7 @@ use plimsoll_mm::units::Nanos;
 /// reports (Linux: `hung_task_timeout_secs`).
 pub const TIMEOUT: Nanos = Nanos(120 * Nanos::SECOND.0);
 
-/// The largest number of hung tasks that Linux reports (Linux: `hung_task_warnings`).
+/// The largest number of reports of hung tasks that Linux makes (Linux: `hung_task_warnings`).
 pub const REPORTS_MAX: usize = 10;
 
 /// The detector's state for one task.
