@@ -4,9 +4,9 @@
 //! the additions are the differences between successive precise sums in `rss_stat` events.
 //!
 //! The recording begins before the log does. So [`Additions`] searches the recording for the place
-//! where all additions of the log occur one after the other. The kernel may have made an addition
-//! of the log in two parts; the addition still counts as equal. A note gives the number of
-//! additions that the kernel split.
+//! where the log's additions occur one after the other. The kernel may have made an addition of the
+//! log in two parts; the addition still counts as equal. A note gives the number of additions that
+//! the kernel split.
 
 use std::collections::BTreeMap;
 

@@ -218,7 +218,7 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
 }
 
 /// Returns the list on which the replay assumes the CPU's listed pages that no event shows. This is
-/// the first list that, according to the events, was never empty. The function tries the list of
+/// the first list that, as far as events show, was never empty. The function tries the list of
 /// movable single pages first, because most pages are movable. If events show that every list was
 /// empty at some time, returns the list of reclaimable single pages.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {

@@ -27,8 +27,8 @@ struct Followed {
     /// The upper bound of `high`, the number of pages at which the lists spill.
     high_max: u32,
     /// The index of the list on which the replay assumes the pages that were listed before the
-    /// recording and that no event shows. If possible, this list was never empty according to the
-    /// events.
+    /// recording and that no event shows. If possible, this list was never empty, as far as events
+    /// show.
     home: u8,
     /// The least and the greatest possible `alloc_factor` (Linux: a refill doubles the batch up to
     /// this number of times). No recording states the value of `alloc_factor` at the start.
