@@ -42,29 +42,29 @@
 
 // The result of a call.
 typedef enum plimsoll_status {
-  // The call has done what it was asked to do.
+  // The call was successful.
   PLIMSOLL_OK = 0,
   // A pointer that must not be null is null.
   PLIMSOLL_NULL = 1,
   // A number is out of bounds, or a setting is impossible; the message says which.
   PLIMSOLL_INVALID = 2,
-  // There is no memory.
+  // There is not enough memory.
   PLIMSOLL_NO_MEMORY = 3,
-  // The page is not the first one of an allocated block: it is free already (a double free), or
+  // The page is not the first page of an allocated block: it is free already (a double free),
   // inside a block, or in no zone. Nothing was freed.
   PLIMSOLL_NOT_ALLOCATED = 4,
   // The block was allocated with another order. Nothing was freed.
   PLIMSOLL_WRONG_ORDER = 5,
   // The handle belongs to another thread.
   PLIMSOLL_WRONG_THREAD = 6,
-  // No candidate may be killed, or one is still dying and will free its memory soon.
+  // No candidate may be killed, or a candidate is still dying and will free its memory soon.
   PLIMSOLL_NOBODY = 7,
   // The library has a fault: it stopped in the middle of the call. The objects of the call must
   // not be used any more.
   PLIMSOLL_PANIC = 8,
 } plimsoll_status;
 
-// A signed 64-bit sum, which wraps.
+// A counter: a signed 64-bit sum, which wraps around on overflow.
 typedef struct plimsoll_counter plimsoll_counter;
 
 // The right of a thread to use a pool as one of its CPUs.
@@ -81,7 +81,7 @@ typedef struct plimsoll_options {
   // pages for each node but the last. Default: 1.
   uint32_t nodes;
   // The number of CPUs that threads can play, 1 to 65536. The pool starts a thread for each of
-  // them. Default: the CPUs of this computer.
+  // these CPUs. Default: the CPUs of this computer.
   uint32_t cpus;
   // One of the constants `PLIMSOLL_DESIGN_…`.
   uint32_t design;
@@ -98,19 +98,20 @@ typedef struct plimsoll_look {
   // The points that the candidate has in addition to its pages, in thousandths of all pages;
   // −1000 to 1000. A candidate with −1000 is never chosen.
   int16_t adj;
-  // Not 0 if the candidate was chosen before and is still dying. In that case no candidate is
+  // Not 0 if the candidate was chosen before and is still dying. In this case, no candidate is
   // chosen.
   uint8_t is_dying;
 } plimsoll_look;
 
 // The candidates, which are numbered from 0, and the functions that the selection calls on the
-// calling thread. A function must not unwind or jump out of the selection.
+// calling thread. These functions must not unwind or jump out of the selection.
 typedef struct plimsoll_candidates {
   // The pointer that is passed to the functions.
   void *context;
   // The number of candidates.
   uint32_t count;
-  // Takes a cheap look. Returns 0 if the candidate has exited, and otherwise another number.
+  // Takes a cheap look at a candidate. Returns 0 if the candidate has exited, and otherwise
+  // another number.
   int32_t (*look)(void*, uint32_t, struct plimsoll_look*);
   // Writes the exact number of pages of the candidate; may be slow. Returns 0 if the candidate
   // has exited, and otherwise another number.
@@ -143,21 +144,22 @@ enum plimsoll_status plimsoll_counter_new(const struct plimsoll_pool *pool,
 // thread may be using it.
 void plimsoll_counter_free(struct plimsoll_counter *counter);
 
-// Adds `delta`. A thread that has entered a CPU of the pool adds to the part of that CPU; any other
-// thread asks the kernel on which CPU it runs, which is slower.
+// Adds `delta`. A thread that has entered a CPU of the pool adds to the part of this CPU. Any
+// other thread asks the kernel on which CPU it runs, which is slower.
 //
 // # Safety
 // `counter` must be null or a counter.
 enum plimsoll_status plimsoll_counter_add(const struct plimsoll_counter *counter, int64_t delta);
 
-// Writes the sum of all additions that have returned to `*sum`. Reads the part of every CPU.
+// Writes to `*sum` the sum of all additions whose calls have returned. Reads the part of every
+// CPU.
 //
 // # Safety
 // `counter` must be null or a counter; `sum` must be null or valid for a write.
 enum plimsoll_status plimsoll_counter_sum(const struct plimsoll_counter *counter, int64_t *sum);
 
-// Writes the ends of a range that contains the sum to `*min` and `*max`, without reading the part
-// of every CPU.
+// Writes to `*min` and `*max` the ends of a range that contains the sum. Does not read the part of
+// every CPU.
 //
 // # Safety
 // `counter` must be null or a counter; `min` and `max` must be null or valid for a write.
@@ -174,8 +176,7 @@ enum plimsoll_status plimsoll_enter(const struct plimsoll_pool *pool,
                                     struct plimsoll_cpu **entered);
 
 // Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes its
-// handle to `*entered`. If the thread plays a CPU of the pool already, it goes on to play that
-// CPU.
+// handle to `*entered`. If the thread already plays a CPU of the pool, it keeps this CPU.
 //
 // # Safety
 // `pool` must be null or a pool; `entered` must be null or valid for a write.
@@ -194,16 +195,16 @@ enum plimsoll_status plimsoll_leave(struct plimsoll_cpu *cpu);
 // `cpu` must be null or a handle; `pfn` must be null or valid for a write.
 enum plimsoll_status plimsoll_alloc(const struct plimsoll_cpu *cpu, uint8_t order, uint32_t *pfn);
 
-// Frees a block. It must have been allocated with this order. The pages of a block that was
-// allocated by another thread may be freed, too.
+// Frees a block, which must have been allocated with this order. A thread may also free a block
+// that another thread has allocated.
 //
 // # Safety
 // `cpu` must be null or a handle. Nothing may use the block's memory any more.
 enum plimsoll_status plimsoll_free(const struct plimsoll_cpu *cpu, uint32_t pfn, uint8_t order);
 
-// Allocates `count` single pages and writes their numbers to `pfns`. Writes to `*got` how many
-// pages the caller has got, also if memory runs out before all are allocated
-// (`PLIMSOLL_NO_MEMORY`). The entries of `pfns` after these are not changed.
+// Allocates `count` single pages and writes their numbers to `pfns`. Writes to `*got` the number
+// of pages that the caller has got, also if memory runs out before all pages are allocated
+// (`PLIMSOLL_NO_MEMORY`). Does not change the entries of `pfns` from index `*got` on.
 //
 // # Safety
 // `cpu` must be null or a handle; `pfns` must be null or valid for `count` initialised numbers;
@@ -213,10 +214,10 @@ enum plimsoll_status plimsoll_alloc_pages(const struct plimsoll_cpu *cpu,
                                           size_t count,
                                           size_t *got);
 
-// Frees `count` single pages. Stops at the first page that was not allocated as a single page: the
-// pages before it are freed, and that page and those after it are not. Writes the number of pages
-// that were freed to `*freed`, also if it stops, so `pfns[*freed]` is then the page that was
-// refused. `freed` may be null.
+// Frees `count` single pages. Stops at the first page that was not allocated as a single page:
+// frees the pages before it, but neither this page nor the pages after it. Writes the number of
+// freed pages to `*freed`, also if it stops. Then `pfns[*freed]` is the page at which it stopped.
+// `freed` may be null.
 //
 // # Safety
 // `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers; `freed` must
@@ -235,23 +236,23 @@ enum plimsoll_status plimsoll_pool_new(const struct plimsoll_options *options,
                                        struct plimsoll_pool **made);
 
 // Frees a pool. Does nothing for null. The memory remains until every CPU and counter of the pool
-// is freed too; then no pointer to a page is valid any more.
+// is freed too. After that, no pointer to a page is valid.
 //
 // # Safety
 // `pool` must be null, or come from `plimsoll_pool_new` and not have been freed. No other thread
 // may be using it.
 void plimsoll_pool_free(struct plimsoll_pool *pool);
 
-// Writes the address of a page's 4096 bytes to `*address`. The pages of a block follow each other.
-// Only the owner of the page may use these bytes.
+// Writes the address of a page's 4096 bytes to `*address`. The pages of a block are next to each
+// other in memory. Only the owner of the page may use these bytes.
 //
 // # Safety
 // `pool` must be null or a pool; `address` must be null or valid for a write.
 enum plimsoll_status plimsoll_page(const struct plimsoll_pool *pool, uint32_t pfn, void **address);
 
-// Writes the number of free pages to `*pages`, with those on the lists of CPUs. While other
-// threads use the pool, or the pool's own threads move pages between lists, the number may be
-// wrong by the pages that move during the call.
+// Writes the number of free pages to `*pages`, including the pages on the lists of CPUs. While
+// other threads use the pool, or the pool's own threads move pages between lists, the number may
+// be wrong by the pages that move during the call.
 //
 // # Safety
 // `pool` must be null or a pool; `pages` must be null or valid for a write.
@@ -259,7 +260,7 @@ enum plimsoll_status plimsoll_free_count(const struct plimsoll_pool *pool, uint6
 
 // Chooses the candidate with the most points, and writes it to `*victim`. A candidate has a point
 // for each of its pages, and `total / 1000` points more for each unit of its `adj`. The selection
-// takes as few precise sums as it can know to be enough. If no candidate may be chosen now, the
+// takes no precise sum that it knows to be unnecessary. If no candidate may be chosen now, the
 // result is `PLIMSOLL_NOBODY`. `total` is the number of all pages, at least 1.
 //
 // # Safety
@@ -269,13 +270,13 @@ enum plimsoll_status plimsoll_select(const struct plimsoll_candidates *candidate
                                      uint64_t total,
                                      struct plimsoll_victim *victim);
 
-// Returns what a status means, in English. The text is constant. Any number may be passed.
+// Returns the meaning of a status, in English. The text is constant. `status` may be any number.
 const char *plimsoll_message(int32_t status);
 
-// Writes the message of the last call of this thread that failed into the `size` bytes of
-// `buffer`, cut to fit and always ended by a zero byte, and returns the length of the whole
-// message in bytes, without the zero byte. The message is UTF-8, and is not cut inside a
-// character. Writes nothing if `buffer` is null or `size` is 0.
+// Writes the message of this thread's last failed call into the `size` bytes of `buffer`. The
+// message is UTF-8, is cut between two characters if it does not fit, and always ends with a zero
+// byte. Returns the length of the whole message in bytes, without the zero byte. Writes nothing if
+// `buffer` is null or `size` is 0.
 //
 // # Safety
 // `buffer` must be null, or valid for writes of `size` bytes.

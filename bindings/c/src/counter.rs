@@ -13,7 +13,7 @@ use crate::pool::plimsoll_pool;
 use crate::raw;
 use crate::status::{Failure, guard, plimsoll_status};
 
-/// A signed 64-bit sum, which wraps.
+/// A counter: a signed 64-bit sum, which wraps around on overflow.
 #[derive(Debug)]
 #[expect(non_camel_case_types, reason = "this is the name in C")]
 pub struct plimsoll_counter {
@@ -67,8 +67,8 @@ pub unsafe extern "C" fn plimsoll_counter_free(counter: *mut plimsoll_counter) {
     });
 }
 
-/// Adds `delta`. A thread that has entered a CPU of the pool adds to the part of that CPU; any other
-/// thread asks the kernel on which CPU it runs, which is slower.
+/// Adds `delta`. A thread that has entered a CPU of the pool adds to the part of this CPU. Any
+/// other thread asks the kernel on which CPU it runs, which is slower.
 ///
 /// # Safety
 /// `counter` must be null or a counter.
@@ -86,7 +86,8 @@ pub unsafe extern "C" fn plimsoll_counter_add(
     })
 }
 
-/// Writes the sum of all additions that have returned to `*sum`. Reads the part of every CPU.
+/// Writes to `*sum` the sum of all additions whose calls have returned. Reads the part of every
+/// CPU.
 ///
 /// # Safety
 /// `counter` must be null or a counter; `sum` must be null or valid for a write.
@@ -105,8 +106,8 @@ pub unsafe extern "C" fn plimsoll_counter_sum(
     })
 }
 
-/// Writes the ends of a range that contains the sum to `*min` and `*max`, without reading the part
-/// of every CPU.
+/// Writes to `*min` and `*max` the ends of a range that contains the sum. Does not read the part of
+/// every CPU.
 ///
 /// # Safety
 /// `counter` must be null or a counter; `min` and `max` must be null or valid for a write.

@@ -75,8 +75,7 @@ pub unsafe extern "C" fn plimsoll_enter(
 }
 
 /// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes its
-/// handle to `*entered`. If the thread plays a CPU of the pool already, it goes on to play that
-/// CPU.
+/// handle to `*entered`. If the thread already plays a CPU of the pool, it keeps this CPU.
 ///
 /// # Safety
 /// `pool` must be null or a pool; `entered` must be null or valid for a write.
@@ -155,8 +154,8 @@ pub unsafe extern "C" fn plimsoll_alloc(
     })
 }
 
-/// Frees a block. It must have been allocated with this order. The pages of a block that was
-/// allocated by another thread may be freed, too.
+/// Frees a block, which must have been allocated with this order. A thread may also free a block
+/// that another thread has allocated.
 ///
 /// # Safety
 /// `cpu` must be null or a handle. Nothing may use the block's memory any more.
@@ -175,9 +174,9 @@ pub unsafe extern "C" fn plimsoll_free(
     })
 }
 
-/// Allocates `count` single pages and writes their numbers to `pfns`. Writes to `*got` how many
-/// pages the caller has got, also if memory runs out before all are allocated
-/// (`PLIMSOLL_NO_MEMORY`). The entries of `pfns` after these are not changed.
+/// Allocates `count` single pages and writes their numbers to `pfns`. Writes to `*got` the number
+/// of pages that the caller has got, also if memory runs out before all pages are allocated
+/// (`PLIMSOLL_NO_MEMORY`). Does not change the entries of `pfns` from index `*got` on.
 ///
 /// # Safety
 /// `cpu` must be null or a handle; `pfns` must be null or valid for `count` initialised numbers;
@@ -226,10 +225,10 @@ fn fill(pool: &Pool, pfns: &mut [u32]) -> (usize, Result<(), Failure>) {
     (owned, Ok(()))
 }
 
-/// Frees `count` single pages. Stops at the first page that was not allocated as a single page: the
-/// pages before it are freed, and that page and those after it are not. Writes the number of pages
-/// that were freed to `*freed`, also if it stops, so `pfns[*freed]` is then the page that was
-/// refused. `freed` may be null.
+/// Frees `count` single pages. Stops at the first page that was not allocated as a single page:
+/// frees the pages before it, but neither this page nor the pages after it. Writes the number of
+/// freed pages to `*freed`, also if it stops. Then `pfns[*freed]` is the page at which it stopped.
+/// `freed` may be null.
 ///
 /// # Safety
 /// `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers; `freed` must

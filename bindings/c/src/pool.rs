@@ -30,7 +30,7 @@ pub struct plimsoll_options {
     /// pages for each node but the last. Default: 1.
     pub nodes: u32,
     /// The number of CPUs that threads can play, 1 to 65536. The pool starts a thread for each of
-    /// them. Default: the CPUs of this computer.
+    /// these CPUs. Default: the CPUs of this computer.
     pub cpus: u32,
     /// One of the constants `PLIMSOLL_DESIGN_…`.
     pub design: u32,
@@ -111,7 +111,7 @@ fn build(options: &plimsoll_options) -> Result<Pool, Failure> {
 }
 
 /// Frees a pool. Does nothing for null. The memory remains until every CPU and counter of the pool
-/// is freed too; then no pointer to a page is valid any more.
+/// is freed too. After that, no pointer to a page is valid.
 ///
 /// # Safety
 /// `pool` must be null, or come from `plimsoll_pool_new` and not have been freed. No other thread
@@ -125,8 +125,8 @@ pub unsafe extern "C" fn plimsoll_pool_free(pool: *mut plimsoll_pool) {
     });
 }
 
-/// Writes the address of a page's 4096 bytes to `*address`. The pages of a block follow each other.
-/// Only the owner of the page may use these bytes.
+/// Writes the address of a page's 4096 bytes to `*address`. The pages of a block are next to each
+/// other in memory. Only the owner of the page may use these bytes.
 ///
 /// # Safety
 /// `pool` must be null or a pool; `address` must be null or valid for a write.
@@ -154,9 +154,9 @@ pub unsafe extern "C" fn plimsoll_page(
     })
 }
 
-/// Writes the number of free pages to `*pages`, with those on the lists of CPUs. While other
-/// threads use the pool, or the pool's own threads move pages between lists, the number may be
-/// wrong by the pages that move during the call.
+/// Writes the number of free pages to `*pages`, including the pages on the lists of CPUs. While
+/// other threads use the pool, or the pool's own threads move pages between lists, the number may
+/// be wrong by the pages that move during the call.
 ///
 /// # Safety
 /// `pool` must be null or a pool; `pages` must be null or valid for a write.

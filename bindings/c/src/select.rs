@@ -26,13 +26,13 @@ pub struct plimsoll_look {
     /// The points that the candidate has in addition to its pages, in thousandths of all pages;
     /// −1000 to 1000. A candidate with −1000 is never chosen.
     pub adj: i16,
-    /// Not 0 if the candidate was chosen before and is still dying. In that case no candidate is
+    /// Not 0 if the candidate was chosen before and is still dying. In this case, no candidate is
     /// chosen.
     pub is_dying: u8,
 }
 
 /// The candidates, which are numbered from 0, and the functions that the selection calls on the
-/// calling thread. A function must not unwind or jump out of the selection.
+/// calling thread. These functions must not unwind or jump out of the selection.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct plimsoll_candidates {
@@ -40,7 +40,8 @@ pub struct plimsoll_candidates {
     pub context: *mut c_void,
     /// The number of candidates.
     pub count: u32,
-    /// Takes a cheap look. Returns 0 if the candidate has exited, and otherwise another number.
+    /// Takes a cheap look at a candidate. Returns 0 if the candidate has exited, and otherwise
+    /// another number.
     pub look: Option<unsafe extern "C" fn(*mut c_void, u32, *mut plimsoll_look) -> i32>,
     /// Writes the exact number of pages of the candidate; may be slow. Returns 0 if the candidate
     /// has exited, and otherwise another number.
@@ -112,7 +113,7 @@ impl Candidates for Asked {
 
 /// Chooses the candidate with the most points, and writes it to `*victim`. A candidate has a point
 /// for each of its pages, and `total / 1000` points more for each unit of its `adj`. The selection
-/// takes as few precise sums as it can know to be enough. If no candidate may be chosen now, the
+/// takes no precise sum that it knows to be unnecessary. If no candidate may be chosen now, the
 /// result is `PLIMSOLL_NOBODY`. `total` is the number of all pages, at least 1.
 ///
 /// # Safety

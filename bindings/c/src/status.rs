@@ -18,22 +18,22 @@ use plimsoll_mm::page::{AllocError, FreeError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(non_camel_case_types, reason = "this is the name in C")]
 pub enum plimsoll_status {
-    /// The call has done what it was asked to do.
+    /// The call was successful.
     PLIMSOLL_OK = 0,
     /// A pointer that must not be null is null.
     PLIMSOLL_NULL = 1,
     /// A number is out of bounds, or a setting is impossible; the message says which.
     PLIMSOLL_INVALID = 2,
-    /// There is no memory.
+    /// There is not enough memory.
     PLIMSOLL_NO_MEMORY = 3,
-    /// The page is not the first one of an allocated block: it is free already (a double free), or
+    /// The page is not the first page of an allocated block: it is free already (a double free),
     /// inside a block, or in no zone. Nothing was freed.
     PLIMSOLL_NOT_ALLOCATED = 4,
     /// The block was allocated with another order. Nothing was freed.
     PLIMSOLL_WRONG_ORDER = 5,
     /// The handle belongs to another thread.
     PLIMSOLL_WRONG_THREAD = 6,
-    /// No candidate may be killed, or one is still dying and will free its memory soon.
+    /// No candidate may be killed, or a candidate is still dying and will free its memory soon.
     PLIMSOLL_NOBODY = 7,
     /// The library has a fault: it stopped in the middle of the call. The objects of the call must
     /// not be used any more.
@@ -106,7 +106,7 @@ fn text_of(payload: &(dyn Any + Send)) -> &str {
     owned.or(literal).unwrap_or("a panic without a message")
 }
 
-/// Returns what a status means, in English. The text is constant. Any number may be passed.
+/// Returns the meaning of a status, in English. The text is constant. `status` may be any number.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_message(status: i32) -> *const c_char {
     const TEXTS: [&CStr; 9] = [
@@ -124,10 +124,10 @@ pub extern "C" fn plimsoll_message(status: i32) -> *const c_char {
     text.copied().unwrap_or(c"no such status").as_ptr()
 }
 
-/// Writes the message of the last call of this thread that failed into the `size` bytes of
-/// `buffer`, cut to fit and always ended by a zero byte, and returns the length of the whole
-/// message in bytes, without the zero byte. The message is UTF-8, and is not cut inside a
-/// character. Writes nothing if `buffer` is null or `size` is 0.
+/// Writes the message of this thread's last failed call into the `size` bytes of `buffer`. The
+/// message is UTF-8, is cut between two characters if it does not fit, and always ends with a zero
+/// byte. Returns the length of the whole message in bytes, without the zero byte. Writes nothing if
+/// `buffer` is null or `size` is 0.
 ///
 /// # Safety
 /// `buffer` must be null, or valid for writes of `size` bytes.
