@@ -87,7 +87,7 @@ fn check_exported(python: &Path, store: &Path, ids: &[String]) {
     run_python(python, SAME, &[&files[0], &files[1]]);
 }
 
-/// Runs a program of Python, and returns what it prints.
+/// Runs a program of Python, and returns the text that it prints.
 fn run_python(python: &Path, program: &str, arguments: &[&str]) -> String {
     let out = Command::new(python)
         .args(["-c", program])

@@ -61,7 +61,7 @@ fn plimsoll(run: &[&str], store: &Path) -> Command {
     command
 }
 
-/// Runs the command to its end, and returns what it prints.
+/// Runs the command to its end, and returns its output.
 fn finished(command: &mut Command) -> Output {
     let out = command.output().expect("the command starts");
     let errors = String::from_utf8_lossy(&out.stderr);

@@ -1,7 +1,8 @@
 //! One event of a recording, with the values that the kernel's tracepoint prints.
 //!
-//! Page frame numbers, migrate types and orders are those of the recorded kernel. The readers check
-//! only that these numbers fit their types; code that uses the events must make all other checks.
+//! Page frame numbers, migrate types and orders have the values of the recorded kernel. The readers
+//! check only that these numbers fit their types; code that uses the events must make all other
+//! checks.
 
 /// One event of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -258,8 +258,8 @@ mod tests {
                     packed.truncate(length.index(packed.len()));
                 }
                 if let Ok(read) = text_of(packed) {
-                    // If a damaged back reference is decoded, it copies at most as many bytes as
-                    // one block can have.
+                    // A damaged back reference copies at most the number of bytes that one block
+                    // can have.
                     prop_assert!(read.len() <= 1 << 20, "{}", read.len());
                 }
             }

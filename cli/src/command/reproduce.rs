@@ -137,7 +137,7 @@ fn run_all(
     Ok(())
 }
 
-/// Starts all experiments at once, each on a thread of its own. The experiments share the slots for
+/// Starts all experiments at once, each on a separate thread. The experiments share the slots for
 /// cases, and the first experiment that needs a slot gets the next free slot. So the experiments
 /// end roughly in their order, and no CPU is idle while an experiment waits for its last case. If
 /// an experiment fails, the threads of the other experiments end with the process.

@@ -1,10 +1,10 @@
 //! Medians, their intervals, and comparisons of two sets of runs.
 //!
 //! An interval reaches from the kth smallest to the kth largest value. Each value is below the true
-//! median with probability 1/2, whatever the distribution of the values. So the probability that
-//! the interval contains the true median follows from the binomial distribution alone. The module
-//! uses the largest k for which this probability is at least 95 %. So with 6 to 8 runs, the
-//! interval reaches from the smallest to the largest value.
+//! median with probability 1/2, for any distribution of the values. So the probability that the
+//! interval contains the true median follows from the binomial distribution alone. The module uses
+//! the largest k for which this probability is at least 95 %. So with 6 to 8 runs, the interval
+//! reaches from the smallest to the largest value.
 //!
 //! A comparison pairs the runs of A and B that have the same seed, so that a hard seed is hard for
 //! both. The verdict of a comparison follows from its interval alone.
@@ -108,8 +108,8 @@ pub struct Comparison {
     pub verdict: Verdict,
 }
 
-/// Compares runs of A and B. The runs at the same index have the same seed. `None` if there are no
-/// runs.
+/// Compares the runs of two designs, A and B. The runs at the same index have the same seed. `None`
+/// if there are no runs.
 ///
 /// # Panics
 /// If A and B differ in length or contain a negative value, because ratios would be meaningless.

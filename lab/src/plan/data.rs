@@ -17,7 +17,8 @@ use crate::run::options::Jitter;
 /// Values of knobs. The key is the name of the knob, in Plimsoll or in Linux.
 pub type Knobs = BTreeMap<String, u64>;
 
-/// Sets the knob `name` in `knobs`. A value under the knob's other name is removed.
+/// Sets the knob `name` in `knobs`. If `knobs` has a value under the knob's other name, removes
+/// this value.
 pub fn set_knob(knobs: &mut Knobs, name: &str, value: u64) {
     if let Some(knob) = Knob::named(name) {
         knobs.retain(|other, _| Knob::named(other) != Some(knob));

@@ -19,7 +19,7 @@ use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Report, Table};
 use crate::run::testbed::{Log, Testbed};
 
-/// The number of pages that the workload allocated per second: how much work it did.
+/// The number of pages that the workload allocated per second, which measures its work.
 const ALLOCATED: Metric = Metric::higher("pages_allocated_per_s", Unit::PagesPerSecond);
 
 /// The metrics that a sweep shows if the plan names none.

@@ -1,4 +1,4 @@
-//! Describes what a plan would run, without running it, and lists all experiments.
+//! Describes the runs that a plan would make, without making them, and lists all experiments.
 
 use std::fs;
 use std::path::Path;

@@ -21,7 +21,7 @@ pub const POINTS_MAX: u64 = 10_000;
 /// One point of a sweep.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The number of the point among those that the sweep runs, from 0.
+    /// The index, from 0, of the point among the points that the sweep runs.
     pub nth: usize,
     /// The value on each axis, as text.
     pub values: Vec<String>,

@@ -18,8 +18,8 @@ use crate::run::progress::Progress;
 /// Runs all `points` of `plan`, which [`sweep::points`] has made, each on all its machines.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the runs of a design are identical to those of the first design at every
-/// point.
+/// [`Error::Invalid`] if the runs of a design are identical to the runs of the first design at
+/// every point.
 pub fn run(
     plan: &Plan,
     sweep: &Sweep,
@@ -95,8 +95,8 @@ pub(super) fn shown(plan: &Plan) -> Vec<&str> {
     }
 }
 
-/// Returns whether a column shows the machine. This is so if the plan has several machines, unless
-/// the machine is an axis, because each axis has a column of its own.
+/// Returns whether a column shows the machine. It does if the plan has several machines and the
+/// machine is not an axis. Each axis has a column anyway.
 fn shows_machine(plan: &Plan, sweep: &Sweep) -> bool {
     plan.machines.len() > 1 && sweep::machine_axis(sweep).is_none()
 }

@@ -8,7 +8,7 @@ use super::keys::SCHEMA;
 use super::text::factor_text;
 use crate::run::options::Jitter;
 
-/// The label of a design that has none of its own: `DESIGN@KNOB=VALUE,...`.
+/// The label of a design to which the user gave no label: `DESIGN@KNOB=VALUE,...`.
 #[must_use]
 pub fn label_of(design: &str, knobs: &Knobs) -> String {
     let settings = knobs.iter().map(|(knob, value)| format!("{knob}={value}"));

@@ -137,8 +137,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Gives the page lists of the simulated CPU `cpu` the recorded pages: those of the recorded
-    /// CPU with the number `recorded`.
+    /// Gives the page lists of the simulated CPU `cpu` the pages that the recorded CPU with the
+    /// number `recorded` had on its lists.
     fn seed_lists(
         &self,
         testbed: &Testbed,

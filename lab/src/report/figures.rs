@@ -16,7 +16,8 @@ pub struct Figures {
     pub name: &'static str,
     /// The table's title.
     pub title: &'static str,
-    /// Advice on how to read the table, and what the recording cannot show. May be empty.
+    /// Advice on how to read the table, with a warning about data that the recording lacks. May be
+    /// empty.
     pub note: String,
     /// The heads of the key columns. The keys identify a row.
     pub keys: Vec<&'static str>,
@@ -104,8 +105,8 @@ impl Figures {
         }
     }
 
-    /// Compares these figures (A) with those of another recording (B). The table has one row for
-    /// each number of a line. The lines of A come first, then the lines that only B has.
+    /// Compares these figures (A) with the figures of another recording (B). The table has one row
+    /// for each number of a line. The lines of A come first, then the lines that only B has.
     #[must_use]
     pub fn beside(&self, other: &Self, rows_max: usize) -> Table {
         let here = self

@@ -38,7 +38,7 @@ pub struct Report {
     pub experiment: String,
     /// The machine that the experiment ran on.
     pub machine: String,
-    /// Whether the machine is simulated; if not, times are those of this computer.
+    /// Whether the machine is simulated; if not, times were measured on this computer.
     pub is_simulated: bool,
     /// The cost card: `low`, `mid` or `high`.
     pub card: String,

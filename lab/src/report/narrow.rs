@@ -17,7 +17,7 @@ const VERDICTS: [Verdict; 5] = [
 ];
 
 prop_compose! {
-    /// Generates tables with words of every length up to that of a long function name.
+    /// Generates tables with words of every length up to the length of a long function name.
     fn any_table()(
         columns in 1..9_usize,
         rows in 0..6_usize,

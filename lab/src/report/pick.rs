@@ -27,8 +27,8 @@ impl<'a> Detail<'a> {
         }
     }
 
-    /// The report with only what this detail shows. If the user has named metrics, the report has
-    /// neither tables nor a finding.
+    /// The report without the parts that this detail does not show. If the user has named metrics,
+    /// the report has neither tables nor a finding.
     #[must_use]
     pub fn of_report(self, report: &Report) -> Report {
         let mut shown = report.clone();

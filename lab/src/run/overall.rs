@@ -194,7 +194,7 @@ impl Overall {
     }
 }
 
-/// `stretches`, for a run whose number of seeds is `more_seeds` times that of the data file.
+/// `stretches`, for a run with `more_seeds` times as many seeds as the runs in the data file.
 fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
     // The casts saturate, and a number of cases is far below 2⁵², so the casts lose only the
     // fraction.

@@ -45,7 +45,7 @@ pub(super) struct Threads {
     paused: Cell<Nanos>,
 }
 
-/// Counts of what reclaim did.
+/// Counts of the events of reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimLog {
     /// The number of times that a kswapd was woken.

@@ -1,4 +1,4 @@
-//! A simulated machine with a memory manager, and a log of what happens while it runs.
+//! A simulated machine with a memory manager, and a log of events while the machine runs.
 //!
 //! Every run that uses the page allocator has a testbed, so the lab observes all these runs in the
 //! same way, and load slows down the CPUs in all of them. The log has the times at which vmstat
@@ -73,7 +73,7 @@ pub struct Log {
     pub out_of_memory: u64,
     /// For each call site that takes a zone lock, the numbers of pages that its holds moved.
     pub holds: HoldLog,
-    /// Counts of what reclaim did.
+    /// Counts of the events of reclaim.
     pub reclaim: ReclaimLog,
 }
 
@@ -263,7 +263,7 @@ impl Testbed {
         self.forget_log();
     }
 
-    /// Removes what was logged so far, such as the work of preparing memory.
+    /// Removes everything that was logged so far, such as the work of preparing memory.
     pub(crate) fn forget_log(&self) {
         self.log.take();
         if let Some(watcher) = &self.watcher {
@@ -379,8 +379,9 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // The reclaim log counts its own events and ignores the rest, such as frees, phases and
-            // kills. A workload that needs the ignored events observes the machine directly.
+            // The reclaim log counts the events of reclaim and ignores all others, such as frees,
+            // phases and kills. A workload that needs the ignored events observes the machine
+            // directly.
             ref other => self.reclaim.note(other),
         }
     }

@@ -59,7 +59,7 @@ pub fn prices(keys: &[String]) -> Result<Vec<CostKey>, Error> {
 /// Looks up all names, so that a misspelt name is found before anything runs.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn chosen(names: &[String]) -> Result<Vec<&'static Headlines>, Error> {
     if names.is_empty() {
         return Ok(headlines::ALL.iter().collect());

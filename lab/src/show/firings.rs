@@ -31,7 +31,7 @@ pub struct Firing {
     pub time_ns: u64,
     /// The CPU on which the work ran.
     pub cpu: u32,
-    /// True if the shepherd queued the work; false if the work's own timer did.
+    /// True if the shepherd queued the work; false if the work's own timer queued it.
     pub kicked: bool,
 }
 

@@ -91,7 +91,7 @@ pub struct Shown {
 pub struct OfRecording {
     /// The recording's name.
     pub file: String,
-    /// The summary: a table of what was recorded, and on which machine.
+    /// The summary: a table of facts about the recording and the recorded machine.
     pub summary: Table,
     /// The chosen tables as numbers, with all rows. Some tables may have no rows.
     pub figures: Vec<Figures>,

@@ -12,8 +12,8 @@ use crate::report::value::human;
 /// The maximum number of event kinds that the summary names; the table `events` lists all kinds.
 const KINDS_MAX: usize = 6;
 
-/// A table that says what was recorded and for how long, how many events there are, and what the
-/// recording lacks. `file` is the recording's name.
+/// A table of facts about a recording: its subject, its length, the number of its events, and the
+/// data that it lacks. `file` is the recording's name.
 #[must_use]
 pub fn table(file: &str, recording: &Recording) -> Table {
     let header = &recording.header;

@@ -1,7 +1,7 @@
 //! The store: a folder that keeps the results of runs. With it, a user can show results again,
 //! compare and export them, and continue a run that was broken off.
 //!
-//! Each run has a folder of its own below `runs`, whose name is the run's id. The submodule `run`
+//! Each run has a folder below `runs`. The name of this folder is the run's id. The submodule `run`
 //! has the folder of one run, `head` the facts about it, `journal` its cases, and `printed` its
 //! reports. `collected` keeps the cases of a run in memory. `list` makes the table of all runs,
 //! `diff` compares two runs, and `export` makes one table of samples. `docs/results.md` describes
@@ -118,7 +118,7 @@ impl Store {
         self.folder.join(RUNS)
     }
 
-    /// The runs, the newest last. A run is left out while the process that makes its folder has not
+    /// The runs, the newest last. Leaves out a run if the process that makes its folder has not
     /// filled the folder yet.
     ///
     /// # Errors

@@ -46,10 +46,10 @@ impl Real {
     /// Checks whether the price of a hand-over is known precisely enough to judge a prediction for
     /// this load.
     ///
-    /// A hand-over takes two or three transfers of a cache line, depending on what the waiter's CPU
-    /// has read ahead. So the price of a hand-over is uncertain by the larger of two amounts: the
-    /// span of the middle half of the timings, and the time of one transfer. The second amount
-    /// applies even if all timings of one measurement agree.
+    /// A hand-over takes two or three transfers of a cache line, depending on the lines that the
+    /// waiter's CPU has read ahead. So the price of a hand-over is uncertain by the larger of two
+    /// amounts: the span of the middle half of the timings, and the time of one transfer. The
+    /// second amount applies even if all timings of one measurement agree.
     ///
     /// # Errors
     /// [`Skip::Blurred`] if this uncertainty exceeds the error that a prediction may have.

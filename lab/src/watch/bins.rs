@@ -13,7 +13,7 @@ const ROWS_MAX: u32 = 512;
 /// The length of the first bins, in nanoseconds.
 const FIRST_NS: u64 = 1024;
 
-/// How the values of two bins become the value of one.
+/// The way in which the values of two bins become the value of one bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
     /// The sum of both values.

@@ -20,7 +20,7 @@ use super::waits::{Waits, length_ns};
 /// The largest number of single events, such as kills, that a course keeps.
 const MARKS_MAX: usize = 2000;
 
-/// A value for each bin that is collected.
+/// A kind of value that the collector has for each bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Fired,
@@ -43,7 +43,7 @@ impl What {
         }
     }
 
-    /// The chart, the name in it, and the unit.
+    /// The name of the chart with the values of this kind, their name in the chart, and their unit.
     fn names(self) -> (&'static str, String, Unit) {
         let own = str::to_owned;
         match self {
@@ -67,7 +67,7 @@ impl What {
     }
 }
 
-/// A value for each CPU and bin that is collected.
+/// A kind of value that the collector has for each CPU and bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PerCpu {
     Waited(LockClass),
@@ -144,7 +144,7 @@ impl Collector {
         }
     }
 
-    /// Forgets what has happened so far.
+    /// Forgets everything that has happened so far.
     pub(super) fn forget(&mut self, sim: &Sim) {
         let lists = self.lists.take().map(|(mm, _)| (mm, None));
         *self = Self {

@@ -129,7 +129,7 @@ impl Watcher {
         self.with(|collector| collector.ended(stats));
     }
 
-    /// Forgets what has happened so far, such as the work of preparing memory.
+    /// Forgets everything that has happened so far, such as the work of preparing memory.
     pub(crate) fn forget(&self, sim: &Sim) {
         self.with(|collector| collector.forget(sim));
     }

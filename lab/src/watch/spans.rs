@@ -7,8 +7,8 @@ use plimsoll_mm::event::Phase;
 
 use super::course::Span;
 
-/// The largest number of phases that are kept. If there are more, the shortest phases that lie
-/// inside other phases are left out first.
+/// The largest number of phases that are kept. If there are more, the first ones to be left out are
+/// the shortest phases inside other phases.
 const SPANS_MAX: usize = 4000;
 
 /// Returns whether phases of this kind are kept. The phases of all other kinds are too short and

@@ -19,7 +19,7 @@ use crate::run::testbed::Testbed;
 /// A load of processes that end together: their size, and how often they run and end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exits {
-    /// The number of threads of a process, each on a CPU of its own.
+    /// The number of threads of a process, each on its own CPU.
     pub(crate) threads: u32,
     /// The number of pages that each thread faults in.
     pub(crate) pages: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Exits {
     pub(crate) rounds: u32,
 }
 
-/// The measurements of all rounds but the first. The first round does not count, because its
+/// The measurements of all rounds except the first. The first round does not count, because its
 /// threads get memory that no process has freed before.
 #[derive(Debug, Default)]
 pub(crate) struct Exited {

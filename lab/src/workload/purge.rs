@@ -1,5 +1,5 @@
 //! Threads that allocate, and a few threads that purge, as in a program whose allocator returns
-//! unused memory to the kernel in threads of its own (jemalloc, tcmalloc).
+//! unused memory to the kernel in separate threads (jemalloc, tcmalloc).
 //!
 //! A worker faults in spans of memory and uses them. It keeps a few spans, and hands the oldest to
 //! the purger of its group of CPUs. From time to time, the purger unmaps all spans that workers

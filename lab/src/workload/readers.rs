@@ -33,9 +33,9 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Starts a reader on each of `cpus`, with a file of its own. The readers stop at `until`.
-    /// Before they start, the last pages of the files, `cached` pages in all, are put into memory,
-    /// which takes no virtual time.
+    /// Starts a reader on each of `cpus`. Each reader has its own file. The readers stop at
+    /// `until`. Before they start, the last pages of the files, `cached` pages in all, are put into
+    /// memory, which takes no virtual time.
     ///
     /// # Panics
     /// If `testbed` cannot reclaim memory (see `Testbed::with_pressure`), or has no memory for the

@@ -2,8 +2,8 @@
 //! a real kernel made. The recordings are of Linux 6.12 booted on four CPUs, and of 6.18 on a
 //! computer with two CPUs.
 //!
-//! The expected counts are those of the current model. If the number of identical moves falls, a
-//! change has made Plimsoll decide differently from the kernel.
+//! The expected counts are the counts of the current model. If the number of identical moves falls,
+//! a change has made Plimsoll decide differently from the kernel.
 
 use plimsoll_lab::exact::pages::PageLists;
 use plimsoll_lab::exact::{Judge, Judgement};

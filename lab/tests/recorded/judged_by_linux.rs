@@ -21,8 +21,8 @@ fn recording(name: &str) -> Recording {
     contents.recording
 }
 
-/// Compares the timer firings in the recording `name` with those that `timers` predicts. Returns
-/// the number of compared firings, and the number of identical ones.
+/// Compares the timer firings in the recording `name` with the firings that `timers` predicts.
+/// Returns the number of compared firings, and the number of identical ones.
 fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     let judgement = timers.firings(&recording(name)).expect("firings");
     (judgement.compared, judgement.identical)

@@ -80,8 +80,8 @@ fn judged(judge: &dyn Judge, recording: &Recording) -> Judgement {
         .expect("the recording has something of it")
 }
 
-/// Checks that Plimsoll decides as the recorded kernel did in all comparisons. Returns the number
-/// of comparisons.
+/// Checks that Plimsoll and the recorded kernel make the same decision in all comparisons. Returns
+/// the number of comparisons.
 fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     let judgement = judged(judge, recording);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");

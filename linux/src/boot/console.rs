@@ -103,7 +103,7 @@ impl Console {
         let before = self.state.clone();
         while let Some(end) = self.text[self.seen..].find('\n') {
             let line = &self.text[self.seen..self.seen + end];
-            // The first failure is the cause of later failures, so it is kept.
+            // The first failure is the cause of later failures, so the console keeps it.
             if let Some(state) = GuestState::parse(line)
                 && !matches!(self.state, GuestState::Failed(_))
             {

@@ -29,8 +29,7 @@ fn mapped(maps: &str) -> BTreeSet<PathBuf> {
     files.map(|(_, path)| Path::new("/").join(path)).collect()
 }
 
-/// Returns whether a file's name is that of a library, such as `libc.so.6` or
-/// `ld-linux-x86-64.so.2`.
+/// Returns whether a file has the name of a library, such as `libc.so.6` or `ld-linux-x86-64.so.2`.
 fn is_library(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.ends_with(".so") || name.contains(".so."))

@@ -81,8 +81,8 @@ pub struct Summary {
     pub damaged: Option<(u64, String)>,
     /// A sentence for each thing that could not be recorded, with the reason.
     pub missing: Vec<String>,
-    /// The command and its exit status; `None` if there was no command or the recording ended
-    /// before the command did.
+    /// The command and its exit status; `None` if there was no command, or if the command had not
+    /// ended when the recording ended.
     pub command: Option<(String, ExitStatus)>,
 }
 

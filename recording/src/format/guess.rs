@@ -119,8 +119,8 @@ impl Guesser {
     }
 
     /// Returns the index of `page` among the guesses, from 1, or 0 if no guess is `page`. The
-    /// result is that of [`Guesses::place`], but this function stops guessing after the right
-    /// guess.
+    /// result is the same as from [`Guesses::place`], but this function stops guessing after the
+    /// right guess.
     pub(super) fn place(&self, deed: Deed, page: u64) -> u64 {
         let place = |pages: &mut dyn Iterator<Item = u64>| {
             let found = pages.take(GUESSES).position(|other| other == page);

@@ -1,6 +1,6 @@
 //! The offsets of fields in events and in the headers of sub-buffers.
 
-/// One field of an event: its name, and where it is among the event's bytes.
+/// One field of an event: the field's name, and its place among the event's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! Translates the kernel's events to those of a recording, by their names and fields.
+//! Translates the kernel's events to events of a recording, by their names and fields.
 
 use super::fields::Record;
 use crate::event::{HOLD_ENDS, Symbol, What};

@@ -39,7 +39,7 @@ fn page(figures: &[Beside], stored: &[Stored]) -> String {
 /// Makes the page from the reports of a full run.
 ///
 /// # Errors
-/// If a figure is missing, because the reports are not those of a full run of all experiments.
+/// If a figure is missing, because the reports do not come from a full run of all experiments.
 pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, Error> {
     let with_figures = reports.iter().filter(|report| !report.figures.is_empty());
     let stored: Vec<Stored> = with_figures.map(Stored::of).collect();

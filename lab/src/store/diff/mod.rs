@@ -22,7 +22,7 @@ use crate::run::journal::ComparisonKey;
 /// The version of the JSON object that [`Diff::json`] makes.
 const SCHEMA: u32 = 1;
 
-/// What two runs have in common and in what they differ.
+/// The things that two runs have in common, and their differences.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     schema: u32,

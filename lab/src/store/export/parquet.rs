@@ -3,7 +3,7 @@
 //! A file has groups of rows. In a group, each column has one page of values. A column of text also
 //! has a dictionary, and its page has runs of equal indices into the dictionary. So repeated texts
 //! take little room. The end of the file says where the pages are. The numbers of fields and types
-//! are those of the format's specification, `parquet.thrift`.
+//! are from the format's specification, `parquet.thrift`.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 //! have different address spaces. In Linux, this holds if there are no memory cgroups, or if all
 //! the tasks are in one cgroup: a node then has one set of lists (`lruvec`).
 //!
-//! Taking a page off the lists has a price of its own, `lru_remove`. Putting a page on the lists
+//! Taking a page off the lists has a separate price, `lru_remove`. Putting a page on the lists
 //! touches the same lines, so it has the same price here. But the price of a fault already includes
 //! putting the page on the lists. So the simulation charges about 1 % of the price of a fault
 //! twice.

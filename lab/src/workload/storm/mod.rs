@@ -7,7 +7,8 @@
 //! processes exit, and every page must be free again.
 //!
 //! The submodule `population` has the processes. `world` has a machine with these processes, how
-//! they react to a kill, and the reaper. `stalls` says what each stalled allocation waited for.
+//! they react to a kill, and the reaper. `stalls` divides each stall of an allocation into its
+//! parts.
 
 mod population;
 mod stalls;
@@ -69,7 +70,7 @@ pub(crate) struct StormResult {
     pub(crate) deaths: Vec<Death>,
     /// The state of the processes at each kill.
     pub(crate) kills: Vec<Kill>,
-    /// The hash of everything that the run did.
+    /// The hash of everything that happened in the run.
     pub(crate) hash: u64,
 }
 
@@ -152,7 +153,7 @@ impl Storm {
             dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
         };
         let mut stalls = stalls::stalls(&notes, &deaths);
-        // A stall that ended without the last resort needed no kill, so it is left out.
+        // A stall that ended without the last resort needed no kill, so the result leaves it out.
         stalls.retain(|stall| stall.asked > 0 && had_page(stall));
         let testbed = world.end();
         assert_eq!(free_pages(&testbed), free_before, "a page is lost");

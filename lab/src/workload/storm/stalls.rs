@@ -8,11 +8,11 @@
 //! it sleeps:                                    └ to exit ─ emptying ─ retry ┘
 //! ```
 //!
-//! While the task runs, the part is named after what the task does. While it sleeps, the part is
-//! named after what the rest of the machine does: `to exit` lasts until a task begins to empty the
-//! victim's memory, `emptying` until the first of the victim's pages are freed, and `retry` until
-//! the stalled task wakes up. A task that found the OOM lock taken sleeps in `select` or in `busy`
-//! until some process is told to die.
+//! While the stalled task runs, the name of the part says what this task does. While it sleeps, the
+//! name says what other tasks do: `to exit` lasts until a task begins to empty the victim's memory,
+//! `emptying` until the first of the victim's pages are freed, and `retry` until the stalled task
+//! wakes up. A task that found the OOM lock taken sleeps in `select` or in `busy` until some
+//! process is told to die.
 
 use std::ops::Range;
 
@@ -286,7 +286,7 @@ fn edge(what: StormEvent, kind: fn(Edge) -> StormEvent) -> Option<Edge> {
 }
 
 /// The spans of the kind of event that `edge` selects. The end of a span closes the latest open
-/// span on the same CPU. Spans that have not ended are left out.
+/// span on the same CPU. The result leaves out spans that have not ended.
 fn spans(
     notes: &[TimedEvent],
     edge: impl Fn(StormEvent) -> Option<Edge>,

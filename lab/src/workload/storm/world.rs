@@ -183,7 +183,7 @@ impl StormWorld {
         }
     }
 
-    /// Makes process `id` exit its address space, unless it has done so already.
+    /// Makes process `id` exit its address space, unless the process has exited it already.
     pub(super) fn leave(&self, sim: &Sim, id: u32) {
         let proc = &self.procs[id as usize];
         if proc.leaves.replace(true) {

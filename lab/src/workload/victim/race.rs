@@ -103,9 +103,9 @@ pub(crate) struct Raced {
     /// The time that it takes to return the `listed` pages to their zones. Some CPU must do this
     /// work later.
     pub(crate) owed: Nanos,
-    /// The hash of everything that the run did, including the creation of the victim.
+    /// The hash of everything that happened in the run, including the creation of the victim.
     pub(crate) hash: u64,
-    /// The time that all CPUs spent on work that has a price of its own: everything except waiting,
+    /// The time that all CPUs spent on work with a separate price: everything except waiting,
     /// taking free locks, and moving cache lines.
     pub(crate) worked: Nanos,
     help: Help,
@@ -333,7 +333,7 @@ fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     worked(&before, &testbed.sim.stats())
 }
 
-/// The time that all CPUs spent between two moments on work that has a price of its own: everything
+/// The time that all CPUs spent between two moments on work with a separate price: everything
 /// except waiting, taking locks that no CPU holds, and moving cache lines.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();

@@ -72,7 +72,7 @@ pub(super) const LOAD: Load = Load {
 fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     pin(0)?;
     let mut hopper = Hopper::new()?;
-    // The warm-up runs twice, because the first run faults in its own code and stack.
+    // The warm-up runs twice, because the first warm-up faults in the program's own code and stack.
     for _ in 0..2 {
         hopper.warm_up(batch(guest.cpus))?;
     }

@@ -127,8 +127,8 @@ impl Guest {
         Ok(Self { cpus: last + 1 })
     }
 
-    /// Returns the CPUs that work: all but the first, on which the load's leader and the recorder
-    /// run. On a computer with a single CPU, returns this CPU.
+    /// Returns the CPUs that work: all except the first, on which the load's leader and the
+    /// recorder run. On a computer with a single CPU, returns this CPU.
     fn workers(self) -> impl Iterator<Item = u32> + Clone {
         u32::from(self.cpus > 1)..self.cpus
     }

@@ -4,7 +4,7 @@
 //! `settle` first sets `percpu_pagelist_high_fraction` so large that `high` is as small as
 //! possible. Then it takes each CPU except CPU 0 offline and online again, because Linux empties
 //! the lists of a CPU that goes offline. CPU 0 cannot be taken offline. Finally, each of these CPUs
-//! allocates and frees a few pages. After that, the rest of the state of its lists is known too.
+//! allocates and frees a few pages. After that, the state of the CPU's lists is known completely.
 
 use std::fs;
 use std::io;

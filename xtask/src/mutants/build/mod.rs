@@ -32,7 +32,7 @@ pub(crate) enum How {
     Unviable,
 }
 
-/// The copy of the repository, and what is known about the mutants that were built in it.
+/// The copy of the repository, with everything that is known about the mutants built in it.
 #[derive(Debug)]
 pub(crate) struct Build {
     tree: Tree,

@@ -46,7 +46,7 @@ const LEAST_CPU_S: u64 = 10;
 /// counts as waiting for ever.
 const LEAST_WALL: Duration = Duration::from_secs(60);
 
-/// The test programs of one build, and what is known about their tests.
+/// The test programs of one build, with everything that is known about their tests.
 #[derive(Debug)]
 pub(crate) struct Judge {
     programs: BTreeMap<String, Program>,

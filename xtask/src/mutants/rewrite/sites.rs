@@ -40,7 +40,7 @@ pub(super) struct Site {
 /// The form in which a place is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
-    /// The keyword `const` of a function, which is left out.
+    /// The keyword `const` of a function, which the rewritten text leaves out.
     Const,
     /// The beginning of a function's body, where the mutants return early.
     Body,

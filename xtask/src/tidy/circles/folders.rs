@@ -1,10 +1,10 @@
 //! The rule that the folders directly below `src` must not depend on each other in a circle. It
 //! applies to crates that are built in layers.
 //!
-//! A file below `src` that is in no folder counts as a folder of its own; `lib.rs` does not count.
-//! An edge leads from one folder to another if a file of the first names an item that a file of the
-//! second defines. This rule is stricter than the rule for files: two folders may form a circle
-//! although no files form a circle.
+//! A file directly below `src` counts as a separate folder; `lib.rs` does not count. An edge leads
+//! from one folder to another if a file of the first names an item that a file of the second
+//! defines. This rule is stricter than the rule for files: two folders may form a circle although
+//! no files form a circle.
 
 use std::collections::BTreeSet;
 

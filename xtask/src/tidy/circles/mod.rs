@@ -7,7 +7,7 @@
 //! in a path, or in the arguments of a macro. The rule follows a name through re-exports to the
 //! file that defines the item. It refuses files that can reach each other by edges.
 //!
-//! A `mod.rs` may form circles with files of its own folder. Its items are for all these files, and
+//! A `mod.rs` may form circles with the files of its folder. Its items are for all these files, and
 //! it may name the items of these files. For files outside the folder, `mod.rs` is a file like any
 //! other. For example, `b/x.rs` and `b/mod.rs` may name each other. But if `a.rs` names `b/x.rs`,
 //! `b/x.rs` names `b/mod.rs`, and `b/mod.rs` names `a.rs`, the three are a circle.

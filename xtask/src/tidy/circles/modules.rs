@@ -165,7 +165,8 @@ impl Modules {
         self.all[nth].names.entry(name).or_default().push(meaning);
     }
 
-    /// Returns the files of the modules that contain module `nth`, without its own file.
+    /// Returns the files of the modules that contain module `nth`, except the file of module `nth`
+    /// itself.
     pub(super) fn files_around(&self, nth: usize) -> BTreeSet<&str> {
         let own = &self.all[nth].file;
         let mut files = BTreeSet::new();

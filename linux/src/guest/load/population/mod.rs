@@ -27,8 +27,8 @@ use crate::guest::op::Op;
 const MIB_PAGES: usize = 256;
 /// The `oom_score_adj` of processes that the OOM killer never chooses.
 const SPARED: i32 = -1000;
-/// The interval at which the leader checks which processes have exited and what the kernel has
-/// logged.
+/// The interval at which the leader looks for processes that have exited, and reads the kernel's
+/// log.
 const LOOK: Duration = Duration::from_millis(20);
 /// The time between the allocations of two successive MiB by any processes, in milliseconds. This
 /// delay gives a victim time to exit. It also keeps shortages apart, because the kernel logs at
