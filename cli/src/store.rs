@@ -122,8 +122,9 @@ impl Keeping {
         self.run.as_ref().map_or(0, |run| run.known_of(experiment))
     }
 
-    /// Returns `run`. If `run` is an error of the user, such as a wrong name, or if no case has
-    /// finished, the store does not keep the run, because there is nothing to resume.
+    /// Returns `run`. If `run` is an error, there may be nothing to resume: the user has made a
+    /// mistake, such as a wrong name, or no case has finished. Then this function removes the run
+    /// from the store.
     pub(crate) fn of_begun<T>(&mut self, run: Result<T, Error>) -> Result<T, Error> {
         let refused = run.as_ref().is_err_and(Error::is_bad_input);
         if run.is_err() && (refused || self.run.as_ref().is_some_and(RunFolder::is_empty)) {
@@ -168,8 +169,9 @@ impl Keeping {
         self.tolerate(finished).map(drop)
     }
 
-    /// Returns the value of `result`. If it is an error, returns the error if the user has
-    /// explicitly asked to keep the results, and otherwise prints a warning and returns `None`.
+    /// Returns the value of `result`. If `result` is an error, returns it if the user has
+    /// explicitly asked to keep the results. Otherwise prints the error as a warning and returns
+    /// `None`.
     fn tolerate<T>(&self, result: Result<T, Error>) -> anyhow::Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),

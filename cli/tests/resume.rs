@@ -124,7 +124,7 @@ fn samples(store: &Path) -> Vec<String> {
 
 /// Kills `run` at [`KILLS`] moments. Each time, resumes the run and checks that it has the same
 /// report and samples as an undisturbed run. A moment is a number of bytes that the run has
-/// written, not a time, because a busy computer may run the command at any speed.
+/// written. It is not a time, because a busy computer may run the command at any speed.
 fn survives(name: &str, run: &[&str]) {
     let undisturbed = store(name);
     let whole = finished(&mut plimsoll(run, &undisturbed)).stdout;

@@ -1,5 +1,5 @@
-//! Tests experiment files: a written plan is read back unchanged, no text makes the reader panic, a
-//! file gives the same results as a command line with the same choices, and the files in
+//! Tests experiment files. A written plan is read back unchanged, and no text makes the reader
+//! panic. A file gives the same results as a command line with the same choices. The files in
 //! `experiments/` run.
 
 use std::collections::BTreeMap;
@@ -317,9 +317,9 @@ fn examples() -> Vec<PathBuf> {
     paths
 }
 
-/// Each example runs with one seed. If its timeline names no CPUs, the example runs on a small
-/// machine, with at most as many workers and as much memory per worker as this machine can have.
-/// The designs must differ on this machine too.
+/// Each example runs with one seed. If its timeline is empty, the example runs on a small machine,
+/// with the default number of workers and the default memory per worker. The designs must differ on
+/// this machine too.
 #[test]
 fn the_examples_run() {
     let examples = examples();

@@ -15,10 +15,10 @@ const DURATION: Duration = Duration::from_millis(200);
 
 const SEED: u64 = 1;
 
-/// The number of measurements in a row that a prediction must miss to count as wrong. If a
-/// hypervisor moves a virtual CPU away and back during one measurement, the lock prices that are
-/// timed before and after the measurement do not show this move, and the prediction misses. A wrong
-/// prediction misses every measurement.
+/// The number of measurements in a row that a prediction must miss to count as wrong. A hypervisor
+/// may move a virtual CPU away and back during one measurement. The lock prices timed before and
+/// after the measurement do not show this move, so the prediction misses. A wrong prediction misses
+/// every measurement.
 const MEASUREMENTS: usize = 5;
 
 /// Returns a measurement of `load`, or prints why there is none and returns `None`.
@@ -80,8 +80,8 @@ fn waits_on_two_cpus_are_predicted_and_a_wrong_price_is_found_out() {
     let mut found_out = 0;
     for real in LOADS.into_iter().filter_map(|load| predicted(pair, load)) {
         let handover_ns = real.prices[0].handover.middle_ns;
-        // A hand-over price that is wrong by the factor `WRONG` can be noticed only if hand-overs
-        // (from the releasing CPU to the waiting one) make up much of the time of the waits.
+        // The test can notice a hand-over price that is wrong by the factor `WRONG` only if
+        // hand-overs (from the releasing to the waiting CPU) take much of the waiting time.
         if handover_ns * (WRONG - 1.0) > 0.3 * real.waits.p99_ns {
             let found = misses_with(&real, &with_handover_times(WRONG, real.prices));
             assert_ne!(found, [], "{real}: a wrong price went unnoticed");

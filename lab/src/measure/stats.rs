@@ -101,8 +101,8 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
 /// The result of comparing B with A, paired by seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The median of the ratios of B to A, with its interval. An end of the interval is infinite if
-    /// the run whose ratio is this end had a zero A and a B that was not zero.
+    /// The median of the ratios of B to A, with its interval. An end of the interval is infinite
+    /// if, in the run whose ratio is this end, A was zero and B was not.
     pub ratio: Estimate,
     /// The verdict that follows from the interval.
     pub verdict: Verdict,

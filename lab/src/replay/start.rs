@@ -82,9 +82,8 @@ fn marks_of(marks: Watermarks, share: u32, cpus: u32) -> Watermarks {
 
 impl Memory {
     /// The zones to lay out. Each node on which the replay uses CPUs gets one zone for each
-    /// recorded zone. The size of the new zone is the recorded zone's size divided by `cpus`, times
-    /// the number of the node's CPUs that the replay uses, but at least one block of the largest
-    /// order.
+    /// recorded zone. For each of the node's CPUs that the replay uses, the new zone has the
+    /// recorded zone's size divided by `cpus`. It has at least one block of the largest order.
     pub(super) fn areas(state: &State, topology: &Topology, cpus: u32, scale: u32) -> Vec<Area> {
         let shares = shares(topology, cpus, scale);
         let nodes = (0..)

@@ -86,9 +86,9 @@ impl Memory {
     }
 
     /// Divides `free` pages into blocks with the distribution of this state. Each order gets the
-    /// share of the pages that it has on the real machine, rounded down to whole blocks. The few
-    /// pages that remain become blocks as large as possible, but not larger than the largest free
-    /// block of the real machine.
+    /// same share of the pages as on the real machine, rounded down to whole blocks. The few pages
+    /// that remain become blocks as large as possible, but not larger than the largest free block
+    /// of the real machine.
     #[must_use]
     pub fn blocks(self, free: Pages) -> Blocks {
         let (source, _) = self.source();

@@ -1,9 +1,9 @@
 //! A simulated machine with a memory manager, and a log of events while the machine runs.
 //!
-//! Every run that uses the page allocator has a testbed, so the lab observes all these runs in the
+//! Every run that uses the page allocator has a testbed. So the lab observes all these runs in the
 //! same way, and load slows down the CPUs in all of them. The log has the times at which vmstat
-//! work starts, the number of pages that each hold of a zone lock moves, and the number of holds
-//! that move more than one batch.
+//! work starts, the numbers of pages per hold of a zone lock, and the number of holds that move
+//! more than one batch.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};

@@ -10,8 +10,8 @@ use crate::measure::comparison::fold_hashes;
 /// The text of the committed file when Plimsoll was built.
 const FILE: &str = include_str!("../../data/sensitivity.json");
 
-/// A price moves a ratio if halving or doubling the price changes the ratio by more than this
-/// factor, up or down.
+/// A price moves a ratio if half or twice the price changes the ratio by more than this factor, up
+/// or down.
 pub const MOVES: f64 = 2.0;
 
 /// The results of sensitivity runs, by experiment.
@@ -171,8 +171,8 @@ impl Headline {
         self.prices.iter().filter(changes).count() - self.deciding().count()
     }
 
-    /// Returns whether the verdict of `at` differs from the verdict with unchanged prices, or its
-    /// ratio differs from the ratio with unchanged prices by more than the factor [`MOVES`].
+    /// Returns whether the verdict of `at` differs from the verdict with unchanged prices, or
+    /// whether the ratios differ by more than the factor [`MOVES`].
     #[must_use]
     pub fn changes(&self, at: &Compared) -> bool {
         self.flips(at) || self.moves(at) > MOVES

@@ -113,8 +113,8 @@ pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
     }
 }
 
-/// A table of when the reaper was woken, began and finished with each victim, and when the victim
-/// had exited, all as times since the kill.
+/// A table of times since the kill, for each victim: when the reaper was woken, when it began, when
+/// it finished, and when the victim had exited.
 #[must_use]
 pub fn timeline(victims: &[Victim]) -> Figures {
     let line = |(nth, victim): (usize, &Victim)| {

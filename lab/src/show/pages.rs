@@ -1,5 +1,5 @@
-//! Tables of the pages that each move transfers between a page list and its zone, of the pages that
-//! each hold of a zone lock transfers, and of the moves on each CPU.
+//! Tables of moves of pages between page lists and zones: the pages per move, the pages per hold of
+//! a zone lock, and the moves of each CPU.
 
 use std::collections::BTreeMap;
 

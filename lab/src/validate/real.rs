@@ -31,8 +31,8 @@ pub struct Real {
     /// The prices of a lock just before the first measurement, between the two measurements, and
     /// just after the second.
     pub prices: [Prices; 3],
-    /// The measurement with the shorter 99th percentile. It was disturbed less than the other one,
-    /// because any disturbance makes CPUs wait longer.
+    /// The measurement with the shorter 99th percentile. Any disturbance makes CPUs wait longer, so
+    /// this measurement was probably disturbed less.
     pub waits: Waits,
 }
 

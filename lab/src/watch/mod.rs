@@ -2,7 +2,7 @@
 //!
 //! Each case runs on one thread. `during` opens a slot for this thread, and `attach` attaches every
 //! simulated machine that the case makes to the slot. An attached machine has a `Watcher`, which
-//! sorts events and waits into bins as they happen, so the memory that it needs does not grow with
+//! sorts events and waits into bins as they happen. So the memory of the watcher does not grow with
 //! the length of the run. If no slot is open, `attach` does nothing, and the machine has no
 //! observer.
 //!

@@ -3,7 +3,7 @@
 //! A process has a thread on each CPU of a group. Each thread faults in a part of the process's
 //! memory. After all threads of all processes have done this, all processes end at once. The first
 //! CPU of each group unmaps the memory of the whole process, so most pages are freed by another CPU
-//! than the one that allocated them. Then new processes start.
+//! than the CPU that allocated them. Then new processes start.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -80,8 +80,8 @@ impl<'a> Mapping<'a> {
     }
 
     /// Faults in one new page. Returns `None` if memory ran out, and `Some(true)` if this page
-    /// completed a batch. In this case, the CPU has just added the batch to the machine's counters,
-    /// and the caller must put the pages of the batch on the lists by which pages are aged.
+    /// completed a batch. In this case, the CPU has just added the batch to the machine's counters.
+    /// The caller must then put the pages of the batch on the lists by which pages are aged.
     pub(crate) fn fault_one(&mut self, sim: &Sim) -> Option<bool> {
         sim.spend(Work::Fault, 1);
         let pfn = self.mm.pages().alloc(sim, Request::new(Order::ZERO)).ok()?;

@@ -1,10 +1,10 @@
 //! Processes that together use more memory than the machine has, so that some of their pages are in
 //! swap.
 //!
-//! Each worker is a process. It first touches all its pages in order, and from then on random
-//! pages. Nine of ten random touches go to hot pages, which are the first half of the process's
-//! pages. The tenth touch goes to any of the process's pages. If the touched page is in swap, it
-//! returns to memory, and another page goes to swap.
+//! Each worker is a process. The worker first touches all pages of the process in order, and then
+//! random pages. Nine of ten random touches go to hot pages, which are the first half of the
+//! process's pages. The tenth touch goes to any of the process's pages. If the touched page is in
+//! swap, it returns to memory, and another page goes to swap.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! The pages of the files stay in memory until reclaim drops them. The files together are larger
 //! than the memory that is left for their pages, so nearly every read brings a page into memory,
-//! and reclaim has to drop another one.
+//! and reclaim has to drop another page.
 
 use std::rc::Rc;
 use std::sync::Arc;

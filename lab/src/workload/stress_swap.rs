@@ -63,8 +63,8 @@ impl StressSwap {
                 }
                 let space = pressure.space(sim);
                 let all = u64::from(Pages::from_bytes(self.bytes).0);
-                // If workers do not pause, the first round of each has a random length, so that the
-                // workers are at different points of a round at any time.
+                // If workers do not pause, the first round of each worker has a random length. So
+                // the workers are at different points of a round at any time.
                 let mut pages = match self.pause {
                     Pause::No => sim.rng().random_range(0..=all),
                     _ => self.next_round(sim, all),

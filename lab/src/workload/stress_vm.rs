@@ -106,8 +106,8 @@ impl StressVm {
         done
     }
 
-    /// The number of pages in the first round. If workers do not pause, this number is random, so
-    /// that the workers are at different points of a round from the beginning of the run on.
+    /// The number of pages in the first round. If workers do not pause, this number is random. So
+    /// the workers are at different points of a round from the beginning of the run on.
     fn first_round(&self, sim: &Sim) -> usize {
         match self.pause {
             Pause::No => sim

@@ -45,9 +45,9 @@ fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
 }
 
 /// The recorded computer has two nodes. Processes use all memory of one node, until the OOM killer
-/// kills some of them. Each node's kswapd reclaims in its own node. CPUs have lists of the other
-/// node's zone, and its periodic work returns a batch of pages from such lists if the CPU has not
-/// used them for some time.
+/// kills some of them. Each node's kswapd reclaims in its own node. A CPU also has page lists of
+/// the other node's zone. Its periodic work returns a batch of pages from such a list if the CPU
+/// has not used the list for some time.
 #[test]
 fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
     let judgement = judge("exact-6.12-2-nodes.plr", None);

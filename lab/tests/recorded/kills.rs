@@ -194,8 +194,8 @@ fn with_column(recording: Recording, column: usize, change: impl Fn(i64) -> i64)
 const TABLE_BYTES: usize = 7;
 const SWAP: usize = 8;
 
-/// The order of the victims differs from the kernel's if Plimsoll ignores page tables or swap, or
-/// does not kill the members of a group together.
+/// If Plimsoll ignores page tables or swap, or does not kill the members of a group together, it
+/// chooses the victims in another order than the kernel.
 #[test]
 fn without_page_tables_swap_or_groups_the_order_is_another() {
     differs(&KILLS, &with_column(fixture!("swap"), TABLE_BYTES, |_| 0));

@@ -1,8 +1,8 @@
 //! A worker: a process that reads a program from its standard input and performs it.
 //!
 //! Standard input holds the steps, one on each line, up to a line `ready?`. The worker answers
-//! `ready` and waits for a line `go NS`, in which NS is the time on the monotonic clock at which
-//! all workers start. At this time, the worker performs the steps.
+//! `ready` and waits for a line `go NS`. NS is the time, on the monotonic clock, at which all
+//! workers start. At this time, the worker performs the steps.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};

@@ -20,8 +20,8 @@ pub enum Holds {
 /// functions release the lock after moving pages. A compiler may have inlined such a function into
 /// its callers, so the list has the callers too. `free_pcppages_bulk` and `free_one_page` end with
 /// the release. A compiler turns such a release into a tail call, whose return address lies in the
-/// caller, so the list has the callers of these two as well. None of the listed functions releases
-/// any other lock through the probed function.
+/// caller. So the list also has the callers of these two functions. None of the listed functions
+/// releases any other lock through the probed function.
 const FUNCTIONS: [&str; 19] = [
     "free_pcppages_bulk",
     "free_unref_page_commit",

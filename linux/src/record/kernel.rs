@@ -119,8 +119,8 @@ fn hz() -> u32 {
 }
 
 /// Reads the texts of [`MOVING`]; `moment` is `before` or `after`. The recorder writes a note into
-/// the ring buffer before and after it reads each text, so that the recording shows the events
-/// before, during and after the reading.
+/// the ring buffer before and after it reads each text. So the recording shows which events
+/// happened while the recorder read the text.
 pub(super) fn texts(header: &mut Header, moment: &str, marker: &mut Marker) {
     // The buffer is filled now, so that the kernel allocates no page for it between the notes.
     let mut buffer = vec![1; TEXT_BYTES];

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! While the stalled task runs, the name of the part says what this task does. While it sleeps, the
-//! name says what other tasks do: `to exit` lasts until a task begins to empty the victim's memory,
-//! `emptying` until the first of the victim's pages are freed, and `retry` until the stalled task
-//! wakes up. A task that found the OOM lock taken sleeps in `select` or in `busy` until some
+//! name says what other tasks do: `to exit` lasts until a task begins to empty the victim's memory.
+//! `emptying` lasts until the first pages of the victim are freed, and `retry` until the stalled
+//! task wakes up. A task that found the OOM lock taken sleeps in `select` or in `busy` until some
 //! process is told to die.
 
 use std::ops::Range;

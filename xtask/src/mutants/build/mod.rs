@@ -25,8 +25,8 @@ pub(crate) enum How {
     /// The mutant can be built together with other mutants. A switch, which is set at run time,
     /// turns this mutant on.
     Switched,
-    /// The mutant needs a separate build, because the compiler evaluates the code that it changes,
-    /// or because the mutant does not compile together with other mutants.
+    /// The mutant needs a separate build, because the compiler evaluates the changed code, or
+    /// because the mutant does not compile together with other mutants.
     Alone,
     /// The mutant does not compile.
     Unviable,

@@ -75,8 +75,8 @@ fn unsaid(pid: u32, parent: u32, workers: &BTreeMap<u32, &Process>) -> String {
     if let Some(worker) = workers.get(&pid) {
         return policy(worker);
     }
-    // A worker of this load starts no process except the one that uses the worker's memory, so a
-    // child of a worker is the process that uses the worker's memory.
+    // A worker of this load starts at most one process: the process that uses the worker's memory.
+    // So each child of a worker is such a process.
     match workers.get(&parent) {
         Some(worker) => {
             let vfork = match worker.second {
