@@ -1,4 +1,4 @@
-//! The tasks of a workload that ended during a run: how many, and how long each took.
+//! Records the tasks that have ended during a run of a workload, with their durations.
 //!
 //! A task is a unit of work as a user sees it: a process of a build, a round of `stress-ng`, or the
 //! end of a killed app. Each workload says what its tasks are.
@@ -12,8 +12,8 @@ use plimsoll_sim::Sim;
 
 use super::metric::{Metric, Unit};
 
-/// The metrics of tasks: how many ended in a second, and the mean and the 99th percentile of their
-/// durations.
+/// The metrics of tasks: the number of tasks that ended per second, and the mean and the 99th
+/// percentile of their durations.
 pub const METRICS: [Metric; 3] = [
     Metric::higher("tasks_per_s", Unit::PerSecond),
     Metric::lower("task_time_mean_ns", Unit::Nanos),

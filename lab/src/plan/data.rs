@@ -49,14 +49,14 @@ pub struct Plan {
     /// Otherwise, all memory that the workload does not need is in use until the run ends.
     pub memory: Option<Memory>,
     /// The virtual duration of each run, in milliseconds. `None` stands for 1500 ms after the last
-    /// moment of `timeline`. If the designs differ in when vmstat work runs, `None` stands for at
-    /// least five intervals of vmstat work.
+    /// moment of `timeline`. If the designs differ in the times at which vmstat work runs, `None`
+    /// stands for at least five intervals of vmstat work.
     pub length_ms: Option<u64>,
     /// The number of seeds. Every design runs with seeds 1 to this number.
     pub seeds: u64,
     /// Whether interrupts, softirqs and steals disturb the CPUs.
     pub jitter: Jitter,
-    /// The cost card: the low, middle or high value of every cost's range.
+    /// The price card: the low end, the middle or the high end of every price range.
     pub card: Card,
     /// The knobs of all designs. If a design sets a knob itself, the design's value counts.
     pub knobs: Knobs,

@@ -9,7 +9,8 @@ use crate::error::Error;
 
 /// The length of a run if the user chooses none, in milliseconds.
 const LENGTH_MS: u64 = 1500;
-/// If the designs differ in when vmstat work runs, a run lasts at least this number of intervals.
+/// If the designs differ in the times at which vmstat work runs, a run lasts at least this number
+/// of intervals of vmstat work.
 const INTERVALS: u64 = 5;
 
 /// The mechanisms in the order of [`Design::variants`](plimsoll_mm::design::Design::variants), each
@@ -43,7 +44,8 @@ fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
 }
 
 /// The virtual length of a run, in milliseconds, for a plan that states none: [`LENGTH_MS`], or at
-/// least [`INTERVALS`] intervals of the vmstat work if `designs` differ in when this work runs.
+/// least [`INTERVALS`] intervals of the vmstat work if `designs` differ in the times at which this
+/// work runs.
 pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     let differs = |other: &Tuned| {
         let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);

@@ -110,7 +110,8 @@ pub(super) fn compare(
     })
 }
 
-/// The introduction of a report, in sentences: the question of the plan, and what ran.
+/// The introduction of a report, in sentences: the question of the plan, and a description of its
+/// runs.
 fn about(prepared: &Prepared<'_>, planned: &PlannedMachine) -> String {
     let Prepared {
         plan,

@@ -12,7 +12,7 @@ use super::keys::Key;
 use super::source::Mistake;
 use crate::catalog::names::nearest;
 
-/// What the reader has found in a file so far: the mistakes, and the places of keys and values.
+/// The results of reading a file so far: the mistakes, and the places of keys and values.
 #[derive(Default)]
 pub(crate) struct Found {
     mistakes: RefCell<Vec<Mistake>>,

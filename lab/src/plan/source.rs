@@ -112,7 +112,7 @@ fn show(file: &str, text: &str, mistake: &Mistake) -> String {
     shown
 }
 
-/// The largest boundary of a character in `text` that is at most `at`.
+/// The last character boundary in `text` that is not behind the byte offset `at`.
 fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

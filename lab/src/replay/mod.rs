@@ -5,10 +5,10 @@
 //! Each copy has its own CPUs and starts at a slightly different time. `plan` determines the
 //! operations of each CPU, and `perform` performs these operations.
 //!
-//! If the recording shows what was on the per-CPU page lists, the replay starts with these lists
-//! and with the recorded amount of free memory. `warm` derives the operations and `start` sets this
-//! state, both with the code of exact replay. Otherwise the replay starts with empty lists and all
-//! memory free.
+//! If the recording shows the contents of the per-CPU page lists, the replay starts with these
+//! lists and with the recorded amount of free memory. `warm` derives the operations and `start`
+//! sets this state, both with the code of exact replay. Otherwise the replay starts with empty
+//! lists and all memory free.
 
 mod perform;
 mod plan;

@@ -75,7 +75,7 @@ impl ZoneRequest {
 }
 
 impl Plan {
-    /// The plan of a recording that does not show what was on the page lists.
+    /// The plan of a recording that does not show the contents of the page lists.
     pub(super) fn of(recording: &Recording) -> Self {
         let start = recording.records.first().map_or(0, |record| record.time_ns);
         let mut live: BTreeMap<u64, u32> = BTreeMap::new();

@@ -1,5 +1,5 @@
 //! A report as plain text for a mail, such as a cover letter: the question, the answer, the table,
-//! how the experiment was run, and what limits the result.
+//! how the experiment ran, and the limits of the result.
 
 use super::answer::words::list;
 use super::answer::{Answer, text};

@@ -57,8 +57,8 @@ struct Scale {
 
 enum Decimals {
     Fixed(usize),
-    /// No decimals for whole numbers and for numbers of a thousand or more, one for other numbers
-    /// of ten or more, and two for smaller numbers.
+    /// No decimals for whole numbers and for numbers of a thousand or more, one decimal for other
+    /// numbers of ten or more, and two decimals for smaller numbers.
     Needed,
 }
 

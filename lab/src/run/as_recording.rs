@@ -222,8 +222,8 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// An id for a kernel job (the vmstat work of one CPU, or the shepherd), built from its CPU and its
-/// kind.
+/// An id for a kernel job (the vmstat work of one CPU, or the shepherd), built from the job's CPU
+/// and kind.
 fn work_of(cpu: CpuId, job: Job) -> u64 {
     u64::from(cpu.0) << 1 | job as u64
 }

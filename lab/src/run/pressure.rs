@@ -32,7 +32,8 @@ pub struct Pressure {
     reclaim: Weak<Reclaim<Sim, Threads>>,
 }
 
-/// What the lab supplies to reclaim: the threads of kswapd, and the CPU on which they run.
+/// The parts that the lab supplies to reclaim: the threads of kswapd, and the CPU on which they
+/// run.
 #[derive(Default)]
 pub(super) struct Threads {
     pressure: RefCell<Weak<Pressure>>,

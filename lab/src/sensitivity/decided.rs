@@ -12,7 +12,7 @@ use crate::report::{Decided, DecidedHeadline, DecidingPrice};
 /// experiment, the note says so.
 ///
 /// # Errors
-/// If the committed table cannot be read or names an unknown price, which tests rule out.
+/// If the committed table cannot be read or names an unknown price, which tests prevent.
 pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
     let kept = Kept::committed()?.experiments;
     let varied = kept

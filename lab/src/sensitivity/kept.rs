@@ -89,7 +89,7 @@ impl Kept {
     /// Reads the sensitivity table of the repository, as it was when Plimsoll was built.
     ///
     /// # Errors
-    /// If the file cannot be read, which a test rules out.
+    /// If the file cannot be read, which a test prevents.
     pub fn committed() -> Result<Self, Error> {
         let broken = |error| {
             Error::Invalid(format!(

@@ -13,7 +13,7 @@ pub const P99_TOLERANCE: f64 = 0.10;
 /// that are contended. Both shares are from 0 to 1.
 pub const SHARE_TOLERANCE: f64 = 0.05;
 
-/// One error of a prediction that is larger than accepted, with the measured and the predicted
+/// One error of a prediction that exceeds the accepted error, with the measured and the predicted
 /// value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
@@ -33,7 +33,7 @@ pub enum Miss {
     },
 }
 
-/// Returns the errors of the predicted waits `simulated` that are larger than accepted; an empty
+/// Returns the errors of the predicted waits `simulated` that exceed the accepted errors; an empty
 /// list if the prediction is good enough.
 #[must_use]
 pub fn misses(real: &Seen, simulated: &Seen) -> Vec<Miss> {

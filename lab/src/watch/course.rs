@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What happened in one run of a design, in bins of virtual time.
+/// The events and values of one run of a design, in bins of virtual time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Course {
     /// The experiment or the command to which the run belongs.

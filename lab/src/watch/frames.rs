@@ -1,4 +1,5 @@
-//! Where the time of a run went, as trees: by kind of work, and by the phases of tasks.
+//! The time of a run, divided among the frames of trees: by kind of work, and by the phases of
+//! tasks.
 
 use std::collections::BTreeMap;
 

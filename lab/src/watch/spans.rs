@@ -85,7 +85,8 @@ impl Spans {
             let length = std::cmp::Reverse(length_ns);
             (span.depth > 0, length, span.from_ns, span.task, span.depth)
         };
-        // A stable sort would need a buffer on the stack of a simulated task, which is small.
+        // A stable sort would need a buffer on the stack, but the stacks of simulated tasks are
+        // small.
         self.ended.sort_unstable_by_key(rank);
         self.ended.truncate(SPANS_MAX);
     }

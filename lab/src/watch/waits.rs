@@ -107,7 +107,8 @@ impl Waits {
 
     fn keep_longest(&mut self) {
         let rank = |wait: &Wait| (std::cmp::Reverse(length_ns(wait)), wait.from, wait.cpu);
-        // A stable sort would need a buffer on the stack of a simulated task, which is small.
+        // A stable sort would need a buffer on the stack, but the stacks of simulated tasks are
+        // small.
         self.longest.sort_unstable_by_key(rank);
         self.longest.truncate(LONGEST);
     }

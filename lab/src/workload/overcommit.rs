@@ -21,7 +21,7 @@ use crate::run::testbed::Testbed;
 /// The first page of each process's memory.
 const START: u64 = 1 << 20;
 
-/// Of ten random touches, the number that go to hot pages.
+/// The number of touches of hot pages in ten random touches.
 const HOT_OF_TEN: u32 = 9;
 
 /// The memory that the processes use, and how much memory the machine has for them.

@@ -153,7 +153,8 @@ pub(crate) fn published(row: &AnswerRow) -> String {
     )
 }
 
-/// Draws one line. The first column is aligned left, the numbers right, and their words left.
+/// Draws one line. The first column and the words after numbers are aligned left, and the numbers
+/// are aligned right.
 fn draw(cells: &[Cell], widths: &[[usize; 2]], paint: Paint) -> String {
     let mut line = String::new();
     for (nth, (cell, [text, word])) in cells.iter().zip(widths).enumerate() {

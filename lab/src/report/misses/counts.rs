@@ -57,7 +57,8 @@ impl Counts {
         counts
     }
 
-    /// Says how many figures match, in one sentence, and where the figures are.
+    /// Returns one sentence, which says how many figures match, and where the user can find all
+    /// figures.
     #[must_use]
     pub fn sentence(&self) -> String {
         format!(

@@ -36,7 +36,7 @@ pub const EQUAL_PERCENT: f64 = 0.56;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
-    /// A value with one design, or the value before the patch and the value with it.
+    /// One value of one design, or two values: before the patch and with the patch.
     Levels(Vec<f64>),
     /// Only the change that the patch makes, in percent.
     ChangePercent(f64),

@@ -36,8 +36,8 @@ pub(crate) enum Victim {
         pages: u64,
     },
     /// A process similar to a database: 8 mappings of anonymous memory, of somewhat different
-    /// sizes, all resident. Each mapping is touched by threads of one node. Two nodes take turns,
-    /// so that both have the same number of pages.
+    /// sizes, all resident. Each mapping is touched by threads of one node. The mappings alternate
+    /// between two nodes, so that both nodes have the same number of pages.
     Server {
         /// The total number of pages of all mappings.
         pages: u64,
