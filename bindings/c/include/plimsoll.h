@@ -67,18 +67,18 @@ typedef enum plimsoll_status {
 // A counter: a signed 64-bit sum, which wraps around on overflow.
 typedef struct plimsoll_counter plimsoll_counter;
 
-// The right of a thread to use a pool as one of its CPUs.
+// The right of a thread to use a pool as one of the pool's CPUs.
 typedef struct plimsoll_cpu plimsoll_cpu;
 
-// Memory for pages, and its manager with the threads that maintain it.
+// Memory for pages, with its manager and the manager's threads.
 typedef struct plimsoll_pool plimsoll_pool;
 
 // The settings of a pool. A field that is 0 has its default, so `{0}` is a valid value.
 typedef struct plimsoll_options {
   // The number of pages of 4 KiB. Default: 16384, which is 64 MiB.
   uint32_t pages;
-  // The number of nodes that the pages are divided into, 1 to 1024. There must be more than 1024
-  // pages for each node but the last. Default: 1.
+  // The number of nodes among which the pages are divided, 1 to 1024. There must be more than
+  // 1024 pages for each node except the last. Default: 1.
   uint32_t nodes;
   // The number of CPUs that threads can play, 1 to 65536. The pool starts a thread for each of
   // these CPUs. Default: the CPUs of this computer.

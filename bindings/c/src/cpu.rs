@@ -19,7 +19,7 @@ use crate::status::{Failure, guard, plimsoll_status};
 /// The number of page numbers that one step converts between C and Rust.
 const TOGETHER: usize = 64;
 
-/// The right of a thread to use a pool as one of its CPUs.
+/// The right of a thread to use a pool as one of the pool's CPUs.
 #[derive(Debug)]
 #[expect(non_camel_case_types, reason = "this is the name in C")]
 pub struct plimsoll_cpu {

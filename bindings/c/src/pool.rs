@@ -26,8 +26,8 @@ pub const PLIMSOLL_DESIGN_LINUX: u32 = 1;
 pub struct plimsoll_options {
     /// The number of pages of 4 KiB. Default: 16384, which is 64 MiB.
     pub pages: u32,
-    /// The number of nodes that the pages are divided into, 1 to 1024. There must be more than 1024
-    /// pages for each node but the last. Default: 1.
+    /// The number of nodes among which the pages are divided, 1 to 1024. There must be more than
+    /// 1024 pages for each node except the last. Default: 1.
     pub nodes: u32,
     /// The number of CPUs that threads can play, 1 to 65536. The pool starts a thread for each of
     /// these CPUs. Default: the CPUs of this computer.
@@ -38,7 +38,7 @@ pub struct plimsoll_options {
     pub reserved: [u32; 4],
 }
 
-/// Memory for pages, and its manager with the threads that maintain it.
+/// Memory for pages, with its manager and the manager's threads.
 #[derive(Debug)]
 #[expect(non_camel_case_types, reason = "this is the name in C")]
 pub struct plimsoll_pool {

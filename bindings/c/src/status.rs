@@ -154,7 +154,7 @@ unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) {
     unsafe { ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, bytes) };
     // SAFETY: `bytes` is less than `size`, so this byte is in the buffer.
     let end = unsafe { buffer.add(bytes) };
-    // SAFETY: `end` is in the buffer, as the comment above says.
+    // SAFETY: `end` is in the buffer, because `bytes` is less than `size`.
     unsafe { end.write(0) };
 }
 

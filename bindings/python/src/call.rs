@@ -104,7 +104,7 @@ impl How {
         }
     }
 
-    /// Runs `work` with a progress that collects its samples, and returns the table of the samples
+    /// Runs `work` with a progress that collects the samples, and returns the table of the samples
     /// as Parquet.
     pub(crate) fn table<'py>(
         self,

@@ -1,6 +1,6 @@
 //! The part of the Python package `plimsoll` that is written in Rust: the module `plimsoll._native`.
 //!
-//! The module takes and returns plain values. Tables of samples cross as a file of Parquet in
+//! The module takes and returns plain values. It passes tables of samples as files of Parquet in
 //! memory. The Python part of the package, `python/plimsoll`, makes typed objects of them.
 
 mod call;

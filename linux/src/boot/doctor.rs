@@ -201,7 +201,8 @@ fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// Returns the version that the program `file` prints, or its path if it prints none.
+/// Returns the version that the program `file` prints, or `file` itself if the program prints no
+/// version.
 fn version(file: &Path) -> String {
     let output = Command::new(file).arg("--version").output();
     let line = output.ok().and_then(|output| {

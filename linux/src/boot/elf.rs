@@ -45,7 +45,8 @@ fn interpreter(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Reads the little-endian number of `width` bytes at offset `at`; `None` if the file ends before.
+/// Reads the little-endian number of `width` bytes at offset `at`; `None` if the file ends before
+/// the number does.
 fn number(bytes: &[u8], at: u64, width: usize) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
     let field = bytes.get(at..at.checked_add(width)?)?;

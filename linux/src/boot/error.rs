@@ -36,7 +36,7 @@ pub enum Error {
         said: String,
         /// The last lines of the guest's console output.
         console: String,
-        /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
+        /// The file with the data that the guest had sent; `None` if the guest had sent nothing.
         kept: Option<PathBuf>,
     },
     /// The guest ended before it had sent the whole recording.
@@ -47,7 +47,7 @@ pub enum Error {
         how: String,
         /// The last lines of the guest's console output.
         console: String,
-        /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
+        /// The file with the data that the guest had sent; `None` if the guest had sent nothing.
         kept: Option<PathBuf>,
     },
     /// The guest was stopped before it had sent the whole recording.
@@ -56,7 +56,7 @@ pub enum Error {
         why: Stop,
         /// Words for the state that the guest had reached, such as "while it booted".
         after: String,
-        /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
+        /// The file with the data that the guest had sent; `None` if the guest had sent nothing.
         kept: Option<PathBuf>,
     },
 }

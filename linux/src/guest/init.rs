@@ -95,7 +95,7 @@ fn recorded(plan: &Plan) -> io::Result<()> {
         length: None,
         buffer_mib: Some(plan.buffer_mib),
         memory_mib: BATCHES_MIB,
-        // Reading the ring buffers while the load runs would itself load the guest.
+        // Reading the ring buffers while the load runs would be an additional load of the guest.
         reading: Reading::Afterwards,
         rss: if plan.rss { Rss::Wanted } else { Rss::Spared },
         holds: if plan.holds {

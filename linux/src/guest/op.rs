@@ -45,7 +45,7 @@ pub(crate) enum Op {
     /// Makes this many pipes and fills each pipe; closes all pipes at the end of the step.
     Pipes(u32),
     /// Sends this many messages of 64 KiB over a local socket. Each message is received before the
-    /// next is sent.
+    /// next message is sent.
     Messages(u32),
     /// Sleeps this many milliseconds.
     Sleep(u64),
@@ -100,7 +100,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// The error for a line of text that cannot be parsed as a step. It holds the line.
+/// The error for a line of text that cannot be parsed as a step. The error holds this line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoOp(String);
 

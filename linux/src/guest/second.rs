@@ -1,5 +1,5 @@
 //! Starts a second process that uses the memory of the first, and binds a process's memory to a
-//! node. This needs `clone` and `set_mempolicy`, which `rustix` does not have.
+//! node. These operations need `clone` and `set_mempolicy`, which `rustix` does not have.
 //!
 //! The second process only waits to be killed. The second process shares everything in memory with
 //! the first, including the state of the C library, so it may call nothing that changes memory.

@@ -83,13 +83,14 @@ pub(super) struct Chosen {
     pub(super) missing: Vec<String>,
 }
 
-/// Switches the events of [`WANTED`] on in `instance`, including `rss_stat` if `rss` is
+/// Switches on the events of [`WANTED`] in `instance`, including `rss_stat` if `rss` is
 /// [`Rss::Wanted`].
 pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chosen {
     let mut chosen = Chosen::default();
     let more = (rss == Rss::Wanted).then_some(all("kmem/rss_stat"));
     for wanted in WANTED.into_iter().chain(more) {
-        // The kernel always records notes, the events `ftrace/print`. They cannot be switched on.
+        // The kernel always records notes (the events `ftrace/print`), so the recorder need not
+        // switch them on.
         if wanted.event != "ftrace/print" {
             chosen.enable(instance, kallsyms, wanted);
         }

@@ -61,10 +61,11 @@ pub struct Options {
 /// The time at which the ring buffers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// While the load runs, so that the size of the buffers does not limit the length of the load.
+    /// The buffers are read while the load runs, so that their size does not limit the length of
+    /// the load.
     Meanwhile,
-    /// After the load has ended, so that reading does not disturb the load; the kernel drops events
-    /// that do not fit into the buffers.
+    /// The buffers are read after the load has ended, so that reading does not disturb the load;
+    /// the kernel drops events that do not fit into the buffers.
     Afterwards,
 }
 

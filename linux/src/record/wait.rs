@@ -57,8 +57,8 @@ impl Watch {
         let of_signals = sender.clone();
         let thread = thread::Builder::new().name("plimsoll-signals".to_owned());
         let thread = thread.spawn(move || {
-            // The loop ends when the actions are unregistered, because that closes the writing
-            // ends.
+            // The loop ends when the actions are unregistered, because unregistering closes the
+            // writing ends of the pipe.
             while matches!(reader.read(&mut [0]), Ok(1)) {
                 let signal = i32::try_from(last.load(Ordering::SeqCst)).unwrap_or_default();
                 // After the end of the recording the receiver no longer exists, so this thread

@@ -5,7 +5,7 @@
 //! the order in which it allocated them. Pages enter their list in the order of their frees, and a
 //! spill takes the pages that have been on the list longest. So the writer and the reader both keep
 //! such lists, and make the same guesses from them. The file states which guess was right, and
-//! contains the number itself only if no guess was. A wrong guess costs bytes, never correctness.
+//! contains the number itself only if no guess was. A wrong guess only makes the file larger.
 
 use std::collections::VecDeque;
 

@@ -21,7 +21,7 @@ const ROUND_EVENTS: u64 = CHUNK_EVENTS_MAX;
 /// chunk unpacks to less than `CHUNK_BYTES_MAX`.
 const HELD_BYTES_MAX: usize = 1 << 25;
 
-/// Writes a recording to any [`Write`]; it never seeks.
+/// Writes a recording to any [`Write`], without seeking.
 ///
 /// Events of one CPU must be pushed in the order in which the kernel wrote them; events of
 /// different CPUs may alternate in any order. [`Writer::finish`] must be called; otherwise readers
@@ -106,8 +106,8 @@ impl<W: Write> Writer<W> {
     /// Buffers one event until the next round of chunks is written.
     ///
     /// # Errors
-    /// If the file cannot be written, if the event refers to a symbol that [`Writer::symbols`] has
-    /// not set, or if its text or call chain is larger than 32 MiB.
+    /// If the file cannot be written, or if the event refers to a symbol that [`Writer::symbols`]
+    /// has not set. Also if the event's text or call chain is larger than 32 MiB.
     pub fn push(&mut self, event: Event) -> Result<(), WriteError> {
         if symbols_of(&event.what).any(|symbol| symbol.0 as usize >= self.symbols) {
             let untold = "an event refers to a symbol that the writer was not told";

@@ -2,7 +2,7 @@
 
 use super::layout::Page;
 
-/// An error: an offset in the sub-buffer, in bytes, and a description of what is wrong there.
+/// An error: an offset in the sub-buffer, in bytes, and a description of the error.
 type Wrong = (usize, &'static str);
 
 /// The bits of `commit` that hold the number of bytes of data.
@@ -63,7 +63,7 @@ pub(super) struct Entry<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Yields the events of a sub-buffer; it ends after the first error.
+/// Yields the events of a sub-buffer, up to the first error.
 #[derive(Debug)]
 pub(super) struct Entries<'a> {
     bytes: &'a [u8],

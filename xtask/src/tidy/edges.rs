@@ -88,7 +88,8 @@ fn dependencies(manifest: &Table) -> Vec<String> {
     found
 }
 
-/// Returns the name of the package that a dependency means. The manifest may rename the package.
+/// Returns the name of the package on which a crate depends. The manifest may give the dependency
+/// another name.
 fn package(name: &str, dependency: &Value) -> String {
     let renamed = dependency.get("package").and_then(Value::as_str);
     renamed.unwrap_or(name).to_owned()

@@ -51,9 +51,9 @@ pub(crate) struct Race {
 /// How much memory a machine has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryLeft {
-    /// The machine has all memory that the victim does not use. The page lists are as long as the
-    /// victim's faults have made them. So the CPU on which the victim ran may free most of the
-    /// victim's pages without a zone lock.
+    /// The machine has all memory that the victim does not use. The victim's faults have raised the
+    /// limits of page lists. So the CPU on which the victim ran may free most of the victim's pages
+    /// without a zone lock.
     Plenty,
     /// The machine has no memory left, as when the OOM killer acts: every zone is at its low
     /// watermark, and page lists are short.

@@ -80,8 +80,8 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     hog.kill()
 }
 
-/// Returns the program of the worker on one CPU. In each round, it writes files, fills four pipes,
-/// and reads and deletes the files.
+/// Returns the program of the worker on one CPU. In each round, the worker writes files, fills four
+/// pipes, and reads and deletes the files.
 fn files(cpu: u32, values: &Values) -> Vec<Op> {
     let mut program = Vec::new();
     let pages = values.count("pages");

@@ -34,8 +34,8 @@ impl Tree {
         };
         let paths = paths(root)?;
         for path in &paths {
-            // `paths` also has files that were deleted but are still in git's index. They cannot be
-            // read.
+            // `paths` also has files that were deleted but are still in git's index. Such files
+            // cannot be read.
             if let Ok(bytes) = fs::read(root.join(path)) {
                 tree.write(path, &bytes)?;
             }

@@ -39,7 +39,8 @@ struct Writer<'f> {
 }
 
 impl Writer<'_> {
-    /// Copies the byte range `bytes` of the original text, but writes the sites in it as rewritten.
+    /// Copies the byte range `bytes` of the original text, but writes the rewritten text of each
+    /// site in this range.
     fn copy(&mut self, bytes: Range<usize>) {
         let mut at = bytes.start;
         while let Some(site) = self.sites.get(self.next) {

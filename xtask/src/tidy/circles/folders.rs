@@ -15,8 +15,8 @@ use super::graph::{Edge, Graph};
 /// folders.
 const LAYERED: [&str; 4] = ["machines/model", "mm", "recording", "xtask"];
 
-/// An exception from the rule that folders must not form circles: the folder of a crate, a folder
-/// or file directly below the `src` of this crate that every layer may name, and the reason.
+/// An exception from the rule that folders must not form circles. It has the folder of a crate, a
+/// folder or file directly below the `src` of this crate that every layer may name, and the reason.
 type Common = (&'static str, &'static str, &'static str);
 
 /// The exceptions, each with a reason.
