@@ -39,7 +39,8 @@ pub struct Stretch {
 impl Durations {
     /// Reads the committed data file.
     ///
-    /// # Panics If the committed file is damaged; a test checks that it is not.
+    /// # Panics
+    /// If the committed file is damaged; a test checks that it is not.
     #[must_use]
     pub fn committed() -> Self {
         serde_json::from_str(FILE).expect("a test reads the committed file")

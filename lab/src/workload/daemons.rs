@@ -1,4 +1,5 @@
 //! The background work of every machine: short wake-ups, and occasional allocations of a few pages.
+//!
 //! Daemons affect when timers fire: on an idle CPU, a deferrable timer fires only after something
 //! else, such as a daemon, wakes the CPU.
 

@@ -1,8 +1,10 @@
 //! `stress-ng --vm` on a machine with too little memory: workers that repeatedly map memory, write
 //! every page, use every page once more, and unmap all of them. Meanwhile, reclaim moves pages to
-//! swap. The workers of [`stress_vm`](super::stress_vm) have no page tables, so reclaim cannot move
-//! their pages to swap. Each worker here is a process with an address space. If a page is in swap
-//! when the worker uses it again, the worker brings it back.
+//! swap.
+//!
+//! The workers of [`stress_vm`](super::stress_vm) have no page tables, so reclaim cannot move their
+//! pages to swap. Each worker here is a process with an address space. If a page is in swap when
+//! the worker uses it again, the worker brings it back.
 
 use std::rc::Rc;
 use std::sync::Arc;

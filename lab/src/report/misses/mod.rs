@@ -97,7 +97,7 @@ pub enum Agreement {
     /// The ratios, or the single values, match: the larger is at most [`FACTOR`] times the smaller.
     /// Published ratios near 1 have a stricter rule; see [`Beside::agreement`].
     Match,
-    /// The ratios, or the single values, differ too much to be a [`Agreement::Match`].
+    /// The ratios, or the single values, differ too much to be an [`Agreement::Match`].
     Miss,
     /// The published change is below [`NO_CHANGE`], and the interval of our change is too wide to
     /// say whether the patch changes nothing in our runs.

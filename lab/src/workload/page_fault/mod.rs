@@ -117,8 +117,8 @@ impl PageFault {
     /// Runs the tasks on the first CPUs of the machine. Every core gets one task before any core
     /// gets a second one.
     ///
-    /// # Panics If a counter of resident pages is wrong at the end, which would be a bug in
-    /// Plimsoll.
+    /// # Panics
+    /// If a counter of resident pages is wrong at the end, which would be a bug in Plimsoll.
     #[must_use]
     pub(crate) fn run(self, testbed: &Testbed, plan: &Rc<Plan<Sim>>) -> Done {
         let shared = Rc::new(Shared::new(&testbed.sim));

@@ -88,8 +88,8 @@ const THINK: Nanos = Nanos::from_ms(2);
 impl Storm {
     /// Runs the storm on the machine of `profile`.
     ///
-    /// # Panics If a page, a count or a process remains at the end, which would be a bug in
-    /// Plimsoll.
+    /// # Panics
+    /// If a page, a count or a process remains at the end, which would be a bug in Plimsoll.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
