@@ -68,8 +68,8 @@ pub enum ReadError {
         /// The text of the line, shortened.
         text: String,
     },
-    /// An event is earlier than an event before it in the file. The difference is larger than the
-    /// difference that occurs when `perf` writes a buffer late.
+    /// An event is earlier than an event before it in the file. A late buffer of `perf` cannot
+    /// explain so large a difference.
     Backwards {
         /// The name of the file, as the caller gave it.
         file: String,

@@ -54,8 +54,8 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
 
 /// Returns the number of values, out of `count`, that are below the interval of their median. The
 /// number of values above the interval is the same. Returns the largest such number for which the
-/// interval contains the true median with a probability of at least 95 %, or 0 if no number is
-/// small enough.
+/// interval contains the true median with a probability of at least 95 %, or 0 if there is no such
+/// number.
 fn values_outside(count: usize) -> usize {
     /// The largest probability that the true median is below the interval.
     const BELOW_MAX: f64 = 0.025;

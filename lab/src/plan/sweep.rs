@@ -155,7 +155,8 @@ fn check(base: &Plan, sweep: &Sweep) -> Vec<Problem> {
     problems
 }
 
-/// Returns whether two axes change the same setting. They may name a knob by its two names.
+/// Returns whether two axes change the same setting. One axis may use a knob's name in Plimsoll,
+/// and the other axis its name in Linux.
 fn is_same(one: &Target, other: &Target) -> bool {
     match (one, other) {
         (Target::Knob(one), Target::Knob(other)) => {

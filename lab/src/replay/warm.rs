@@ -71,9 +71,8 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // No other event shows the pages of this bulk allocation, so no step could free them.
-            // The plan omits the allocation, which would only make the page lists a few pages
-            // shorter.
+            // No other event shows the pages of this bulk allocation. The allocation would only
+            // make the page lists a few pages shorter, so the plan omits it.
             Action::BulkNeverSeen { .. } => {}
             // The plan has no steps for these actions: the simulated memory manager decides by
             // itself when to perform them.

@@ -10,7 +10,7 @@ use super::course::{Between, LongWait, Pair, SiteWaits};
 
 /// The number of bins of a histogram between a wait and its double.
 const STEPS: f64 = 8.0;
-/// The number of bins of a histogram: the last bin also has all longer waits.
+/// The number of bins of a histogram. The last bin has all waits of a minute or more.
 const HIST: usize = 288;
 /// The number of longest waits that are kept.
 const LONGEST: usize = 300;

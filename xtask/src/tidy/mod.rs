@@ -86,8 +86,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Adds the files below `folder`. The recursion ends: it does not follow links to folders, so
-    /// the folders are a finite tree.
+    /// Adds the files below `folder`. The recursion ends, because it does not follow links to
+    /// folders.
     fn read_folder(&mut self, folder: &Path) -> Result<(), String> {
         let cannot = |error| format!("cannot read {}: {error}", folder.display());
         for entry in fs::read_dir(folder).map_err(cannot)? {
