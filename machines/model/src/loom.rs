@@ -16,9 +16,10 @@ use crate::rw_lock::checked_rw_lock;
 /// bodies, no law finishes within minutes.
 const BODIES_MAX: usize = 3;
 
-/// Loom tries the interleavings with at most this many preemptions, unless the environment variable
-/// `LOOM_MAX_PREEMPTIONS` sets another number. Nearly all races need at most two preemptions.
-const PREEMPTIONS: usize = 3;
+/// Loom tries the interleavings with at most this many preemptions, unless the law sets a limit or
+/// the environment variable `LOOM_MAX_PREEMPTIONS` sets another number. Nearly all races need at
+/// most two preemptions. `.ci/run` tries three as well, which takes three times as long.
+const PREEMPTIONS: usize = 2;
 
 /// The largest number of steps of one interleaving. A law that needs more steps is too large for
 /// loom.
@@ -30,12 +31,13 @@ const BRANCHES_MAX: usize = 10_000;
 /// If the law is broken. Also if it has more bodies than CPUs, more than three, or needs more
 /// steps than loom can try.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
-    run_law_within(law, cpus, PREEMPTIONS);
+    let asked = model::Builder::new().preemption_bound;
+    run_law_within(law, cpus, asked.unwrap_or(PREEMPTIONS));
 }
 
-/// Tries only the interleavings of `law` that have at most `preemptions` preemptions. This is for
-/// laws with many steps. Loom still tries every value that a load may see, and every waiter that
-/// may acquire a lock next.
+/// Tries only the interleavings of `law` that have at most `preemptions` preemptions, or fewer if
+/// `LOOM_MAX_PREEMPTIONS` is smaller. This is for laws with many steps. Loom still tries every value
+/// that a load may see, and every waiter that may acquire a lock next.
 ///
 /// # Panics
 /// As [`run_law`].
@@ -61,7 +63,8 @@ pub fn run_law_within<S: Send + Sync + 'static>(
     let _says = SaysWhich { law: name };
     let (setup, bodies, check) = (*setup, bodies.clone(), *check);
     let mut builder = model::Builder::new();
-    builder.preemption_bound.get_or_insert(preemptions);
+    let asked = builder.preemption_bound.unwrap_or(preemptions);
+    builder.preemption_bound = Some(asked.min(preemptions));
     builder.max_branches = builder.max_branches.max(BRANCHES_MAX);
     builder.check(move || {
         let machine = LoomMachine::new(cpus);
