@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::stored::{self, Stored};
 use super::{
-    Agreement, Basis, Beside, Counts, EQUAL_PERCENT, FACTOR, NO_CHANGE, Values, by_thread,
-    our_text, published_text, ratio_text, without_effect_text,
+    Agreement, Basis, Beside, Counts, EQUAL_PERCENT, FACTOR, NO_CHANGE, by_thread, our_text,
+    published_text, ratio_text, without_effect_text,
 };
 use crate::error::Error;
 use crate::report::value::human_ratio;
@@ -25,9 +25,9 @@ fn page(figures: &[Beside], stored: &[Stored]) -> String {
     page.push_str("\n## The runs\n\n");
     page.push_str(&wrap(
         "",
-        "Our figures are medians over the seeds of these reports. If a machine has other prices now \
-         than when its report ran, the last column says so, and `plimsoll reproduce` may give other \
-         figures.",
+        "Our figures are medians over the seeds of these reports. The last column says whether the \
+         machine still has the prices with which its report ran. If not, `plimsoll reproduce` may \
+         give other figures.",
     ));
     page.push('\n');
     page.push_str(&markdown::render_tables(&[runs(stored)]));
@@ -109,22 +109,22 @@ fn intro() -> String {
          its ratio, but such a quotient is beyond the factor, the verdict says *ratio alone*."
     );
     let same = format!(
-        "There is one exception. If the published change is below {} %, the patch changes nothing, \
-         and nearly every simulation agrees with that. Then a match needs more: our values must be \
-         within the factor too, and the 95 % interval of our change must lie within \
-         ±{EQUAL_PERCENT} %, the largest variation between runs that was published. If our values \
-         are within the factor but the interval is wider, the figure is **open**; if the whole \
-         interval is beyond {} %, the figure is a miss.",
+        "There is one exception. A published change below {} % counts as no change, and nearly \
+         every simulation shows no change. So such a figure matches only if our values are within \
+         the factor too, and the 95 % interval of our change lies within ±{EQUAL_PERCENT} %, the \
+         largest variation between runs that was published. If our values are within the factor \
+         but the interval is wider, the figure is **open**; if the whole interval is beyond {} %, \
+         the figure is a miss.",
         100.0 * NO_CHANGE,
         100.0 * NO_CHANGE,
     );
     let given = "Some matches prove nothing about the patch. In the tables, *fitted* is a figure \
                  from which one of our prices was derived, and *construction* is a figure that \
                  follows from how the patch is built. The column *no effect* has the verdict that \
-                 the figure would have if the patch had no effect in our runs, with our value for \
-                 Linux in place of that for the patch. If it says *match*, the match of our figure \
-                 may say something about the values, but says nothing about the patch. The summary \
-                 counts the matches that are left without these three kinds.";
+                 the figure would have if the patch had no effect in our runs: our value with Linux \
+                 then stands for our value with the patch too. If this column says *match*, the \
+                 match of our figure says nothing about the patch, but may say something about the \
+                 values. The summary counts the matches that are of none of these three kinds.";
     let once = "Two published figures may be compared with one measurement of ours, for example \
                 the figures of two postings. The column *measurements of ours* counts such a \
                 measurement once.";
@@ -237,8 +237,12 @@ fn notes(figures: &[&Beside]) -> String {
             _ => format!("{number} to {last}"),
         };
         number = last + 1;
+        let published = match group.len() {
+            1 => "figure is",
+            _ => "figures are",
+        };
         let note = format!(
-            "**{range}.** Published: {}. {} {}",
+            "**{range}.** The published {published} from {}. {} {}",
             group[0].source,
             row_of(group),
             group[0].why
@@ -250,7 +254,11 @@ fn notes(figures: &[&Beside]) -> String {
 
 fn row_of(group: &[&Beside]) -> String {
     let Some(place) = &group[0].place else {
-        return "Ours: nothing is measured.".to_owned();
+        let these = match group.len() {
+            1 => "this figure",
+            _ => "these figures",
+        };
+        return format!("We did not measure {these}.");
     };
     let mut metrics: Vec<String> = group
         .iter()
@@ -258,25 +266,15 @@ fn row_of(group: &[&Beside]) -> String {
         .map(|place| format!("`{}`", place.metric))
         .collect();
     metrics.dedup();
-    let designs: Vec<String> = place
-        .designs
-        .iter()
-        .map(|design| format!("`{design}`"))
-        .collect();
-    let arrow = match group[0].published {
-        Values::Levels(_) => " → ",
-        Values::ChangePercent(_) => " against ",
-    };
-    let designs = match group[0].published {
-        Values::Levels(_) => designs,
-        Values::ChangePercent(_) => designs.into_iter().rev().collect(),
+    let designs = match place.designs.as_slice() {
+        [linux, patch] => format!("designs `{linux}` (Linux) and `{patch}` (patch)"),
+        others => format!("design `{}`", others.join("`, `")),
     };
     format!(
-        "Ours: experiment `{}`, machine `{}`, designs {}, {}.",
+        "We measure {} in the experiment `{}` on the machine `{}`, with the {designs}.",
+        metrics.join(", "),
         place.experiment,
         place.machine,
-        designs.join(arrow),
-        metrics.join(", "),
     )
 }
 
