@@ -1,4 +1,4 @@
-//! The set of online CPUs, and the rank of each one among the online CPUs of its node.
+//! The set of online CPUs, and the rank of each of them among the online CPUs of its node.
 //!
 //! Work is distributed by rank rather than by id, because ids may have holes.
 //!

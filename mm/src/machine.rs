@@ -342,8 +342,8 @@ pub trait CpuLock<M, T> {
 /// One byte per page frame that holds the page's state and can be read without a lock.
 ///
 /// All operations are relaxed and affect one byte. Only the page's current owner writes the page's
-/// tag. That is the holder of the zone lock while the page is free, the holder of the pcp lock
-/// while the page is on a list, and the caller that allocated the page while it is allocated.
+/// tag. The owner of a free page is the holder of the zone lock. The owner of a page on a list is
+/// the holder of the pcp lock. The owner of an allocated page is the caller that allocated it.
 ///
 /// Fresh tags read as if every 1024th page were the first page of a free block of the largest
 /// order: [`Tags::FRESH_HEAD`] for those pages and `0` for all others. So a machine need not store
@@ -467,9 +467,9 @@ impl Job {
 pub enum Due {
     /// Immediately. An idle CPU is woken for the job.
     Now,
-    /// When the timer wheel fires a timer that is set this many jiffies ahead. The wheel fires it
-    /// late: by at least one jiffy, and at most by the wheel's granularity at that distance. See
-    /// [`Wheel::fires_at`](crate::wheel::Wheel::fires_at).
+    /// The job is due when the timer wheel fires a timer that is set ahead by this number of
+    /// jiffies. The wheel fires the timer late: by at least one jiffy, and at most by the wheel's
+    /// granularity at that distance. See [`Wheel::fires_at`](crate::wheel::Wheel::fires_at).
     Wheel(Jiffies),
     /// At this time, fired by a high-resolution timer.
     At(Nanos),

@@ -60,9 +60,9 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// The smallest number of groups that are summed fast together: a quarter of a chunk. The cells of
-/// so many groups follow each other closely in memory. With fewer groups, the reader waits for each
-/// cache line.
+/// The smallest number of groups that are summed fast together: a quarter of a chunk. If a run has
+/// at least this number of groups, their cells follow each other closely in memory. With fewer
+/// groups, the reader waits for each cache line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");

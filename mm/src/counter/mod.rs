@@ -10,8 +10,8 @@
 //! |---|---|---|
 //! | [`Shared`] | a cache line that all CPUs share | none |
 //! | [`Flat`], Linux's `percpu_counter` | this CPU's part; and, each time this part reaches the batch of `2 × CPUs`, a shared part under a lock | up to `(batch − 1) × CPUs` either way |
-//! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's cell; and, each time this cell passes a multiple of the batch, an item, and so on upwards | up to about `levels × batch × CPUs` either way |
-//! | [`OneSidedTree`], Plimsoll's own | as [`Tree`], along the machine's topology | on one side only: at most what the cells and items of the CPUs that ever added may hold back |
+//! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's cell; and, each time this cell passes a multiple of the batch, an *item*, which several CPUs share, and so on up to a root | up to about `levels × batch × CPUs` either way |
+//! | [`OneSidedTree`], Plimsoll's own | as [`Tree`], along the machine's topology | on one side only: at most the amounts that the cells and items of CPUs that ever added can keep |
 //!
 //! While additions are in progress, a reader may rely on this: an addition changes the precise sum
 //! in one step, and the approximate sum somewhat later. The accuracy holds for additions that have

@@ -44,8 +44,8 @@ impl fmt::Display for CounterRow {
 /// The set of counters is fixed when it is made, so an addition needs no look-up of names.
 pub struct NamedCounters<M: Machine> {
     specs: Box<[CounterSpec]>,
-    /// The groups of counters. Each group has `width` counters; those of the last group may be
-    /// spare.
+    /// The groups of counters. Each group has `width` counters; in the last group, some of them may
+    /// be unused.
     groups: Box<[AnyCounters<M>]>,
     /// The number of counters per group, at most [`WIDTH_MAX`], so that every variant can have such
     /// groups.

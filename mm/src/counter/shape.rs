@@ -67,10 +67,10 @@ pub struct Shape {
     batch: Batch,
     cpus: u32,
     levels: Box<[Level]>,
-    /// For each CPU, the numbers of the items above its cell, level by level, followed by the
-    /// number of the root.
+    /// For each CPU, the indices of the items above its cell, from the lowest level up, and then
+    /// the index of the root.
     paths: Box<[u32]>,
-    /// The number of items of all levels, including the roots, which have the highest numbers.
+    /// The count of the items of all levels, roots included. The roots have the highest indices.
     items: u32,
     roots: u32,
 }
@@ -328,7 +328,7 @@ fn grouped(
     (groups, fullest)
 }
 
-/// Returns where each run of equal keys among `0..count` starts.
+/// Returns the positions in `0..count` at which a run of equal keys starts.
 fn grouped_by<K: PartialEq>(count: usize, key: impl Fn(usize) -> K) -> Vec<usize> {
     (0..count)
         .filter(|&nth| nth == 0 || key(nth - 1) != key(nth))

@@ -204,7 +204,8 @@ impl<M: Machine> Process<M> {
     }
 
     /// Returns whether the memory of the process will be freed without a kill: the process is
-    /// dying, and so are those of `all` that use the same memory (Linux: `task_will_free_mem`).
+    /// dying, and so are all processes of `all` that use the same memory (Linux:
+    /// `task_will_free_mem`).
     pub(super) fn will_free_memory<'p>(
         &'p self,
         machine: &M,

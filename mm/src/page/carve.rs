@@ -1,8 +1,8 @@
 //! Planning where to place free blocks of given orders and types in an empty zone.
 //!
 //! Two free blocks must not be buddies of each other, because the allocator would have merged them.
-//! So of two buddies at most one is free, and the other is at least partly in use. The pages of
-//! that other buddy that are not in use may form smaller free blocks; the plan packs these as
+//! So at most one of two buddies is free, and the other buddy is at least partly in use. The pages
+//! of that other buddy that are not in use may form smaller free blocks; the plan packs these as
 //! densely as possible.
 //!
 //! Locks: none; the caller owns all pages of the zone.

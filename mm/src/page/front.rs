@@ -102,7 +102,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes a run of pages from the list behind an empty front, or a run that another CPU has
-    /// offered, and pushes all but one of the pages. Returns the one that is left, tagged as
+    /// offered, and pushes all but one of the pages. Returns the page that is left, tagged as
     /// allocated. Returns `None` if the caller cannot use the front, or there is no run, or the
     /// list is locked.
     #[cold]
@@ -124,8 +124,8 @@ impl<M: Machine> Zone<M> {
             taken
         });
         let taken = match taken? {
-            // The list is empty. A run from another CPU's front saves a refill from the zone. Its
-            // pages are tagged as fronted, except those that were freed twice.
+            // The list is empty. A run from another CPU's front saves a refill from the zone. The
+            // pages of the run are tagged as fronted, except those that were freed twice.
             0 if room.len() == RUN && slot.front.take_run(machine, room) => {
                 self.keep(room, |page| self.tags.get(page) == tag::FRONTED)
             }

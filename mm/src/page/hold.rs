@@ -378,7 +378,7 @@ impl Part {
     }
 
     /// Returns the part for the next hold of this operation, whose holds so far have moved `moved`
-    /// pages in total. If that is 0, the next hold still counts as the first one.
+    /// pages in total. If that total is 0, the next hold still counts as the first one.
     pub(super) const fn after(self, moved: u32) -> Self {
         Self {
             further: moved > 0,

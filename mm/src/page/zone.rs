@@ -78,9 +78,9 @@ pub(crate) struct Zone<M: Machine> {
 }
 
 /// One CPU's part of a zone, which shares no cache line with other CPUs' parts. The words `count`,
-/// `owed` and `room` are before the lock. Whether they share a cache line with the lock
-/// depends on the machine: the machine of real threads aligns its locks to pairs of cache lines, so
-/// there the words have a pair to themselves.
+/// `owed` and `room` are before the lock. Whether they share a cache line with the lock depends on
+/// the machine: the machine of real threads aligns its locks to pairs of cache lines, so on that
+/// machine the words have a pair of cache lines to themselves.
 #[repr(C, align(128))]
 pub(super) struct PerCpu<M: Machine> {
     /// Single pages that the CPU allocates and frees without a lock.

@@ -52,7 +52,7 @@ pub(super) struct State {
     pub(super) len: PerList,
     /// For each kind, whether active pages may become inactive.
     pub(super) may_deactivate: [bool; 2],
-    /// For each kind, what it has recently cost to reclaim its pages.
+    /// For each kind of pages, the recent cost of reclaiming them.
     pub(super) cost: [u64; 2],
     /// True if a slot of swap is free.
     pub(super) can_swap: bool,
@@ -102,8 +102,8 @@ pub(super) fn counts(state: &State, priority: u32) -> PerList {
 }
 
 /// Called when a pass has reclaimed enough: decides how much of each list the pass still looks at,
-/// so that over the whole pass it looks at the kinds in the planned proportion. The kind of which
-/// less is left gets nothing more. Returns false if the pass is over.
+/// so that over the whole pass it looks at the kinds in the planned proportion. The pass looks at
+/// no more pages of the kind of which less is left. Returns false if the pass is over.
 pub(super) fn keep_proportion(planned: &PerList, left: &mut PerList) -> bool {
     let [anon, file] = Kind::ALL.map(|kind| left.of(kind));
     if anon == 0 || file == 0 {

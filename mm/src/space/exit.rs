@@ -224,8 +224,8 @@ impl<M: Machine> AddressSpace<M> {
 
 /// Returns how many tables a walker claims next, if `left` tables are left and `at_work` walkers
 /// are at work. The result is a quarter of each walker's equal share, because some tables take
-/// longer to empty than others and more helpers may join. A walker that is alone claims as if there
-/// were two.
+/// longer to empty than others and more helpers may join. A walker that is alone claims as if two
+/// walkers were at work.
 fn share(left: u64, at_work: u64) -> u64 {
     (left / (4 * at_work.max(2))).clamp(1, SHARE_MAX)
 }

@@ -92,7 +92,7 @@ pub(crate) struct OfFile {
 }
 
 impl Owner {
-    // The marks in the upper bits of a packed owner; only the owner of a page of a file has any.
+    // The marks in the upper bits of a packed owner. Only the owner of a page of a file has marks.
     const FILE: u64 = 1 << 63;
     const STAYS: u64 = 1 << 62;
     const BEGINS_ACTIVE: u64 = 1 << 61;

@@ -75,7 +75,8 @@ use super::{look, nobody, read};
 use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 
-/// The most rounds of a search. If the largest candidate exits during a round, another follows.
+/// The largest number of rounds of a search. If the largest candidate exits during a round, another
+/// round follows.
 const ROUNDS_MAX: u32 = 3;
 
 /// Chooses the candidate with the most points, or one near it if the number of sums is limited.
@@ -226,8 +227,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Second pass: sums the candidates that may have the most points, until one surely has the
-    /// most or none is left.
+    /// Second pass: sums the candidates that may have the most points, until one candidate surely
+    /// has the most or no candidate is left.
     fn sum_best_first(&mut self) -> Result<(), Stop> {
         // The loop ends: each turn takes at least one candidate out of the band.
         while let Some((top, second)) = self.band.top() {

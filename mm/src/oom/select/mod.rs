@@ -216,7 +216,7 @@ impl fmt::Display for SelectError {
 
 impl core::error::Error for SelectError {}
 
-/// The reason why a selection ends at once and looks for no victim any further.
+/// The reason why a selection ends at once and stops looking for a victim.
 #[derive(Clone, Copy, Debug)]
 enum Stop {
     /// This candidate is already dying.

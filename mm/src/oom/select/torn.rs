@@ -1,5 +1,5 @@
-//! Tests of precise sums that are taken while pages move: a page that moves from a CPU already read
-//! to one not yet read counts twice; in the opposite case it is missed.
+//! Tests of precise sums that are taken while pages move: if a page moves from a CPU already read
+//! to a CPU not yet read, the sum counts it twice; if it moves the other way, the sum misses it.
 
 use core::cell::Cell;
 

@@ -8,7 +8,7 @@
 //! The first pass chooses the largest estimate. The second pass looks at all candidates again, and
 //! skips those that cannot be above the chosen one. It sums the others precisely, until no more
 //! sums are allowed. A summed candidate replaces the chosen one unless its sum shows that it is
-//! below.
+//! below the chosen one.
 //!
 //! Two weaknesses of the patch are kept, for comparison:
 //!
@@ -17,14 +17,14 @@
 //!   every replacement, the next candidate needs fewer points to be chosen. Among a few hundred
 //!   similar candidates the choice is practically random.
 //! * The patch decides whether a candidate may be above the chosen one by the candidate's `over`,
-//!   the bound on how much its estimate may be too large. It should use `under`, the bound on how
-//!   much the estimate may be too small. This makes no difference if both the candidate and the
-//!   chosen one have estimates of similar counters. If the chosen one was summed, the test is too
-//!   strict.
+//!   the bound on how much its estimate may be too large. The patch should use `under`, the bound
+//!   on how much the estimate may be too small. This makes no difference if both the candidate and
+//!   the chosen one have estimates of similar counters. If the chosen one was summed, the test is
+//!   too strict.
 //!
 //! One weakness of the patch is not kept. The patch has two placeholders where points are expected:
 //! one for a process that has to be killed first (Linux: `oom_task_origin`), and one that means
-//! that no candidate is chosen yet. It computes with both as if they were points. Here the
+//! that no candidate is chosen yet. The patch computes with both as if they were points. Here the
 //! placeholders enter no arithmetic. If the first pass finds no candidate, there is no second pass.
 
 use super::key::{Highest, Key};

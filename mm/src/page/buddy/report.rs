@@ -16,8 +16,8 @@ use crate::page::mobility::Frames;
 use crate::page::tag;
 use crate::units::{Order, Pages};
 
-/// Whether a part of memory was used lately. The part is as large as a huge block, and aligned like
-/// one.
+/// The age of a part of memory, which says whether the part was used lately. A part has the size
+/// and the alignment of a huge block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
     /// A page of the part was allocated since [`Buddy::visit`] last looked at the part.
@@ -29,7 +29,7 @@ enum Age {
     Given,
 }
 
-/// Whether each part of a zone was used lately. A part is as large as a huge block.
+/// The age of each part of a zone. A part is as large as a huge block.
 #[derive(Debug)]
 pub(super) struct Ages(Vec<Age>);
 

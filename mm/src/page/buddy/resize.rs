@@ -20,7 +20,7 @@ pub(in crate::page) enum Stays {
     Absent,
     /// The page `page` of the block is not on a free list, and its tag is `tag`.
     Used { page: u32, tag: u8 },
-    /// The zone has `free` free pages, and must keep so many that the block has to stay.
+    /// The zone has `free` free pages, and would have too few without those of the block.
     Needed { free: Pages },
 }
 

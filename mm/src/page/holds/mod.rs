@@ -52,9 +52,9 @@ pub trait Holds: fmt::Debug + Sync {
         MeetsDrain::LeavesIt
     }
 
-    /// Returns whether a block that exceeds the limit of a hold is counted in full when the pages
-    /// still to be moved are computed. If false, at most the limit is counted for each hold, as in
-    /// Linux 6.12 and 6.18.
+    /// Returns whether all pages that a hold has moved are subtracted from the pages still to be
+    /// moved, even if a block has exceeded the hold's limit. If false, at most the limit is
+    /// subtracted for each hold, as in Linux 6.12 and 6.18.
     fn counts_excess(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@
 //! allocation, the allocation takes the free pages of one block from another CPU, together with the
 //! ownership, before it would drain the lists of all CPUs.
 //!
-//! Locks: the other CPU's pcp lock, and after it this CPU's; never both at once.
+//! Locks: the other CPU's pcp lock and, after its release, this CPU's pcp lock.
 
 use super::stock::Record;
 use crate::machine::{CpuLock, LocalWord, Machine};

@@ -1,8 +1,8 @@
 //! Quiet frees: frees that certainly spill no pages, and so need no decision.
 //!
-//! The limit `high` and the zone's settings seldom change. So a CPU computes once how many pages
-//! its lists may have after a free that spills none. Until `high` or a setting changes, a free
-//! compares only the number of pages with this bound.
+//! The limit `high` and the zone's settings seldom change. So a CPU computes once the largest
+//! number of pages that its lists may have after a free that spills none. Until `high` or a setting
+//! changes, a free only compares the number of pages on the lists with this bound.
 
 use super::{Pcp, TuningInput, has_grown};
 use crate::page::sizing::Sizes;

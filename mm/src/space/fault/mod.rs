@@ -2,9 +2,9 @@
 //!
 //! Private memory is faulted in without the lock of the mappings. The fault looks up the mapping,
 //! allocates a page, takes the lock of the page table and then compares the tree's version with the
-//! one it saw first. If the version has changed, the fault starts over. After [`FAULT_TRIES`]
-//! tries, the fault takes the lock of the mappings as a reader, so that no CPU can change the
-//! mappings.
+//! version that it saw first. If the version has changed, the fault starts over. After
+//! [`FAULT_TRIES`] tries, the fault takes the lock of the mappings as a reader, so that no CPU can
+//! change the mappings.
 //!
 //! Suppose that a CPU unmaps, or raises [`Flag::Unstable`], and then empties a table under the
 //! table's lock. This CPU leaves no page behind: a fault either fills its entry before the table is

@@ -2,9 +2,9 @@
 //! take tables from a rest.
 //!
 //! A rest is one word: the range of tables, and the other fields of the claim. Any walker,
-//! including the one that put the rest there, takes a table by shrinking the range in one atomic
-//! step. So no table is taken twice. A walker cannot tell whether the word has changed and changed
-//! back since it read the word. That does no harm, because equal words mean equal claims.
+//! including the walker whose rest it is, takes a table by shrinking the range in one atomic step.
+//! So no table is taken twice. A walker cannot tell whether the word has changed and changed back
+//! since it read the word. That does no harm, because equal words mean equal claims.
 
 use core::sync::atomic::Ordering::Relaxed;
 

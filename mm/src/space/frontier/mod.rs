@@ -262,14 +262,14 @@ impl<M: Machine> Frontier<M> {
         Claimer::new(End::Low, None)
     }
 
-    /// Returns the tables that `walker` empties next, or `None` when nothing is left. These are one
-    /// existing table and the missing ones around it or, if there is no place for a rest, the
-    /// walker's whole claim.
+    /// Returns the tables that `walker` empties next, or `None` when nothing is left. The result is
+    /// one existing table with the missing tables around it or, if there is no place for a rest,
+    /// the walker's whole claim.
     ///
     /// 1. The walker takes from its own rest first.
-    /// 2. If that is empty, it makes a new claim, of as many tables as `share` returns for the
-    ///    number of walkers at work.
-    /// 3. If no table is unclaimed, it takes from the rests of other walkers.
+    /// 2. If that rest is empty, the walker makes a new claim, of as many tables as `share` returns
+    ///    for the number of walkers at work.
+    /// 3. If no table is unclaimed, the walker takes from the rests of other walkers.
     ///
     /// `beyond` finds the next existing table: at or after the given number for a walker at the low
     /// end, and below that number for a walker at the high end.

@@ -389,7 +389,7 @@ impl<M: Machine> Node<M> {
     }
 }
 
-/// Returns the list on which a page with this owner begins, and its past.
+/// Returns the list on which a page with this owner begins, and the past of the page.
 fn start_of(owner: u64) -> (List, Past) {
     let Some(owner) = Owner::unpack(owner) else {
         return (List::Unevictable, Past::NEW);

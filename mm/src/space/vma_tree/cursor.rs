@@ -25,8 +25,8 @@ const NEVER: u64 = u64::MAX;
 
 impl<'t, M: Machine> Cursor<'t, M> {
     /// Makes a cursor directly before `page`. Going forward begins with the mapping that contains
-    /// `page`, or else the next one. Going backward begins with the mapping that contains `page -
-    /// 1`, or else the one before.
+    /// `page`, or else the next mapping. Going backward begins with the mapping that contains
+    /// `page - 1`, or else the mapping before that page.
     #[must_use]
     pub fn at(tree: &'t VmaTree<M>, page: Vpn) -> Self {
         Self {

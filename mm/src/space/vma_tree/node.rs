@@ -5,7 +5,7 @@
 //! is the mapping's length and id. The last value of a leaf links it to its neighbours. An inner
 //! node has up to [`SLOTS`] children. The key of a child is the first key that the child is
 //! responsible for; its value is the child's number and the largest gap in the child. Keys are in
-//! order. Unused keys, and the last one, hold [`NO_KEY`], so no search needs a count.
+//! order. Unused keys, and the last key, hold [`NO_KEY`], so no search needs a count.
 //!
 //! The gap of an entry is the free space directly before it. The gap of a leaf's first entry begins
 //! in the previous leaf. The gap of a node is the largest gap below it.
@@ -171,7 +171,7 @@ impl<M: Machine> Node<M> {
     }
 
     /// Returns the size of the largest gap before an entry of a leaf. `end` is the end of the
-    /// mapping before the leaf's first one.
+    /// mapping before the leaf's first mapping.
     pub(super) fn widest_entry(&self, mut end: u64) -> u64 {
         let mut widest = 0;
         for (start, value) in self.slots() {

@@ -5,7 +5,7 @@ use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::Nanos;
 
-/// Fires every CPU's vmstat work at exact multiples of the interval, and so all of them at once.
+/// Fires every CPU's vmstat work at exact multiples of the interval, so all CPUs fire at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Aligned;
 

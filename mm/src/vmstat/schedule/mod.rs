@@ -1,7 +1,8 @@
 //! The schedule variants, which decide when a CPU's vmstat work fires next.
 //!
 //! A schedule is a pure function of the moment, called after each firing. The machine's timer may
-//! then add a delay: `Due::Wheel` is late by up to the timer wheel's granularity, `Due::At` is not.
+//! then add a delay: work that is due at `Due::Wheel` runs late by up to the timer wheel's
+//! granularity, and work that is due at `Due::At` is not late.
 
 mod aligned;
 mod phased;
