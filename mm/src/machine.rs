@@ -465,13 +465,13 @@ impl Job {
 /// The time at which a job must run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Due {
-    /// Immediately. An idle CPU is woken for the job.
+    /// The job is due immediately. An idle CPU is woken for the job.
     Now,
     /// The job is due when the timer wheel fires a timer that is set ahead by this number of
     /// jiffies. The wheel fires the timer late: by at least one jiffy, and at most by the wheel's
     /// granularity at that distance. See [`Wheel::fires_at`](crate::wheel::Wheel::fires_at).
     Wheel(Jiffies),
-    /// At this time, fired by a high-resolution timer.
+    /// The job is due at this time, at which a high-resolution timer fires.
     At(Nanos),
 }
 

@@ -42,7 +42,7 @@ impl<M: Machine> Parts<'_, M> {
 
 impl<M: Machine> Cells<'_, M> {
     /// Returns whether so few cells are unused that reading all cells is cheaper than first looking
-    /// up the used ones. A look-up costs a cache line: that of the record of used cells. Unused
+    /// up the used ones. A look-up fetches the cache line with the record of used cells. Unused
     /// cells are 0, so reading them does not change the sum.
     pub(super) fn are_nearly_all_used(&self) -> bool {
         self.unused_max <= CELLS_PER_LINE

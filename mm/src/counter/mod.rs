@@ -104,8 +104,8 @@ pub trait Counters<M: Machine> {
     /// groups have in common.
     fn bytes(&self) -> usize;
 
-    /// Returns [`Counters::approximate_sum`], or 0 if that is negative: for counts that cannot be
-    /// negative.
+    /// Returns [`Counters::approximate_sum`], or 0 if that sum is negative. This method is for
+    /// counts that cannot be negative.
     fn approximate_sum_positive(&self, machine: &M, counter: usize) -> u64 {
         at_least_0(self.approximate_sum(machine, counter))
     }

@@ -92,7 +92,7 @@ pub struct Stepped {
 /// The time at which the reaper next has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At this time, which may have passed already.
+    /// The reaper has work at this time, which may have passed already.
     At(Nanos),
     /// The reaper has nothing to do before the next [`Signals::reap_at`](super::Signals::reap_at).
     Idle,

@@ -13,7 +13,7 @@ use crate::topology::NodeSet;
 /// A shortage: the machine lacks memory for a request, or a budget has no room.
 pub(super) enum Shortage<'a, M: Machine> {
     Machine(&'a PageAllocator<M>, Request),
-    /// A group's budget has no room for this many more pages.
+    /// A group's budget has no room for this number of further pages.
     Group(&'a Arc<Budget<M>>, u64),
 }
 

@@ -33,13 +33,14 @@ pub trait LastResort<M: Machine>: Send + Sync {
 /// The next step of an allocation that has called its [`LastResort`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relief {
-    /// Try everything again: memory has been freed or will be freed soon.
+    /// The allocation tries everything again: memory has been freed or will be freed soon.
     Retry,
-    /// Try everything again with [`Urgency::Victim`], because the allocating task is itself dying.
+    /// The allocation tries everything again with [`Urgency::Victim`], because the allocating task
+    /// is itself dying.
     Reserves,
     /// Return this block.
     Allocated(Pfn),
-    /// Fail for this reason.
+    /// The allocation fails for this reason.
     GiveUp(NoKill),
 }
 

@@ -91,12 +91,12 @@ pub struct Layout {
 /// free blocks are always on free lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FreeIndex {
-    /// On a free list for each order, as in Linux. Each managed page takes 5 bytes.
+    /// Free blocks are on a list for each order, as in Linux. Each managed page takes 5 bytes.
     #[default]
     Lists,
-    /// As bits, one for each page, in a bitmap for each huge block. Freeing and allocating many
-    /// pages is faster, and each managed page takes 1.2 bytes. An allocation takes the lowest
-    /// suitable pages of a huge block, and not those that were freed last.
+    /// Free pages are bits in a bitmap for each huge block. Freeing and allocating many pages is
+    /// faster, and each managed page takes 1.2 bytes. An allocation takes the lowest suitable pages
+    /// of a huge block, and not those that were freed last.
     ///
     /// Zones whose pages are grouped by mobility, or whose blocks have owners, use lists instead.
     Bitmaps,

@@ -8,7 +8,8 @@
 //! the block has been used. An allocation that gets such a block later need not know this: the
 //! first access to a page faults, and the system below the allocator provides memory again.
 //!
-//! Locks: the zone lock, for a bounded number of visits. None is held while memory is given back.
+//! Locks: the zone lock, for a bounded number of visits. No lock is held while memory is given
+//! back.
 
 use super::PageAllocator;
 use super::buddy::{Isolated, Visited};

@@ -57,10 +57,10 @@ pub(crate) struct Kswapd<M: Machine> {
 /// The time at which the thread of a node next calls [`Reclaim::kswapd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At this time, which may have passed already, or as soon as [`Embedder::wake_kswapd`] is
-    /// called, if that is earlier.
+    /// The next call is at this time, which may have passed already. If [`Embedder::wake_kswapd`]
+    /// is called before this time, the next call is at once.
     At(Nanos),
-    /// After the next call of [`Embedder::wake_kswapd`], which may already be under way.
+    /// The next call is after the next [`Embedder::wake_kswapd`], which may already be under way.
     Woken,
 }
 

@@ -11,7 +11,7 @@
 //! [`Memory::enlist_file`](crate::space::Memory::enlist_file)). The lists that
 //! [`Spaces::aging`](crate::space::Spaces::aging) sets up determine the order in which it looks at
 //! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them, and
-//! `evict` takes those pages out of memory that may leave. `shrink` has two callers: `kswapd`, the
+//! `evict` removes from memory the pages that may leave. `shrink` has two callers: `kswapd`, the
 //! thread of a node, and `direct`, an allocation. The page allocator calls [`Reclaim`] as its
 //! [`Pressure`].
 //!

@@ -50,7 +50,7 @@ impl PerList {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) len: PerList,
-    /// For each kind, whether active pages may become inactive.
+    /// For each kind of pages, whether active pages may become inactive.
     pub(super) may_deactivate: [bool; 2],
     /// For each kind of pages, the recent cost of reclaiming them.
     pub(super) cost: [u64; 2],
@@ -156,11 +156,11 @@ mod tests {
     #[test]
     fn a_larger_memory_needs_a_smaller_inactive_part() {
         assert!(inactive_is_low(99, 100) && !inactive_is_low(100, 100));
-        // 10 GiB: √100 = 10.
+        // 10 GiB in total: up to √100 = 10 active pages for each inactive page.
         let active = 9 * GIB;
         assert!(!inactive_is_low(GIB, active));
         assert!(inactive_is_low(GIB - 1, 10 * GIB));
-        // 100 GiB: √1000 = 31.
+        // 100 GiB in total: up to √1000 = 31 active pages for each inactive page.
         assert!(inactive_is_low(3 * GIB, 97 * GIB));
         assert!(!inactive_is_low(4 * GIB, 96 * GIB));
         assert!(!inactive_is_low(0, 0));

@@ -1,4 +1,4 @@
-//! Looking at the used pages of a node, and taking those out of memory that were not touched for
+//! Looking at the used pages of a node, and removing from memory those that were not touched for
 //! long (Linux: `shrink_node`, `shrink_inactive_list`, `shrink_active_list`).
 //!
 //! A CPU isolates a batch of pages in one hold of the lock of the lists. It then checks and evicts
@@ -174,7 +174,7 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         });
     }
 
-    /// Looks at up to `batch` inactive pages, and takes those out of memory that were not touched
+    /// Looks at up to `batch` inactive pages, and removes from memory those that were not touched
     /// since the last look.
     fn inactive(
         &self,

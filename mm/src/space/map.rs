@@ -49,13 +49,13 @@ impl<M: Machine> MapRequest<M> {
 /// The place of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the lowest gap that is large enough (Linux: bottom-up).
+    /// The mapping goes into the lowest gap that is large enough (Linux: bottom-up).
     Lowest,
-    /// In the highest gap that is large enough (Linux: top-down, the usual way).
+    /// The mapping goes into the highest gap that is large enough (Linux: top-down, the usual way).
     Highest,
-    /// At this page, if nothing is mapped there (Linux: `MAP_FIXED_NOREPLACE`).
+    /// The mapping begins at this page, if nothing is mapped there (Linux: `MAP_FIXED_NOREPLACE`).
     Fixed(Vpn),
-    /// At this page, replacing the mappings there (Linux: `MAP_FIXED`).
+    /// The mapping begins at this page, and replaces the mappings there (Linux: `MAP_FIXED`).
     Replace(Vpn),
 }
 

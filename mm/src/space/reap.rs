@@ -51,7 +51,7 @@ impl Reaped {
 /// writer: 1 GiB.
 const CHUNK: u64 = (ENTRIES as u64) << TABLE_BITS;
 
-/// Why a helper stops before the end of its range.
+/// The reason why a helper stops before the end of its range.
 enum Stop {
     Refused,
     GaveWay,

@@ -71,7 +71,7 @@ pub trait Holds: fmt::Debug + Sync {
 pub enum FlushFrom {
     /// One batch, as in Linux up to 6.12.
     Batch,
-    /// One batch plus half of `high_min`, as in Linux from 6.18, which empties small lists later.
+    /// One batch plus half of `high_min`, as in Linux from 6.18. So small lists are emptied later.
     BatchAndHalfMin,
 }
 
@@ -80,10 +80,10 @@ pub enum FlushFrom {
 pub enum Limit {
     /// No limit: one hold moves everything.
     None,
-    /// About this many pages: the last block may exceed the limit.
+    /// About this number of pages: the last block may exceed the limit.
     About(Pages),
-    /// At most this many pages, or a single larger block. The hold also ends when it has lasted for
-    /// the time set by [`HoldTimeMax`](crate::tunables::Knob::HoldTimeMax).
+    /// At most this number of pages, or a single larger block. The hold also ends when it has
+    /// lasted for the time set by [`HoldTimeMax`](crate::tunables::Knob::HoldTimeMax).
     Strict(Pages),
 }
 

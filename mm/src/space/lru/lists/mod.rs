@@ -35,12 +35,13 @@ pub(crate) const ISOLATED_MAX: usize = 32;
 /// The place of a page: on a list, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On no list. The field `next` of the record's links is the number of times that the page was
-    /// removed before it was added; each addition that follows cancels one of these removals.
+    /// The page is on no list. The field `next` of the record's links is the number of times that
+    /// the page was removed before it was added; each addition that follows cancels one of these
+    /// removals.
     Nowhere,
     On(List),
-    /// Isolated from a list of this kind. The field `next` of the record's links is the stamp, the
-    /// number of the isolation.
+    /// The page is isolated from a list of this kind. The field `next` of the record's links is the
+    /// stamp, the number of the isolation.
     Isolated(Kind),
 }
 
@@ -51,8 +52,8 @@ struct Links {
     next: u32,
 }
 
-/// The place of a page, and what is known about its use. Kept apart from the links, so that a
-/// record takes nine bytes and not twelve.
+/// The place of a page, and what is known about its use. This type is separate from the links, so
+/// that a record takes nine bytes and not twelve.
 #[derive(Clone, Copy)]
 struct State(u8);
 
