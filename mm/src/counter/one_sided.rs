@@ -11,8 +11,8 @@
 //! - A group starts as one shared cache line of plain integers, whose sums are exact. Whenever a
 //!   different CPU adds, the line moves to that CPU. When it has moved so often that a tree would
 //!   have cost as much, the tree is created. So an owner that stays on one CPU never pays for a
-//!   tree, and any owner pays at most twice the cost of the line or of the tree, whichever is
-//!   cheaper. If no memory is available for the tree, the group keeps using the shared line.
+//!   tree. Any owner pays at most twice the cost of the line or of the tree, whichever is cheaper.
+//!   If no memory is available for the tree, the group keeps using the shared line.
 //! - [`Counters::add`] never creates the tree and never allocates. So a caller may hold a
 //!   page-table lock, and the reaper may call it when memory has run out. [`Counters::add_growing`]
 //!   is for callers that may allocate.
@@ -89,7 +89,7 @@ impl<M: Machine> OneSidedTree<M> {
     pub const FAN_IN: u32 = 16;
 
     /// Returns the number of cache lines that a tree of `shape` needs for all counters of a group:
-    /// one for each item and root, and those that hold one bit per CPU and item.
+    /// one for each item and root, and the lines that hold one bit per CPU and item.
     #[must_use]
     pub fn items_lines(shape: &Shape) -> usize {
         marks(shape) + shape.items()

@@ -1,5 +1,5 @@
-//! Laws of a drain that has to wait because another drain is in progress: blocks that were on a
-//! list when the waiting drain was called are in the zone after it.
+//! Laws of a drain that has to wait because another drain is in progress. Blocks that were on a
+//! list when the waiting drain was called are in the zone when it returns.
 //!
 //! Locks: those of a free and of a drain.
 

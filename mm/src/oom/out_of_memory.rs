@@ -58,8 +58,8 @@ pub trait Owner<M: Machine> {
     /// retires none of them before `look` returns. `look` calls the methods of [`Signals`].
     ///
     /// The caller holds the OOM lock. So while a task holds a lock that this method takes, the task
-    /// must neither call [`OutOfMemory::reserve`] nor allocate pages: each of the two tasks could
-    /// then wait for the other one for ever.
+    /// must neither call [`OutOfMemory::reserve`] nor allocate pages. Otherwise that task and the
+    /// caller could wait for each other for ever.
     fn with_processes(&self, machine: &M, look: &mut Look<'_, M>);
 
     /// Returns the process on whose behalf the caller allocates, if any (Linux: `current`).

@@ -3,10 +3,11 @@
 //!
 //! A hypervisor, or the kernel under a process, keeps memory for each page that was ever written. A
 //! round visits all huge blocks. If a block was free at the last visit and has been free since, the
-//! round takes the block off its list, calls the embedder's function, which gives the block's
-//! memory back, and puts the block at the end of its list. The memory is not given back again until
-//! the block has been used. An allocation that gets such a block later need not know this: the
-//! first access to a page faults, and the system below the allocator provides memory again.
+//! round takes the block off its list and calls the embedder's function, which gives the block's
+//! memory back. Then the round puts the block at the end of its list. The memory is not given back
+//! again until the block has been used. An allocation that gets such a block later need not know
+//! this: the first access to a page faults, and the system below the allocator provides memory
+//! again.
 //!
 //! Locks: the zone lock, for a bounded number of visits. No lock is held while memory is given
 //! back.

@@ -3,7 +3,7 @@
 //!
 //! A zone spans as many frames as it may ever have. The frames that have no memory yet are holes in
 //! its layout. Memory is added to a hole and removed from free blocks, always in whole blocks of
-//! the largest order, so nothing on the path of an allocation or a free changes.
+//! the largest order. So nothing changes on the path of an allocation or a free.
 //!
 //! Locks: the sizing lock is held during each change, and inside it the zone lock for one block at
 //! a time. Page lists are drained while the sizing lock is not held.
@@ -283,7 +283,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Checks that all blocks of `range` are free and that the zone keeps `keeps` free pages
-    /// without them, so that a removal that is bound to fail takes no memory from other CPUs.
+    /// without them. So a removal that is bound to fail takes no memory from other CPUs.
     fn check_removable(
         &self,
         machine: &M,

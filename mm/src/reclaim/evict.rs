@@ -65,7 +65,7 @@ impl<M: Machine> Shrinker<'_, M> {
     }
 
     /// Returns how a page of a file was used since the last look. A page that was read twice, or
-    /// that several entries map, counts as often used; a page that was read once does not count as
+    /// that several entries map, counts as often used. A page that was read once does not count as
     /// used, so a file that is read once from end to end displaces no other pages.
     fn was_used(&self, taken: Taken) -> Seen {
         let machine = self.memory.machine;

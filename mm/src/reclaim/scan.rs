@@ -101,9 +101,10 @@ pub(super) fn counts(state: &State, priority: u32) -> PerList {
     }
 }
 
-/// Called when a pass has reclaimed enough: decides how much of each list the pass still looks at,
-/// so that over the whole pass it looks at the kinds in the planned proportion. The pass looks at
-/// no more pages of the kind of which less is left. Returns false if the pass is over.
+/// Called when a pass has reclaimed enough: decides how much of each list the pass still looks at.
+/// Over the whole pass, the numbers of pages of both kinds are then in the planned proportion. The
+/// pass looks at no more pages of the kind of which less is left. Returns false if the pass is
+/// over.
 pub(super) fn keep_proportion(planned: &PerList, left: &mut PerList) -> bool {
     let [anon, file] = Kind::ALL.map(|kind| left.of(kind));
     if anon == 0 || file == 0 {

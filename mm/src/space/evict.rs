@@ -3,8 +3,8 @@
 //!
 //! Each step takes the lock of the page's table and checks that the page is still mapped where its
 //! owner says. The steps do not need the lock of the mappings: a CPU that unmaps a page, here or
-//! elsewhere, replaces or empties the page's entry under the lock of the table, and only the CPU
-//! that did so may free the page. A table does not disappear while one of its entries is in use.
+//! elsewhere, replaces or empties the page's entry under the lock of the table. Only the CPU that
+//! did so may free the page. A table does not disappear while one of its entries is in use.
 //!
 //! Locks: `PageTable`, with `Counter` inside. The caller holds `Rmap` as a reader.
 

@@ -86,8 +86,8 @@ impl MappingKind {
 }
 
 // The id of a mapping consists of three fields: the kind of the mapping, a bit that says whether
-// huge pages may be used, and the number of the mapping's source plus one, or 0 if it has no
-// source.
+// huge pages may be used, and the number of the mapping's source plus one. The last field is 0 if
+// the mapping has no source.
 const KIND_MASK: u32 = 7;
 const HUGE: u32 = 8;
 const SOURCE_SHIFT: u32 = 4;

@@ -4,7 +4,7 @@
 //! The value of a counter is its shared word plus all differentials. This sum is exact when no
 //! operation is in progress. A differential beyond the threshold is folded into the shared word at
 //! once; the periodic refresh folds the others. There is no lock: a fold takes a differential with
-//! one atomic operation, so if it races with an addition or with another fold, nothing is counted
+//! one atomic operation. So if a fold races with an addition or another fold, nothing is counted
 //! twice and nothing is lost.
 //!
 //! Plimsoll computes the machine-wide value on demand, as the sum over all zones. Linux also folds

@@ -163,8 +163,8 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// A count of the sums that a round takes one by one, by which it decides when a batch is cheaper.
-/// (They are the rent in the rent-or-buy problem of the file's header.)
+/// A count of the sums that a round takes one by one. By this count the round decides when a batch
+/// is cheaper. (The sums are the rent in the rent-or-buy problem of the file's header.)
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of precise sums taken before the round began.

@@ -1,6 +1,6 @@
 //! Properties that hold for any candidates: `Bounded` and `Precise` find the maximum, `Bounded`
-//! takes no more sums than promised, and `Victim::behind` is never less than the number of points
-//! by which the victim is behind the maximum.
+//! takes no more sums than promised, and the victim is never further behind the maximum than
+//! `Victim::behind`.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -126,9 +126,9 @@ impl Buddy {
     }
 
     /// Claims the page block around the first free block of `order` and type `theirs`, if at least
-    /// half of the page block is free or compatible (Linux: `try_to_claim_block`). The compatible
-    /// pages are: for a movable request, the movable pages; for another request, the pages in use
-    /// that are not movable, but only if the page block is of the movable type.
+    /// half of the page block is free or compatible (Linux: `try_to_claim_block`). For a movable
+    /// request, the movable pages are compatible. For another request, the pages in use that are
+    /// not movable are compatible, but only if the page block is of the movable type.
     fn claim_around<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -1,5 +1,6 @@
-//! Plimsoll's policy: no hold of the zone lock, whether for a refill, spill, decay or drain, moves
-//! more than a batch of pages (or a single block that is larger), or lasts longer than a set time.
+//! Plimsoll's policy: no hold of the zone lock moves more than a batch of pages (or a single block
+//! that is larger), or lasts longer than a set time. This is true of refills, spills, decays and
+//! drains.
 //!
 //! A block that would exceed the batch waits for the next hold. If a spill is interrupted between
 //! two holds, the number of pages that it has not moved is recorded, so that the same number of

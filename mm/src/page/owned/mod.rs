@@ -86,9 +86,9 @@ pub(super) struct Owners<M: Machine> {
 
 /// The owner of a block, and the pages on their way to the owner.
 struct Entry<M: Machine> {
-    /// 0 if the block has no owner. Otherwise, the owner's number plus 1 is in the upper half; the
-    /// lower half is 0 or, if the owner has a record of the block in its stock, the record's index
-    /// plus 1. Only the CPU that holds the owner's pcp lock uses the lower half.
+    /// 0 if the block has no owner. Otherwise, the owner's number plus 1 is in the upper half. The
+    /// lower half is the index of the block's record in the owner's stock plus 1, or 0 if there is
+    /// no record. Only the CPU that holds the owner's pcp lock uses the lower half.
     owner: M::Field,
     /// The pages of the block that other CPUs have freed for the owner. Set before the block gets
     /// its first owner.

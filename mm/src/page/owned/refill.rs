@@ -1,6 +1,6 @@
 //! Refills a page list from blocks that the CPU owns. The refill first takes pages from the CPU's
-//! stock and inbox, which needs no zone lock; then fragments of the CPU's blocks that have gone
-//! back to the zone; and at last a further block, which the CPU claims.
+//! stock and inbox, which needs no zone lock. Then the refill takes back fragments of the CPU's
+//! blocks that have gone to the zone. At last, the CPU claims a further block.
 //!
 //! Locks: the pcp lock is held throughout. The zone lock is taken inside it for each claim, for
 //! each recovery of fragments, and for each whole block that returns to the zone.
@@ -185,10 +185,10 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Takes free fragments of a block that the CPU owns back from the zone, in one hold of the
-    /// zone lock and up to the limit of that hold, and adds the fragments to the stock. Returns
-    /// false if the CPU remembers no block with fragments. If the result is true, there may still
-    /// have been nothing to take.
+    /// Takes back from the zone the free fragments of a block that the CPU owns, and adds them to
+    /// the stock. Does so in one hold of the zone lock, and takes no more than the limit of that
+    /// hold. Returns false if the CPU remembers no block with fragments. If the result is true,
+    /// there may still have been nothing to take.
     fn recover(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
         let Some(block) = pcp.stock.take_fragmented() else {
             return false;

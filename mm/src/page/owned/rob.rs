@@ -2,7 +2,7 @@
 //!
 //! A CPU that owns blocks and has gone idle strands their free pages. If a zone has no page for an
 //! allocation, the allocation takes the free pages of one block from another CPU, together with the
-//! ownership, before it would drain the lists of all CPUs.
+//! ownership. The allocation drains the lists of all CPUs only if it finds no such block.
 //!
 //! Locks: the other CPU's pcp lock and, after its release, this CPU's pcp lock.
 

@@ -1,8 +1,8 @@
 //! Frees pages of blocks that have an owner: under the lock of the owner's page lists, or through
 //! the owner's inbox.
 //!
-//! Locks: a CPU that sends pages to an inbox takes no lock, unless it makes the inbox too full:
-//! then it takes the owner's pcp lock and empties the inbox for the owner. In the form proposed for
+//! Locks: a CPU that sends pages to an inbox takes no lock, unless the inbox becomes too full. Then
+//! the CPU takes the owner's pcp lock and empties the inbox for the owner. In the form proposed for
 //! Linux, the CPU that frees takes the owner's pcp lock for each run of pages. It never holds its
 //! own pcp lock at the same time.
 

@@ -16,8 +16,8 @@ use crate::units::Vpn;
 
 pub use super::split::Editor;
 
-/// A leaf that has lost an entry is joined with a neighbour if it has at most this many entries
-/// left, and the entries of both leaves are few enough for one leaf.
+/// A leaf that has lost an entry is joined with a neighbour if it has at most this number of
+/// entries left, and the two leaves together have at most `JOINED_MAX` entries.
 const SMALL: usize = SLOTS / 4;
 
 impl<M: Machine> VmaTree<M> {
