@@ -10,7 +10,7 @@ pub enum ShapeError {
     Batch(u32),
     /// The number of CPUs is 0.
     NoCpus,
-    /// The tree proposed for Linux has no shape for this many CPUs.
+    /// The tree proposed for Linux has no shape for this number of CPUs.
     TooManyCpus {
         /// The requested number of CPUs.
         cpus: u32,

@@ -288,14 +288,14 @@ impl Shape {
         &self.levels
     }
 
-    /// Returns the numbers of `cpu`'s items, level by level, followed by that of its root.
+    /// Returns the indices of `cpu`'s items, level by level, and then the index of its root.
     #[inline]
     pub(super) fn path(&self, cpu: usize) -> &[u32] {
         let width = self.levels.len() + 1;
         &self.paths[cpu * width..][..width]
     }
 
-    /// Returns the numbers of the roots among the items.
+    /// Returns the indices of the roots among the items.
     pub(super) fn root_items(&self) -> core::ops::Range<usize> {
         self.items() - self.roots as usize..self.items()
     }

@@ -20,8 +20,8 @@ use crate::space::rss::RssKind;
 use crate::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{NodeId, Order, Pages, Vpn};
 
-/// The number of pages of the machine: so few that a model checker can handle the records of all of
-/// them.
+/// The number of pages of the machine. It is small, so that a model checker can handle the records
+/// of all pages.
 const ARENA: u32 = 64;
 /// The virtual pages of the private mapping of the file. The first of them maps index 0 of the
 /// file.

@@ -1,7 +1,7 @@
 //! Laws of a drain that has to wait because another drain is in progress. Blocks that were on a
 //! list when the waiting drain was called are in the zone when it returns.
 //!
-//! Locks: those of a free and of a drain.
+//! Locks: the locks that a free and a drain take.
 
 use alloc::vec;
 use alloc::vec::Vec;

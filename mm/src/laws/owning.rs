@@ -1,7 +1,7 @@
 //! Laws of page lists that own blocks: a page that is freed on another CPU returns to the CPU that
 //! owns its block. The zone has only 16 pages, so the blocks that CPUs own have four pages each.
 //!
-//! Locks: those of allocations, frees and drains.
+//! Locks: the locks that allocations, frees and drains take.
 
 use alloc::vec;
 use alloc::vec::Vec;

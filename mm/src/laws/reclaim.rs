@@ -21,8 +21,8 @@ use crate::space::rss::RssKind;
 use crate::space::{Access, AddressSpace, EnlistError, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{NodeId, Order, Pages, Vpn};
 
-/// The number of pages of the machine: so few that a model checker can handle the records of all of
-/// them.
+/// The number of pages of the machine. It is small, so that a model checker can handle the records
+/// of all pages.
 pub(super) const ARENA: u32 = 64;
 /// The pages of the only mapping. The two pages that [`Pressed::new`] touches are in one table.
 const MAPPED: Range<u64> = 512..516;

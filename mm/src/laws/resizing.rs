@@ -1,7 +1,8 @@
 //! Laws of a zone that grows and shrinks, and of memory that is given back, while other CPUs
 //! allocate and free.
 //!
-//! Locks: those of an allocation and a free; the sizing lock, with the zone lock inside it.
+//! Locks: the locks that an allocation and a free take; the sizing lock, with the zone lock inside
+//! it.
 
 use alloc::boxed::Box;
 use core::fmt;

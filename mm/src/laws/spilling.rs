@@ -1,7 +1,7 @@
 //! Laws of a spill in several holds of the zone lock: whether another CPU can use the page lists
 //! between two of these holds.
 //!
-//! Locks: those of a free; the reader takes the pcp lock.
+//! Locks: the locks that a free takes; the reader takes the pcp lock.
 
 use alloc::vec::Vec;
 use core::fmt;

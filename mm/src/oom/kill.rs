@@ -9,8 +9,8 @@
 //! it may use them. A kill allocates nothing: the reaper's room for a process was reserved when the
 //! process was enrolled.
 //!
-//! Locks: those of `reaper`. The caller makes sure that only one process is killed at a time
-//! (Linux: `oom_lock`). Two kills at the same time do no damage, but they kill two processes.
+//! Locks: the locks that `reaper` takes. The caller makes sure that only one process is killed at a
+//! time (Linux: `oom_lock`). Two kills at the same time do no damage, but they kill two processes.
 
 use alloc::sync::Arc;
 use core::fmt;

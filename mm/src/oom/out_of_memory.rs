@@ -91,7 +91,8 @@ pub trait Owner<M: Machine> {
 /// The rules by which a victim is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The variant that finds the victim: that of a [`Design`], unless the embedder sets another.
+    /// The variant that finds the victim: the variant of a [`Design`], unless the embedder sets
+    /// another.
     pub selecting: Selecting,
     /// The process to consider first.
     pub first: First,

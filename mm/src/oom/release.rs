@@ -6,7 +6,7 @@
 //! reaper, in the same way. But unlike the reaper, the call waits for a task that is changing the
 //! mappings, and the process may still be chosen as a victim afterwards.
 //!
-//! Locks: those of `space/reap.rs`.
+//! Locks: the locks that `space/reap.rs` takes.
 
 use alloc::sync::Arc;
 use core::error::Error;

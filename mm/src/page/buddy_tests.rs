@@ -121,7 +121,7 @@ fn merged(free: &BTreeSet<u32>, pages: u32) -> [u32; Order::COUNT] {
 enum Op {
     Take(u8),
     Give(usize),
-    /// Takes this many single pages at once from the bitmaps, and none from lists.
+    /// Takes this number of single pages at once from the bitmaps, and none from lists.
     TakePages(usize),
     /// Frees all single pages that were allocated, at once, to the bitmaps.
     GivePages,

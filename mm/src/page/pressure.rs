@@ -32,8 +32,8 @@ pub trait Pressure<M: Machine>: Send + Sync {
 
     /// Reclaims about 32 used pages for an allocation that may wait. Returns the number of pages
     /// that were freed, or `None` if none were freed because the allocating task was killed while
-    /// it waited. In the latter case, the allocation tries the zones again, as if pages had been
-    /// freed (Linux: `try_to_free_pages` returns 1). Must not allocate.
+    /// it waited. If the task was killed, the allocation tries the zones again, as if pages had
+    /// been freed (Linux: `try_to_free_pages` returns 1). Must not allocate.
     fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Option<Pages>;
 
     /// Returns the number of used pages of a node that could be reclaimed.

@@ -10,11 +10,11 @@ use crate::units::Pages;
 /// A zone's min, low and high watermarks: thresholds for its number of free pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below this many free pages, only requests of higher urgency are served.
+    /// Below this number of free pages, only requests of higher urgency are served.
     pub min: Pages,
-    /// Below this many free pages, the fast path tries the next zone.
+    /// Below this number of free pages, the fast path tries the next zone.
     pub low: Pages,
-    /// Above this many free pages, the zone has plenty of memory.
+    /// Above this number of free pages, the zone has plenty of memory.
     pub high: Pages,
 }
 

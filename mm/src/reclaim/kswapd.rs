@@ -14,7 +14,7 @@
 //! fails if an allocation has asked kswapd to reclaim since the thread's current step began. An
 //! allocation that asks while the thread dozes or sleeps wakes it. So no request is lost.
 //!
-//! Locks: those of `shrink`.
+//! Locks: the locks that `shrink` takes.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 

@@ -7,8 +7,8 @@
 //! together. If it took a table's lock inside the lists' lock, it could deadlock with a CPU that
 //! splits a huge page, which takes the lists' lock inside the table's lock.
 //!
-//! Locks, one after the other: `Lru`; those of `evict`; `Lru` twice. Pages are freed with none of
-//! these locks held.
+//! Locks, one after the other: `Lru`; the locks that `evict` takes; `Lru` twice. Pages are freed
+//! with none of these locks held.
 
 use super::scan::{self, CLUSTER, PRIORITY_FIRST};
 use crate::event::{Event, ReclaimedBy};
@@ -23,8 +23,8 @@ use crate::units::{NodeId, Pages, count_of, narrow};
 pub(super) struct Pass {
     pub(super) by: ReclaimedBy,
     pub(super) priority: u32,
-    /// The number of pages to free. Once the pass has freed this many, it ends, unless it is a pass
-    /// of direct reclaim at the first priority.
+    /// The number of pages to free. Once the pass has freed this number of pages, it ends, unless
+    /// it is a pass of direct reclaim at the first priority.
     pub(super) target: u64,
     /// True if active pages become inactive even if there are enough inactive ones.
     pub(super) forced: bool,

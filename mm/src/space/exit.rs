@@ -12,7 +12,7 @@
 //! same table. The walker that leaves last does steps 2 to 4, so the last user does not wait for
 //! helpers.
 //!
-//! Locks: `Mmap`, then those of `zap`.
+//! Locks: `Mmap`, then the locks that `zap` takes.
 
 use core::ops::Range;
 
@@ -151,7 +151,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties those of `tables` that exist, whatever is mapped there, and frees them.
+    /// Empties and frees the existing tables among `tables`, whatever is mapped there.
     fn empty_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) {
         let mut from = tables.start;
         while let Some(spot) = self.table.next(from).filter(|spot| spot.index < tables.end) {

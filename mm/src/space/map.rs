@@ -7,7 +7,7 @@
 //! emptied, or it finds that the mapping no longer exists. A CPU that replaces mappings remains the
 //! writer until it has emptied their page tables.
 //!
-//! Locks: `Mmap`, then those of `zap`.
+//! Locks: `Mmap`, then the locks that `zap` takes.
 
 use core::ops::Range;
 

@@ -5,7 +5,7 @@
 //! ensures that no process touches that memory afterwards. Designs differ in the order in which
 //! helpers empty the space.
 //!
-//! Locks: `Mmap` as a reader, then those of `zap`.
+//! Locks: `Mmap` as a reader, then the locks that `zap` takes.
 
 use core::ops::Range;
 

@@ -44,7 +44,7 @@ pub struct Rss<M: Machine>(AnyCounters<M>);
 
 impl<M: Machine> Rss<M> {
     /// The number of counters in a group, one for each kind. A plan for resident pages must be for
-    /// groups of this many counters.
+    /// groups of this number of counters.
     pub const WIDTH: usize = RssKind::ALL.len();
 
     /// Makes counters that are all 0.

@@ -30,7 +30,7 @@ pub struct SwapArea<M: Machine> {
     taken: M::Field,
 }
 
-/// The end of the list of free slots. No slot has this number, because there are at most this many
+/// The end of the list of free slots. No slot has this number, because there are at most `END`
 /// slots.
 const END: u32 = u32::MAX;
 

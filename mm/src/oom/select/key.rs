@@ -14,7 +14,7 @@ impl Key {
     }
 
     /// Returns by how many points `other` exceeds the points of this key, if `other` is the larger
-    /// key, and 0 otherwise. A victim with this key is behind `other` by that many points.
+    /// key, and 0 otherwise. A victim with this key is behind `other` by this number of points.
     pub(super) fn behind(self, other: Option<Self>) -> u64 {
         match other {
             Some(other) if other > self => other.points.abs_diff(self.points),

@@ -228,8 +228,8 @@ mod tests {
         Outcome::Nobody(NoVictim::Aborted { dying })
     }
 
-    /// A selector that returns these outcomes one after the other, and then the last one again and
-    /// again.
+    /// A selector that returns these outcomes one after the other, and then the last outcome again
+    /// and again.
     struct Says<'o>(&'o [Outcome], AtomicU32);
 
     impl Selector for Says<'_> {

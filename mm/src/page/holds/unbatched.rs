@@ -23,8 +23,8 @@ impl Holds for Unbatched {
     }
 }
 
-/// Returns the limit of one hold of the zone lock in a drain, or `None` if `site` is not that of a
-/// drain. The limit is the same in every Linux release: 32 batches, or one batch if the pages
+/// Returns the limit of one hold of the zone lock in a drain, or `None` if `site` is not a site of
+/// a drain. The limit is the same in every Linux release: 32 batches, or one batch if the pages
 /// return to the zone of a remote node.
 pub(super) fn drain_limit(site: Site, batch: Pages) -> Option<Limit> {
     match site {

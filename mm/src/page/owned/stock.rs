@@ -130,7 +130,7 @@ impl Stock {
     /// expected to need. If memory is short, the stock has less room. Must be called with no lock
     /// held.
     pub(in crate::page) fn with_room(pages: Pages) -> Self {
-        // On average, a record is expected to have at least this many pages.
+        // On average, a record is expected to have at least this number of pages.
         const PAGES_EACH: usize = 64;
         let records = pages.index() / PAGES_EACH + 8;
         let mut stock = Self::default();
@@ -139,8 +139,9 @@ impl Stock {
         stock
     }
 
-    /// Replaces each list of this stock by that of `longer` if the latter has more room, and moves
-    /// the entries over. The caller drops the old lists, now in `longer`, with no lock held.
+    /// Replaces each list of this stock by the same list of `longer` if that list has more room,
+    /// and moves the entries over. The caller drops the old lists, now in `longer`, with no lock
+    /// held.
     pub(in crate::page) fn replace(&mut self, longer: &mut Self) {
         if self.parts.capacity() < longer.parts.capacity() {
             longer.parts.append(&mut self.parts);

@@ -112,16 +112,16 @@ impl TuningInput {
 pub(crate) struct Pcp {
     /// The number of pages on all lists and in the stock.
     pub(super) count: u32,
-    /// Frees spill when the lists have at least this many pages. Tuned between the zone's
-    /// `high_min` and `high_max`.
+    /// Frees spill when the lists have at least this number of pages. It is tuned between the
+    /// zone's `high_min` and `high_max`.
     high: u32,
     /// The next refill of single pages takes at most `batch << alloc_factor` pages. A refill may
     /// add 1 to this number; each free halves it.
     alloc_factor: u32,
     /// The number of pages freed in a row; each allocation halves it.
     free_count: u32,
-    /// A free certainly spills no pages if it leaves at most this many pages on the lists (such a
-    /// free is *quiet*; see `quiet.rs`). 0 after each change of `high`.
+    /// A free certainly spills no pages if it leaves at most this number of pages on the lists
+    /// (such a free is *quiet*; see `quiet.rs`). 0 after each change of `high`.
     quiet_max: u32,
     /// Frees add to `free_count` only while it is below this number. Computed together with
     /// `quiet_max`, and valid for as long.

@@ -19,7 +19,7 @@ pub(super) struct Spares {
 }
 
 impl Spares {
-    /// Frees those of the pages that were not used for a table.
+    /// Frees the pages that were not used for a table.
     pub(super) fn give_back<M: Machine>(self, memory: Memory<'_, M>) {
         let table = self.table.map(|blank| blank.frame);
         for frame in table.into_iter().chain(self.upper) {

@@ -9,8 +9,8 @@ use super::path::Path;
 use super::{NoMemory, VmaTree};
 use crate::machine::{Field, Machine};
 
-/// Two leaves are joined only if they have at most this many entries together. That leaves room for
-/// a few more.
+/// Two leaves are joined only if they have at most this number of entries together. That leaves
+/// room for a few more.
 const JOINED_MAX: usize = SLOTS * 3 / 4;
 
 /// The right to change a tree, and the book-keeping that only the holder of that right needs.
