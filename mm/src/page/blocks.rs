@@ -61,9 +61,9 @@ impl Blocks {
         let mut joined = 0;
         for next in 0..self.len {
             let (mut page, mut order) = self.items[next];
-            // The blocks are in ascending order. If this block's buddy lies below it and is in the
-            // array, the buddy is the entry before. If the buddy lies above, it comes later and is
-            // joined then.
+            // The blocks are in ascending order. If this block's buddy lies below this block and is
+            // in the array, the buddy is the entry before. If the buddy lies above, the outer
+            // loop comes to it later and joins the two then.
             while let Some(up) = order.up()
                 && joined > 0
                 && self.items[joined - 1] == (page ^ order.pages().0, order)

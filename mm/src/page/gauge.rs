@@ -132,8 +132,8 @@ impl Gauge {
         }
     }
 
-    /// Counts a block that will be moved in the hold that is being planned. That hold reports the
-    /// work.
+    /// Counts a block that will be moved in the hold that is being planned. The work is reported
+    /// during that hold, not by this call.
     pub(super) fn plan(&mut self, order: Order) {
         self.moved.pages += order.pages().0;
         self.moved.blocks += 1;

@@ -432,7 +432,7 @@ fn a_kept_block_that_serves_again_is_counted_once() {
 fn each_part_of_a_block_larger_than_a_page_block_is_freed_by_its_own_type() {
     let half = Order::HUGE;
     for (lower, upper, expected) in [
-        // The parts merge, and the block is of the type of the part that is freed last.
+        // The parts merge. The merged block has the type of the part that is freed last.
         (
             Mobility::Movable,
             Mobility::Unmovable,
