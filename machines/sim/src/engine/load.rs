@@ -35,8 +35,8 @@ use crate::profile::{Load, LoadedClock};
 
 /// The binary logarithm of the length of a window in nanoseconds: 131 µs.
 const WINDOW_BITS: u32 = 17;
-/// The number of windows that the engine remembers. No CPU runs ahead of another CPU by that many
-/// windows.
+/// The number of windows that the engine remembers. A CPU is always fewer than `WINDOWS` windows
+/// ahead of any other CPU.
 const WINDOWS: usize = 16;
 /// The stretch in a window in which memory bandwidth slows no step down. A stretch of twice this
 /// number doubles the time of a step.
