@@ -45,7 +45,8 @@ pub(crate) struct Shared {
     owner_locks: OwnerLocks,
     fronts: Fronts,
     pub(crate) homes: Homes,
-    /// After this many calls in a row by threads that are not its user, a front changes its user.
+    /// The number of consecutive calls, by threads other than the user of a front, after which the
+    /// front changes its user.
     pub(crate) patience: u32,
     /// True while the machine has worker threads, which run the jobs of the queues.
     pub(crate) served: AtomicBool,
@@ -79,7 +80,7 @@ impl Host {
     /// Creates a machine with this topology, whose threads use the fronts of page lists in the way
     /// that `fronts` names, and take the locks of page lists in the way that `locks` names. If this
     /// process cannot use such fronts, the machine uses the next kind that it can use;
-    /// [`Host::fronts`] says which.
+    /// [`Host::fronts`] says which kind it uses.
     #[must_use]
     pub fn with_fronts(topology: Topology, fronts: Fronts, locks: OwnerLocks) -> Self {
         Self::build(topology, locks, fronts.or_next(), None)

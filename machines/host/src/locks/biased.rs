@@ -31,8 +31,8 @@ const UNOWNED: usize = 2;
 /// The token of the first seat. The tokens of further seats follow in steps of 2.
 const FIRST: usize = 4;
 
-/// Each end of a bias multiplies by this factor how many times in a row a thread must take the lock
-/// before the lock is biased again.
+/// The factor by which each end of a bias multiplies `wanted`, the number of times in a row that a
+/// thread must take the lock before the lock is biased to the thread.
 const BIAS_GROWTH: u32 = 16;
 
 /// The place where a thread notes which biased lock it holds. The thread is the only one that
@@ -118,7 +118,7 @@ pub(crate) struct Biased<P> {
     /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. While the lock is held, [`TAKEN`]
     /// is added, unless the holder took the lock as its owner.
     state: AtomicUsize,
-    /// The token of the thread that took the unbiased lock last. Only the thread that has set
+    /// The token of the seat whose thread took the unbiased lock last. Only the thread that has set
     /// [`TAKEN`] changes this word.
     last: AtomicUsize,
     /// The number of times in a row that the thread of `last` has taken the unbiased lock. Only the
@@ -268,8 +268,8 @@ impl<P: Seating> Biased<P> {
         }
     }
 
-    /// Sets [`TAKEN`] and returns the state before that. Returns `None` if `TAKEN` is already set,
-    /// or the state has just changed. After the call, an owner may still be inside.
+    /// Sets [`TAKEN`] and returns the previous state. Returns `None` if `TAKEN` is already set, or
+    /// if the state has just changed. After the call, an owner may still hold the lock.
     #[inline]
     fn take(&self) -> Option<usize> {
         // Acquire pairs with the Release in `Held::drop`. The load can be Relaxed: the exchange

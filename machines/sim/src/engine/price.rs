@@ -201,8 +201,8 @@ impl Prices {
         self.run_on(cpu);
     }
 
-    /// Loads the prices at `pace`. CPUs of different paces often run in turn, so this copies only
-    /// the prices that differ from the loaded ones.
+    /// Loads the prices at `pace`. CPUs with different paces often run alternately, so this
+    /// function copies only the prices that differ from the loaded prices.
     fn put_in_front(&self, pace: Pace) {
         let table = &self.at_speeds[pace.percent as usize];
         let table = table.get_or_init(|| Box::new(AtSpeed::new(&self.costs, pace.percent)));

@@ -286,7 +286,7 @@ impl Inner {
 }
 
 impl Sim {
-    /// Runs the work that was assigned to the coroutine.
+    /// Runs the work that was assigned to the coroutine of `task`.
     fn run_body(&self, task: &Task) {
         match task
             .body
