@@ -3,18 +3,18 @@
 
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
-use std::sync::{Mutex, OnceLock, RwLock as StdRwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock as StdRwLock};
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{
     CpuLock, Due, Field, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, RwLock,
     Tags, WhenIdle, Word,
 };
-use plimsoll_mm::no_front::NoFront;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 
+use super::front::{Depot, Stack};
 use super::heap;
 
 /// The simplest machine: one thread, on the CPU that the test sets.
@@ -24,6 +24,8 @@ pub(crate) struct Plain {
     now: AtomicU64,
     /// The deferred jobs of each CPU, a bit for each kind of job.
     deferred: Box<[AtomicU8]>,
+    /// What the fronts share; `None` if the machine has no fronts.
+    depot: Option<Arc<Depot>>,
 }
 
 impl Plain {
@@ -34,6 +36,15 @@ impl Plain {
             cpu: AtomicU32::new(0),
             now: AtomicU64::new(0),
             deferred,
+            depot: None,
+        }
+    }
+
+    /// Creates a machine whose CPUs have fronts that share `depot`.
+    pub(crate) fn with_fronts(topology: Topology, depot: &Arc<Depot>) -> Self {
+        Self {
+            depot: Some(Arc::clone(depot)),
+            ..Self::new(topology)
         }
     }
 
@@ -68,7 +79,7 @@ impl Machine for Plain {
     type Once<T> = OnceLocked<T>;
     type Field = Unsigned;
     type RwLock<T> = Shared<T>;
-    type Front = NoFront;
+    type Front = Stack;
 
     fn topology(&self) -> &Topology {
         &self.topology
@@ -124,8 +135,8 @@ impl Machine for Plain {
         Unsigned(AtomicU64::new(value))
     }
 
-    fn make_fronts(&self) -> impl Iterator<Item = NoFront> {
-        std::iter::repeat(NoFront)
+    fn make_fronts(&self) -> impl Iterator<Item = Stack> {
+        (0..).map(|cpu| Stack::new(CpuId(cpu), self.depot.clone()))
     }
 
     fn spend(&self, _work: Work, _n: u32) {}

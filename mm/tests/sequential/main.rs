@@ -1,0 +1,14 @@
+//! Tests of the page allocator with one thread that plays several CPUs in turn, so that every step
+//! of another CPU happens at the place that the test chooses.
+
+#[path = "../support/front.rs"]
+mod front;
+#[expect(dead_code, reason = "only the locks are recorded")]
+#[path = "../support/heap.rs"]
+mod heap;
+#[expect(dead_code, reason = "no job runs and no time passes")]
+#[path = "../support/machine.rs"]
+mod machine;
+
+mod fronts;
+mod owning;

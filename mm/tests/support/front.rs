@@ -1,0 +1,149 @@
+//! Fronts of the simplest machine: a stack for each CPU, and one depot for the runs that full
+//! stacks give away.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use plimsoll_mm::machine::{Freed, Front, Machine, Tags};
+use plimsoll_mm::units::CpuId;
+
+use super::machine::{Bytes, Plain};
+
+/// A run of pages in the depot, and the CPU whose front has given it.
+type Run = (CpuId, Box<[u32]>);
+
+/// The part of the fronts that all of them share.
+#[derive(Default)]
+pub(crate) struct Depot {
+    runs: Mutex<Vec<Run>>,
+    /// True if the next free behaves as if it had read the tag before another free changed it.
+    is_late: AtomicBool,
+}
+
+impl Depot {
+    /// Makes the next free to a front succeed although another free has changed the page's tag:
+    /// such a free has read the tag before the other one.
+    pub(crate) fn let_the_next_free_be_late(&self) {
+        self.is_late.store(true, Relaxed);
+    }
+
+    /// The runs that are on offer, as lists of pages.
+    pub(crate) fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
+        self.runs.lock().expect("one thread")
+    }
+}
+
+/// The front of a CPU. Only a thread on this CPU can use it.
+pub(crate) struct Stack {
+    cpu: CpuId,
+    pages: Mutex<Vec<u32>>,
+    limit: AtomicU32,
+    was_used: AtomicBool,
+    /// `None` if the machine has no fronts; then the stack has no room.
+    depot: Option<Arc<Depot>>,
+}
+
+impl Stack {
+    pub(crate) fn new(cpu: CpuId, depot: Option<Arc<Depot>>) -> Self {
+        Self {
+            cpu,
+            pages: Mutex::default(),
+            limit: AtomicU32::new(0),
+            was_used: AtomicBool::new(false),
+            depot,
+        }
+    }
+
+    fn stack(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.pages.lock().expect("one thread")
+    }
+}
+
+impl Front<Plain> for Stack {
+    const CAPACITY: u32 = 128;
+
+    fn pop(&self, machine: &Plain) -> Option<u32> {
+        let page = (machine.this_cpu() == self.cpu).then(|| self.stack().pop())??;
+        self.was_used.store(true, Relaxed);
+        Some(page)
+    }
+
+    fn free(&self, machine: &Plain, tags: &Bytes, page: u32, old: u8, new: u8) -> Freed {
+        if machine.this_cpu() != self.cpu || self.limit() == 0 {
+            return Freed::Unchanged;
+        }
+        let depot = self.depot.as_ref();
+        if depot.is_some_and(|depot| depot.is_late.swap(false, Relaxed)) {
+            tags.set(page, new);
+        } else if tags.replace(page, old, new).is_err() {
+            return Freed::Unchanged;
+        }
+        if self.push(machine, page) {
+            Freed::Pushed
+        } else {
+            Freed::Tagged
+        }
+    }
+
+    fn push(&self, machine: &Plain, page: u32) -> bool {
+        let mut pages = self.stack();
+        let has_room = pages.len() < self.limit() as usize;
+        if machine.this_cpu() != self.cpu || !has_room {
+            return false;
+        }
+        pages.push(page);
+        self.was_used.store(true, Relaxed);
+        true
+    }
+
+    fn admits(&self, machine: &Plain) -> bool {
+        machine.this_cpu() == self.cpu
+    }
+
+    fn empty(&self, _: &Plain, mut f: impl FnMut(&[u32])) {
+        let mut pages = std::mem::take(&mut *self.stack());
+        pages.reverse();
+        f(&pages);
+        let Some(depot) = &self.depot else { return };
+        let mine = |run: &mut Run| run.0 == self.cpu;
+        let given: Vec<Run> = depot.runs().extract_if(.., mine).collect();
+        given.iter().for_each(|run| f(&run.1));
+    }
+
+    fn give_run(&self, _: &Plain, pages: &[u32]) -> bool {
+        let give = |depot: &Arc<Depot>| depot.runs().push((self.cpu, pages.into()));
+        self.depot.as_ref().map(give).is_some()
+    }
+
+    fn take_run(&self, _: &Plain, pages: &mut [u32]) -> bool {
+        let run = self.depot.as_ref().and_then(|depot| depot.runs().pop());
+        run.is_some_and(|run| {
+            pages.copy_from_slice(&run.1);
+            true
+        })
+    }
+
+    fn pages(&self) -> u32 {
+        let given = self.depot.as_ref().map_or(0, |depot| {
+            let runs = depot.runs();
+            let mine = runs.iter().filter(|run| run.0 == self.cpu);
+            mine.map(|run| run.1.len()).sum()
+        });
+        u32::try_from(self.stack().len() + given).expect("few pages")
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.was_used.swap(false, Relaxed)
+    }
+
+    fn limit(&self) -> u32 {
+        self.limit.load(Relaxed)
+    }
+
+    fn set_limit(&self, pages: u32) {
+        if self.depot.is_some() {
+            self.limit.store(pages, Relaxed);
+        }
+    }
+}
