@@ -115,7 +115,7 @@ pub struct Sweep {
 pub struct Draw {
     /// The number of points.
     pub points: u64,
-    /// The seed of the choice.
+    /// The seed of the random choice of points.
     pub seed: u64,
 }
 

@@ -9,8 +9,8 @@ use crate::space::Memory;
 use crate::space::lru::{Fate, List};
 use crate::units::{NodeId, Pages, count_of, narrow};
 
-/// Runs a pass at priority 0, which covers the whole lists of `node`. As a pass of kswapd, it ends
-/// soon after it has freed 32 pages. Returns the number of pages freed.
+/// Runs a pass of kswapd at priority 0, which covers the whole lists of `node`. The pass ends soon
+/// after it has freed 32 pages. Returns the number of pages freed.
 pub(crate) fn pass<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
     let pass = Pass {
         by: ReclaimedBy::Kswapd,

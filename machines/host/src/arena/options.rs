@@ -187,7 +187,7 @@ pub enum ArenaError {
         /// The kernel's error.
         why: io::Error,
     },
-    /// The kernel had no memory for all frames, or does not support the request.
+    /// The kernel had too little memory for all frames, or does not support populating them at once.
     Populate {
         /// The kernel's error.
         why: io::Error,

@@ -5,8 +5,8 @@ use plimsoll_mm::laws::{frontier, reaping, touching};
 use plimsoll_model::own_process::in_own_process;
 use plimsoll_model::{loom, shuttle};
 
-/// The number of random interleavings that shuttle tries for each law. All of them together take
-/// several seconds in a debug build.
+/// The number of random interleavings that shuttle tries for each law. In a debug build, the
+/// interleavings of one law take up to three seconds.
 const SCHEDULES: u32 = 2000;
 
 #[test]

@@ -264,9 +264,9 @@ fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1));
 }
 
-/// Here the patch may take no precise sum, so it judges the other process by its estimate plus the
-/// bound of its error. This total exceeds the placeholder points of the origin, and yet the origin
-/// is chosen.
+/// In this test the patch must not take a precise sum, so it judges the other process by its
+/// estimate plus the bound of the estimate's error. This total exceeds the placeholder points of the
+/// origin, and yet the patch chooses the origin.
 #[test]
 fn the_patch_keeps_an_origin_however_uncertain_another_process_is() {
     let mut origin = Member::exactly(10);
