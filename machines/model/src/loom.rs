@@ -18,7 +18,7 @@ const BODIES_MAX: usize = 3;
 
 /// Loom tries the interleavings with at most this many preemptions, unless the law sets a limit or
 /// the environment variable `LOOM_MAX_PREEMPTIONS` sets another number. Nearly all races need at
-/// most two preemptions. `.ci/run` tries three as well, which takes three times as long.
+/// most two preemptions. `.ci/run` tries up to three, which takes about twice as long.
 const PREEMPTIONS: usize = 2;
 
 /// The largest number of steps of one interleaving. A law that needs more steps is too large for

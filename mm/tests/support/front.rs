@@ -13,7 +13,7 @@ use super::machine::{Bytes, Plain};
 /// A run of pages in the depot, and the CPU whose front has given it.
 type Run = (CpuId, Box<[u32]>);
 
-/// The part of the fronts that all of them share.
+/// The depot, which the fronts of all CPUs share.
 #[derive(Default)]
 pub(crate) struct Depot {
     runs: Mutex<Vec<Run>>,

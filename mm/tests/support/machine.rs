@@ -24,7 +24,7 @@ pub(crate) struct Plain {
     now: AtomicU64,
     /// The deferred jobs of each CPU, a bit for each kind of job.
     deferred: Box<[AtomicU8]>,
-    /// What the fronts share; `None` if the machine has no fronts.
+    /// The depot that the fronts of all CPUs share; `None` if the machine has no fronts.
     depot: Option<Arc<Depot>>,
 }
 
