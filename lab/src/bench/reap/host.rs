@@ -34,8 +34,7 @@ const ATTEMPTS: u32 = 3;
 /// allowed sum of these waits, as a fraction of the length of the race.
 const AWAY_MAX: f64 = 0.02;
 
-/// The place where the arena leaves the memory behind a page after the page is freed: with the
-/// kernel or in the arena.
+/// Says whether the arena returns the memory of a page to the kernel when the page is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memories {
     /// The memory is returned to the kernel.
