@@ -16,12 +16,14 @@ use plimsoll_lab::run::options::Jitter;
 
 use crate::command::results::Results;
 use crate::command::sweep::Sweep;
+use crate::explain_args::Explain;
 use crate::html::HtmlArgs;
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
 use crate::output::{Extent, Format, Output};
 use crate::runs::Runs;
 use crate::store::StoreArgs;
+use crate::trace::TraceRun;
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
@@ -59,6 +61,7 @@ pub(crate) enum Command {
     /// Shows a recording as tables, or two recordings side by side
     Show(Show),
     Results(Results),
+    Explain(Explain),
     /// Records what this computer's kernel does with its memory (Linux only, as root)
     #[cfg(target_os = "linux")]
     Record(Record),
@@ -191,6 +194,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     pub(crate) record: RecordRun,
     #[command(flatten)]
+    pub(crate) trace: TraceRun,
+    #[command(flatten)]
     pub(crate) extent: Extent,
     #[command(flatten)]
     pub(crate) html: HtmlArgs,
@@ -213,6 +218,8 @@ pub(crate) struct Run {
     pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) runs: Runs,
+    #[command(flatten)]
+    pub(crate) trace: TraceRun,
     #[command(flatten)]
     pub(crate) extent: Extent,
     #[command(flatten)]
@@ -245,7 +252,7 @@ pub(crate) struct Replay {
     /// Instead of simulating a machine, compares each decision of Plimsoll with the one that the
     /// recorded kernel made
     #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card", "verbose", "metric"])]
-    #[arg(conflicts_with_all = ["store", "no_store", "resume", "html"])]
+    #[arg(conflicts_with_all = ["store", "no_store", "resume", "html", "trace", "trace_window"])]
     pub(crate) exact: bool,
     /// With --exact: compares only this subject: page-lists, timers, counters, additions, kills,
     /// scores, reaping or watermarks
@@ -273,6 +280,8 @@ pub(crate) struct Replay {
     pub(crate) card: CardName,
     #[command(flatten)]
     pub(crate) record: RecordRun,
+    #[command(flatten)]
+    pub(crate) trace: TraceRun,
     #[command(flatten)]
     pub(crate) extent: Extent,
     #[command(flatten)]
@@ -388,7 +397,7 @@ impl Bench {
 }
 
 /// Whether simulated CPUs are disturbed.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct WithJitter {
     /// Runs without random disturbances of CPUs: interrupts, softirqs and stolen time
     #[arg(long)]
@@ -402,7 +411,7 @@ impl From<WithJitter> for Jitter {
 }
 
 /// The option that turns a simulated run into a recording too.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RecordRun {
     /// Writes the run of the first seed to a file that `plimsoll show` reads; with several designs,
     /// one file each: make.ours.plr instead of make.plr

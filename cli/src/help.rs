@@ -54,6 +54,10 @@ static EXAMPLES: &[Examples] = &[
                 "plimsoll compare stress-vm-bursts --machine grace-72 --html bursts.html",
                 "also a page with charts of one run of each design",
             ),
+            (
+                "plimsoll compare stress-vm-bursts --machine grace-72 --trace bursts.pftrace",
+                "also a file for https://ui.perfetto.dev, with a track for each CPU",
+            ),
         ],
     },
     Examples {
@@ -79,6 +83,19 @@ static EXAMPLES: &[Examples] = &[
             (
                 "plimsoll sweep mine.toml --random 1000 --part 3/16 -o 3.parquet",
                 "1000 random points, of which this computer runs a sixteenth",
+            ),
+        ],
+    },
+    Examples {
+        command: "explain",
+        lines: &[
+            (
+                "plimsoll explain last",
+                "the ten longest waits of the newest run, for each design",
+            ),
+            (
+                "plimsoll explain 20261123-2315 --format json",
+                "those of an earlier run, for a program",
             ),
         ],
     },

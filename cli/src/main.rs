@@ -5,6 +5,7 @@
 
 mod args;
 mod command;
+mod explain_args;
 mod help;
 mod html;
 #[cfg(target_os = "linux")]
@@ -14,6 +15,7 @@ mod recordings;
 mod runs;
 mod samples;
 mod store;
+mod trace;
 
 use std::any::Any;
 use std::fmt::Display;
@@ -77,6 +79,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Replay(args) => command::replay::run(args),
         Command::Show(args) => command::show::run(args),
         Command::Results(args) => command::results::run(args),
+        Command::Explain(args) => command::explain::run(args),
         #[cfg(target_os = "linux")]
         Command::Record(args) => command::record::run(args),
         Command::Machines(args) => command::machines::run(&args),

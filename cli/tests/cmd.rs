@@ -1,7 +1,7 @@
 //! Tests the command as its users see it. Each file in `cmd` is a session, and the command must
 //! print exactly the text in this file. The `console` blocks of some pages are sessions too. These
-//! pages are the answers to mailing-list threads in `docs/threads`, and the pages about results and
-//! about experiment files.
+//! pages are the answers to mailing-list threads in `docs/threads`, and the pages about results,
+//! about traces and about experiment files.
 
 use std::path::Path;
 use std::{env, fs};
@@ -39,6 +39,13 @@ fn the_page_about_results_shows_what_the_command_prints() {
 fn the_answers_to_the_threads_are_what_the_command_prints() {
     let answers = in_the_repository("answers");
     answers.case("docs/threads/*.md");
+}
+
+/// The page explains `last`, so no other session may use its store.
+#[test]
+fn the_page_about_traces_shows_what_the_command_prints() {
+    let page = in_the_repository("traces");
+    page.case("docs/traces.md");
 }
 
 #[test]

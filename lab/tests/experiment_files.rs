@@ -35,6 +35,7 @@ fn how() -> How {
         watch: None,
         jobs: Jobs::new(NonZeroUsize::new(2).expect("not zero")),
         record: None,
+        trace: None,
     }
 }
 

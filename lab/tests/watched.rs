@@ -25,6 +25,7 @@ fn compare(workload: &str, machine: &str, length_ms: u64, watch: Option<Courses>
         jobs: Jobs::new(NonZeroUsize::MIN),
         record: None,
         watch,
+        trace: None,
     };
     let run = drive::run(&prepared, &prepared.machines[0], &how, &Progress::hidden());
     run.expect("designs that differ").0

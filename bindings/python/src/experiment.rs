@@ -85,6 +85,7 @@ pub(crate) fn run<'py>(
         jobs: call.jobs.clone(),
         record: None,
         watch: None,
+        trace: None,
     };
     let new = source.new_run(&from_file, &[], None);
     let new = new.map_err(|error| raised(&error))?;
@@ -121,6 +122,7 @@ fn run_point<'py>(
         jobs: call.jobs.clone(),
         record: None,
         watch: None,
+        trace: None,
     };
     let count = usize::try_from(sweep::count(&axes)).unwrap_or(usize::MAX);
     let points = [point];

@@ -84,6 +84,7 @@ impl Replay {
             card: card.map_err(|why| Error::Invalid(format!("{why}")))?,
             record: None,
             watch: None,
+            trace: None,
         })
     }
 }

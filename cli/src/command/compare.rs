@@ -15,15 +15,19 @@ use crate::html::HtmlFile;
 use crate::output::Sink;
 use crate::recordings::Shelf;
 use crate::store::Keeping;
+use crate::trace::TraceFile;
 
-pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
-    let shelf = Shelf::open(args.record)?;
-    let designs: Vec<&str> = std::iter::once(&args.a)
-        .chain(&args.b)
-        .map(String::as_str)
-        .collect();
+/// The designs of a comparison: A first.
+fn designs(args: &Compare) -> Vec<&str> {
+    let names = std::iter::once(&args.a).chain(&args.b);
+    names.map(String::as_str).collect()
+}
+
+/// The plan that the command line describes.
+pub(crate) fn plan(args: &Compare) -> anyhow::Result<Plan> {
+    let designs = designs(args);
     let settings: Vec<&str> = args.set.iter().map(String::as_str).collect();
-    let plan = Plan {
+    Ok(Plan {
         parameters: args
             .workers
             .map(|workers| ("workers".to_owned(), workers.into()))
@@ -35,13 +39,18 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         jitter: args.jitter.into(),
         card: args.card.into(),
         ..command::plan(&args.workload, &args.machine, &designs, &settings)?
-    };
+    })
+}
+
+pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
+    let plan = plan(&args)?;
+    let designs = designs(&args);
     let number = |of: Option<u64>| of.map_or("default".to_owned(), |of| of.to_string());
     let inputs = inputs::inputs([
         ("workload", args.workload.clone()),
         ("machine", args.machine.clone()),
         ("designs", designs.join(" ")),
-        ("knobs", settings.join(" ")),
+        ("knobs", args.set.join(" ")),
         ("seeds", format!("1 to {}", plan.seeds)),
         ("card", plan.card.to_string()),
         (
@@ -52,11 +61,14 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         ("workers", number(args.workers.map(u64::from))),
         ("length_ms", number(args.length_ms)),
     ]);
+    let shelf = Shelf::open(args.record)?;
+    let trace = TraceFile::open(args.trace)?;
     let mut page = HtmlFile::open(args.html, vec![args.machine.clone()])?;
     let how = How {
         jobs: Jobs::new(args.runs.jobs()),
         record: shelf.events_max(),
         watch: page.watch(),
+        trace: trace.traces(),
     };
     let prepared = prepare::prepare(&plan).map_err(command::first)?;
     let mut sink = Sink::open(args.output, args.extent)?;
@@ -72,5 +84,6 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     page.write(&reports, None, &mut keeping)?;
     keeping.finish()?;
     shelf.write(&recordings)?;
+    trace.write()?;
     sink.check_metrics(&reports)
 }

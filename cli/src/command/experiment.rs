@@ -10,7 +10,7 @@ use plimsoll_lab::catalog::machines;
 use plimsoll_lab::experiment;
 use plimsoll_lab::plan::drive::{self, How};
 use plimsoll_lab::plan::{
-    FromFile, command, outline, prepare, schema, sweep, sweep_report, template,
+    FromFile, Plan, command, outline, prepare, schema, sweep, sweep_report, template,
 };
 use plimsoll_lab::report::{Report, table};
 use plimsoll_lab::run::jobs::Jobs;
@@ -22,23 +22,51 @@ use crate::command::reproduce;
 use crate::html::HtmlFile;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
+use crate::trace::TraceFile;
 
-pub(crate) fn run(args: Run) -> anyhow::Result<()> {
-    if let Some(experiment) = experiment::of_file(&args.file)? {
-        return reproduce::run_file(args, experiment);
-    }
-    if args.quick {
-        let refused = "--quick has no effect with the workload of this file: leave it out, and \
-                       shorten length_ms or use fewer --seeds";
-        return Err(BadInput(refused.to_owned()).into());
-    }
+/// Returns whether the file is that of an experiment of the catalog.
+pub(crate) fn is_built_in(args: &Run) -> anyhow::Result<bool> {
+    Ok(experiment::of_file(&args.file)?.is_some())
+}
+
+/// Reads the experiment file of the command line, and changes what the other arguments change.
+pub(crate) fn load(args: &Run) -> anyhow::Result<FromFile> {
     let mut from_file = FromFile::load(&args.file)?;
     let settings: Vec<&str> = args.set.iter().map(String::as_str).collect();
     command::set(&mut from_file.plan, &settings)?;
     if let Some(seeds) = args.runs.seeds {
         from_file.plan.seeds = seeds;
     }
+    Ok(from_file)
+}
+
+/// Refuses options that the experiment of a user's file cannot have.
+fn check_options(args: &Run, plan: &Plan) -> Result<(), BadInput> {
+    let refused = if args.quick {
+        "--quick has no effect with the workload of this file: leave it out, and shorten length_ms \
+         or use fewer --seeds"
+    } else if args.trace.is_wanted() && plan.sweep.is_some() {
+        "a sweep cannot be traced: remove --trace, or the table [sweep] of the file"
+    } else {
+        return Ok(());
+    };
+    Err(BadInput(refused.to_owned()))
+}
+
+pub(crate) fn run(args: Run) -> anyhow::Result<()> {
+    if let Some(experiment) = experiment::of_file(&args.file)? {
+        if args.trace.is_wanted() {
+            let refused = "a built-in experiment cannot be traced: remove --trace, or trace a \
+                           comparison with `plimsoll compare`";
+            return Err(BadInput(refused.to_owned()).into());
+        }
+        return reproduce::run_file(args, experiment);
+    }
+    let from_file = load(&args)?;
     let plan = &from_file.plan;
+    check_options(&args, plan)?;
+    let settings: Vec<&str> = args.set.iter().map(String::as_str).collect();
+    let trace = TraceFile::open(args.trace)?;
     let folder = &plan.folder;
     let machines_of_page = plan.machines.iter();
     let machines_of_page = machines_of_page.map(|name| machines::machine_at(folder, name));
@@ -47,6 +75,7 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
         jobs: Jobs::new(args.runs.jobs()),
         record: None,
         watch: page.watch(),
+        trace: trace.traces(),
     };
     let points = match &plan.sweep {
         None => Vec::new(),
@@ -89,6 +118,7 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
         write(run, &mut keeping)?;
     }
     keeping.finish()?;
+    trace.write()?;
     sink.check_metrics(&reports)
 }
 

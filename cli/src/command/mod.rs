@@ -5,6 +5,7 @@ pub(crate) mod compare;
 pub(crate) mod designs;
 pub(crate) mod ending;
 pub(crate) mod experiment;
+pub(crate) mod explain;
 #[cfg(target_os = "linux")]
 pub(crate) mod guest;
 #[cfg(target_os = "linux")]

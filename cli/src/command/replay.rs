@@ -12,6 +12,7 @@ use crate::html::HtmlFile;
 use crate::output::{BadInput, Sink};
 use crate::recordings::Shelf;
 use crate::store::Keeping;
+use crate::trace::TraceFile;
 
 /// The number of seeds unless the user chooses another; experiments have the same default.
 const SEEDS: u64 = 6;
@@ -22,25 +23,15 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     if args.exact {
         return exact(args);
     }
-    let jobs = Jobs::new(args.runs.jobs());
-    let seeds = match args.seed {
-        Some(seed) => vec![seed],
-        None => (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
-    };
-    let shelf = Shelf::open(args.record)?;
-    let machine = args.machine.unwrap_or_default();
-    let mut page = HtmlFile::open(args.html, vec![machine.clone()])?;
+    let shelf = Shelf::open(args.record.clone())?;
+    let trace = TraceFile::open(args.trace.clone())?;
+    let machine = args.machine.clone().unwrap_or_default();
+    let mut page = HtmlFile::open(args.html.clone(), vec![machine])?;
     let options = ReplayOptions {
-        file: args.file,
-        machine,
-        scale: args.scale,
-        a: args.a,
-        b: args.b,
-        seeds,
-        jobs,
-        card: args.card.into(),
         record: shelf.events_max(),
         watch: page.watch(),
+        trace: trace.traces(),
+        ..options(&args)
     };
     let mut sink = Sink::open(args.output, args.extent)?;
     if options.file == STDIN && args.store.resume.is_some() {
@@ -59,7 +50,33 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     page.write(&reports, None, &mut keeping)?;
     keeping.finish()?;
     shelf.write(&recordings)?;
+    trace.write()?;
     sink.check_metrics(&reports)
+}
+
+/// Returns whether the recording comes from standard input.
+pub(crate) fn reads_stdin(args: &Replay) -> bool {
+    args.file == STDIN
+}
+
+/// The options that the command line describes, without what else to keep of the first seed's run.
+pub(crate) fn options(args: &Replay) -> ReplayOptions {
+    ReplayOptions {
+        file: args.file.clone(),
+        machine: args.machine.clone().unwrap_or_default(),
+        scale: args.scale,
+        a: args.a.clone(),
+        b: args.b.clone(),
+        seeds: match args.seed {
+            Some(seed) => vec![seed],
+            None => (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
+        },
+        jobs: Jobs::new(args.runs.jobs()),
+        card: args.card.into(),
+        record: None,
+        watch: None,
+        trace: None,
+    }
 }
 
 /// Runs an exact replay. A difference from the recorded kernel is a finding, not an error.

@@ -76,6 +76,7 @@ pub(crate) fn run(args: &Sweep) -> anyhow::Result<()> {
         jobs: Jobs::new(args.runs.jobs()),
         record: None,
         watch: None,
+        trace: None,
     };
     let run = sweep_summary::run(plan, axes, &points, &how, &progress);
     progress.finish();

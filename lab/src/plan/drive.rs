@@ -20,6 +20,7 @@ use crate::run::jobs::Jobs;
 use crate::run::options::{Determinism, Effort, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
+use crate::slices::{Tracer, Traces};
 use crate::watch::Courses;
 
 /// Options for running a plan. They do not change the results of the plan.
@@ -33,6 +34,8 @@ pub struct How {
     /// Where to keep the course of each design's run of the first seed; `None` if no run is
     /// watched.
     pub watch: Option<Courses>,
+    /// Where to keep the slices of each design's run of the first seed; `None` traces nothing.
+    pub trace: Option<Traces>,
 }
 
 /// Runs the designs of `prepared` on the machine of `planned`. Returns a report on the waits for
@@ -106,8 +109,30 @@ pub(super) fn compare(
     };
     Comparison::run_keeping(&prepared.designs, &options, progress, |case| {
         let record = how.record.filter(|_| case.seed == options.seeds[0]);
-        measure(prepared, planned, case, record)
+        let trace = how.trace.as_ref().filter(|_| case.seed == options.seeds[0]);
+        measure(prepared, planned, case, record, trace)
     })
+}
+
+/// The places of the machine and of the design of `case` among those of the plan.
+fn place(prepared: &Prepared<'_>, planned: &PlannedMachine, case: &Case<Tuned>) -> (usize, usize) {
+    let mut machines = prepared.machines.iter();
+    let machine = machines.position(|of| of.machine == planned.machine);
+    let named = |of: &Tuned| of.named.name == case.design.named.name;
+    let designs = prepared.designs.iter().position(named);
+    (machine.unwrap_or_default(), designs.unwrap_or_default())
+}
+
+/// Runs the first seed of each design on each machine of `prepared` again, for its slices alone.
+///
+/// # Errors
+/// As [`Comparison::run`].
+pub fn trace(prepared: &Prepared<'_>, how: &How, progress: &Progress) -> Result<(), Error> {
+    for planned in &prepared.machines {
+        progress.start_on(&prepared.plan.name, &planned.profile.name, "");
+        compare(prepared, planned, how, progress)?;
+    }
+    Ok(())
 }
 
 /// The introduction of a report, in sentences: the question of the plan, and a description of its
@@ -169,6 +194,7 @@ fn measure(
     planned: &PlannedMachine,
     case: &Case<Tuned>,
     record: Option<usize>,
+    trace: Option<&Traces>,
 ) -> (Sample, Kept) {
     let Prepared {
         workload, length, ..
@@ -179,8 +205,17 @@ fn measure(
     let named = &case.design.named;
     let testbed = testbed(prepared, planned, &case.design, case.seed);
     let recorder = record.map(|events_max| testbed.record(events_max));
+    let tracer = trace.map(|traces| {
+        let limits = traces.limits(&profile.name, &named.name);
+        (traces, Tracer::attach(&testbed.sim, &testbed.mm, limits))
+    });
     let tasks = (workload.start)(&testbed, values, *length);
     testbed.sim.run_until(*length);
+    if let Some((traces, tracer)) = tracer {
+        let slices = tracer.finish(&testbed.sim);
+        let slices = slices.named(&profile.name, &named.name);
+        traces.keep(place(prepared, planned, case), slices);
+    }
     let recording = recorder.map(|recorder| {
         let release = format!("{named} on {}", profile.name);
         let workers = values.get("workers");

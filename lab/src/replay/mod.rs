@@ -36,6 +36,7 @@ use crate::run::as_recording::{self, Recordings};
 use crate::run::jobs::Jobs;
 use crate::run::options::{Determinism, Effort, Jitter, Options};
 use crate::run::progress::Progress;
+use crate::slices::Traces;
 use crate::trace::Recording;
 use crate::watch::Courses;
 
@@ -63,6 +64,8 @@ pub struct ReplayOptions {
     /// Collects the course of each design's run with the first seed: what happened in the run, over
     /// virtual time. `None` if no run is watched.
     pub watch: Option<Courses>,
+    /// Where to keep the slices of each design's run of the first seed; `None` traces nothing.
+    pub trace: Option<Traces>,
 }
 
 /// Replays a recording and reports tables of its locks and page lists.
@@ -98,16 +101,25 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
     };
     check_scale(&plan, options.scale, &profile)?;
 
+    let place = |name: &str| {
+        designs
+            .iter()
+            .position(|of| of.name == name)
+            .unwrap_or_default()
+    };
     progress.start_on("replay", &profile.name, "");
     let (runs, performed) =
         Comparison::run_keeping(&designs, &of_replay(options), progress, |case| {
-            let record = options.record.filter(|_| case.seed == options.seeds[0]);
+            let is_first = case.seed == options.seeds[0];
+            let record = options.record.filter(|_| is_first);
+            let trace = options.trace.as_ref().filter(|_| is_first);
             let setup = ReplaySetup {
                 profile: &profile,
                 scale: options.scale.get(),
                 file: &options.file,
                 start,
                 record,
+                trace: trace.map(|traces| (traces, place(&case.design.name))),
             };
             perform::run(&plan, &setup, case)
         })?;

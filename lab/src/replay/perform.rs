@@ -25,6 +25,7 @@ use crate::measure::holds::HoldLog;
 use crate::measure::locks;
 use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
+use crate::slices::{Tracer, Traces};
 
 /// The copies of a recording that run side by side start at random times within this time.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
@@ -65,6 +66,8 @@ pub(super) struct ReplaySetup<'a> {
     pub(super) start: Start<'a>,
     /// The maximum number of events to record of this run; `None` records nothing.
     pub(super) record: Option<usize>,
+    /// Where to keep the slices of this run, and the place of its design; `None` traces nothing.
+    pub(super) trace: Option<(&'a Traces, usize)>,
 }
 
 /// One of several copies of a recording that run side by side: the state that the CPUs of this copy
@@ -95,6 +98,10 @@ pub(super) fn run(plan: &Plan, setup: &ReplaySetup<'_>, case: &Case<Named>) -> (
     let listed = cpus.map(|cpu| u64::from(testbed.mm.pages().listed(&testbed.sim, cpu).0));
     let listed = listed.sum();
     let recorder = setup.record.map(|events_max| testbed.record(events_max));
+    let tracer = setup.trace.map(|(traces, _)| {
+        let limits = traces.limits(&setup.profile.name, &case.design.name);
+        Tracer::attach(&testbed.sim, &testbed.mm, limits)
+    });
     let streams: Rc<Vec<Vec<PlannedOp>>> = Rc::new(plan.streams.clone());
     let tally = Rc::new(Tally::default());
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -120,6 +127,11 @@ pub(super) fn run(plan: &Plan, setup: &ReplaySetup<'_>, case: &Case<Named>) -> (
         }
     }
     testbed.sim.run();
+    if let Some(((traces, design), tracer)) = setup.trace.zip(tracer) {
+        let slices = tracer.finish(&testbed.sim);
+        let slices = slices.named(&setup.profile.name, &case.design.name);
+        traces.keep((0, design), slices);
+    }
     let recording = recorder.map(|recorder| {
         let release = format!("{} on {}", case.design.name, setup.profile.name);
         let command = format!("replay of {}, {scale} times, seed {seed}", setup.file);

@@ -21,6 +21,7 @@ fn report(file: &str, scale: u32) -> Report {
         jobs: Jobs::new(NonZeroUsize::MIN),
         card: Card::Mid,
         record: None,
+        trace: None,
     };
     let (report, _) = replay::run(&options, &Progress::new()).expect("it can be replayed");
     report

@@ -1,0 +1,188 @@
+//! What a holder of a lock did, and what delayed it.
+
+use plimsoll_mm::units::Nanos;
+use plimsoll_sim::{Hold, Runs, Wait};
+use serde::Serialize;
+
+use super::sites;
+use crate::slices::{Held, Run, Slices, Waited};
+
+/// How many holders are followed from a wait: the holder, the holder for which that one waited, and
+/// so on.
+const CHAIN_MAX: u32 = 4;
+
+/// A task that held the lock for which another waited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// The CPU.
+    pub cpu: u32,
+    /// The call site that took the lock.
+    pub site: String,
+    /// What the call site does.
+    pub doing: &'static str,
+    /// When the hold began, in nanoseconds of virtual time; `None` if it took no time.
+    pub from_ns: Option<u64>,
+    /// The length of the hold, in nanoseconds; `None` if it took no time.
+    pub hold_ns: Option<u64>,
+    /// The pages that moved to or from the zone; `None` for other locks.
+    pub pages: Option<u32>,
+    /// The number of blocks that these pages formed.
+    pub blocks: Option<u32>,
+    /// The CPU whose page lists the hold filled or emptied.
+    pub lists_of: Option<u32>,
+    /// What delayed the holder during the hold and the explained wait.
+    pub delays: Vec<Delay>,
+    /// The holder's own waits for other locks during the hold and the explained wait, the longest
+    /// first.
+    pub waited: Vec<OwnWait>,
+}
+
+/// Something that delayed the holder of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Delay {
+    /// The kind: interrupt, softirq, steal, or `preempted`: other work ran on the CPU.
+    pub kind: &'static str,
+    /// When the delay began, in nanoseconds of virtual time.
+    pub from_ns: u64,
+    /// The length of the delay, in nanoseconds.
+    pub delay_ns: u64,
+}
+
+/// A wait of a holder for another lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OwnWait {
+    /// The lock.
+    pub lock: String,
+    /// The call site that requested the lock.
+    pub site: String,
+    /// How long it waited, in nanoseconds.
+    pub wait_ns: u64,
+    /// The last holder before it; `None` if the chain is longer than is followed.
+    pub released_by: Option<Box<Holder>>,
+}
+
+/// The last holder before the waiter.
+pub(super) fn holder(slices: &Slices, wait: &Wait) -> Holder {
+    let waited = slices.waits.iter().find(|waited| waited.wait == *wait);
+    match waited {
+        Some(waited) => released(slices, waited, wait, CHAIN_MAX),
+        // There were more slices than are kept, so only the holder at the beginning is known.
+        None => Holder::unknown(wait.blocker.0, wait.blocker_site),
+    }
+}
+
+/// The holds of the lock that lay, at least in part, in the wait.
+pub(super) fn ahead<'a>(slices: &'a Slices, wait: &Wait) -> Vec<&'a Held> {
+    let in_wait = |held: &&Held| {
+        let hold = &held.hold;
+        hold.lock == wait.lock && hold.from < wait.until && wait.from < hold.until
+    };
+    slices.holds.iter().filter(in_wait).collect()
+}
+
+fn released(slices: &Slices, waited: &Waited, during: &Wait, chain: u32) -> Holder {
+    let releaser = &waited.releaser;
+    match releaser.hold.and_then(|number| slices.hold(number)) {
+        Some(held) => Holder::followed(slices, held, during, chain),
+        None => Holder::unknown(releaser.cpu.0, releaser.site),
+    }
+}
+
+impl Holder {
+    /// The holder of one of the holds during the wait `during`.
+    pub(super) fn of(slices: &Slices, held: &Held, during: &Wait) -> Self {
+        Self::followed(slices, held, during, CHAIN_MAX)
+    }
+
+    /// A holder of which only the CPU and the call site are known.
+    fn unknown(cpu: u32, site: plimsoll_mm::site::Site) -> Self {
+        Self {
+            cpu,
+            site: site.name().to_owned(),
+            doing: sites::doing(site),
+            from_ns: None,
+            hold_ns: None,
+            pages: None,
+            blocks: None,
+            lists_of: None,
+            delays: Vec::new(),
+            waited: Vec::new(),
+        }
+    }
+
+    fn followed(slices: &Slices, held: &Held, during: &Wait, chain: u32) -> Self {
+        let hold = &held.hold;
+        Self {
+            from_ns: Some(hold.from.0),
+            hold_ns: Some(hold.until.0 - hold.from.0),
+            pages: held.moved.map(|moved| moved.pages.0),
+            blocks: held.moved.map(|moved| moved.blocks),
+            lists_of: held.moved.map(|moved| moved.lists_of.0),
+            delays: delays(slices, hold, during),
+            waited: own_waits(slices, hold, during, chain),
+            ..Self::unknown(hold.cpu.0, hold.site)
+        }
+    }
+}
+
+/// What delayed the holder during the wait `during`: disturbances of its CPU and, if its task may
+/// leave the CPU during the hold, other work on the CPU.
+fn delays(slices: &Slices, hold: &Hold, during: &Wait) -> Vec<Delay> {
+    let delay = |kind, from: Nanos, until: Nanos| {
+        let (from, until) = (from.max(hold.from), until.min(hold.until));
+        let is_during = from < during.until && during.from < until;
+        (from < until && is_during).then(|| Delay {
+            kind,
+            from_ns: from.0,
+            delay_ns: until.0 - from.0,
+        })
+    };
+    let runs = |run: &&Run| run.cpu == hold.cpu;
+    let own =
+        |run: &&Run| matches!(run.runs, Runs::Task(task) | Runs::Daemon(task) if task == hold.task);
+    let preempted = slices
+        .runs
+        .iter()
+        .filter(|run| hold.class.sleeps() && run.preempted && runs(run) && own(run));
+    let preempted = preempted.filter_map(|run| {
+        let again = slices
+            .runs
+            .iter()
+            .filter(|next| runs(next) && own(next) && next.from >= run.until);
+        let again = again.map(|next| next.from).min();
+        delay("preempted", run.until, again.unwrap_or(hold.until))
+    });
+    let ran = |at: Nanos| {
+        let mut own = slices.runs.iter().filter(|run| runs(run) && own(run));
+        !hold.class.sleeps() || own.any(|run| run.from <= at && at <= run.until)
+    };
+    let disturbed = slices
+        .disturbed
+        .iter()
+        .filter(|of| of.cpu == hold.cpu && ran(of.from));
+    let disturbed = disturbed.filter_map(|of| delay(of.kind.name(), of.from, of.until));
+    let mut delays: Vec<Delay> = preempted.chain(disturbed).collect();
+    delays.sort_by_key(|delay| delay.from_ns);
+    delays
+}
+
+fn own_waits(slices: &Slices, hold: &Hold, during: &Wait, chain: u32) -> Vec<OwnWait> {
+    let within = |waited: &&Waited| {
+        let wait = &waited.wait;
+        wait.task == hold.task
+            && wait.cpu == hold.cpu
+            && hold.from <= wait.from
+            && wait.until <= hold.until
+            && wait.from < during.until
+            && during.from < wait.until
+    };
+    let own = |waited: &Waited| OwnWait {
+        lock: waited.wait.class.name().to_owned(),
+        site: waited.wait.site.name().to_owned(),
+        wait_ns: waited.wait.until.0 - waited.wait.from.0,
+        released_by: (chain > 1).then(|| Box::new(released(slices, waited, during, chain - 1))),
+    };
+    let mut waits: Vec<OwnWait> = slices.waits.iter().filter(within).map(own).collect();
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.wait_ns));
+    waits
+}

@@ -1,0 +1,136 @@
+//! The events of a trace before they are written: slices, single events and values, each on its
+//! track.
+
+use std::cmp::Reverse;
+
+/// Text or a number that belongs to an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Number(u64),
+    Text(String),
+}
+
+/// What an event says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Label {
+    pub(super) name: String,
+    pub(super) category: &'static str,
+    pub(super) values: Vec<(&'static str, Value)>,
+    /// The flow that begins here.
+    pub(super) flow: Option<u64>,
+    /// The flows that end here.
+    pub(super) flows_end: Vec<u64>,
+}
+
+/// A slice on a track; a single event if it ends where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    pub(super) from: u64,
+    pub(super) until: u64,
+    pub(super) label: Label,
+}
+
+/// The beginning or the end of a slice, or a single event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    Begin(Label),
+    End,
+    Instant(Label),
+}
+
+/// Turns the slices of one track into edges in order of time. A slice that would end after the
+/// slice around it is shortened. Returns the edges, each with its time, and how many slices were
+/// shortened.
+pub(super) fn edges(mut slices: Vec<Slice>) -> (Vec<(u64, Edge)>, usize) {
+    // A single event comes before the slices that begin with it, and after those that have begun.
+    let rank = |slice: &Slice| {
+        let is_single = slice.from == slice.until;
+        (slice.from, !is_single, Reverse(slice.until))
+    };
+    slices.sort_by_key(rank);
+    let (mut edges, mut open, mut shortened) = (Vec::with_capacity(2 * slices.len()), vec![], 0);
+    for slice in slices {
+        let is_single = slice.from == slice.until;
+        // The slice around a single event may end with it, because the event is its last.
+        let has_ended = |end: u64| end < slice.from || (end == slice.from && !is_single);
+        while let Some(end) = open.pop_if(|end| has_ended(*end)) {
+            edges.push((end, Edge::End));
+        }
+        if is_single {
+            edges.push((slice.from, Edge::Instant(slice.label)));
+            continue;
+        }
+        let around = open.last().copied().unwrap_or(u64::MAX);
+        shortened += usize::from(slice.until > around);
+        open.push(slice.until.min(around));
+        edges.push((slice.from, Edge::Begin(slice.label)));
+    }
+    while let Some(end) = open.pop() {
+        edges.push((end, Edge::End));
+    }
+    (edges, shortened)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slice(from: u64, until: u64) -> Slice {
+        let label = Label {
+            name: format!("{from}-{until}"),
+            ..Label::default()
+        };
+        Slice { from, until, label }
+    }
+
+    fn text(slices: &[(u64, u64)]) -> (String, usize) {
+        let (edges, shortened) = edges(slices.iter().map(|of| slice(of.0, of.1)).collect());
+        let edge = |(at, edge): &(u64, Edge)| match edge {
+            Edge::Begin(label) => format!("{at}({}", label.name),
+            Edge::End => format!("{at})"),
+            Edge::Instant(label) => format!("{at}!{}", label.name),
+        };
+        let edges: Vec<String> = edges.iter().map(edge).collect();
+        (edges.join(" "), shortened)
+    }
+
+    #[test]
+    fn slices_nest() {
+        let (edges, shortened) = text(&[(3, 5), (0, 9), (5, 6), (9, 12)]);
+        assert_eq!(edges, "0(0-9 3(3-5 5) 5(5-6 6) 9) 9(9-12 12)");
+        assert_eq!(shortened, 0);
+    }
+
+    #[test]
+    fn a_single_event_at_the_end_of_a_slice_is_its_last() {
+        let (edges, _) = text(&[(0, 5), (5, 5), (5, 7)]);
+        assert_eq!(edges, "0(0-5 5!5-5 5) 5(5-7 7)");
+    }
+
+    #[test]
+    fn a_slice_that_crosses_another_s_end_is_shortened() {
+        assert_eq!(text(&[(0, 5), (3, 8)]), ("0(0-5 3(3-8 5) 5)".to_owned(), 1));
+    }
+
+    proptest! {
+        /// Whatever the slices are, times ascend, and each slice that begins ends.
+        #[test]
+        fn edges_are_in_order_and_balanced(slices in prop::collection::vec((0..50_u64, 0..20_u64), 0..30)) {
+            let slices = slices.iter().map(|(from, length)| slice(*from, from + length));
+            let (edges, _) = edges(slices.collect());
+            prop_assert!(edges.is_sorted_by_key(|(at, _)| *at));
+            let mut depth = 0;
+            for (_, edge) in &edges {
+                match edge {
+                    Edge::Begin(_) => depth += 1,
+                    Edge::End => depth -= 1,
+                    Edge::Instant(_) => {}
+                }
+                prop_assert!(depth >= 0);
+            }
+            prop_assert_eq!(depth, 0);
+        }
+    }
+}
