@@ -1,41 +1,37 @@
-//! The events of a trace before they are written: slices, single events and values, each on its
-//! track.
+//! The events of a track before they are encoded: slices that nest, and single events.
 
 use std::cmp::Reverse;
 
-/// Text or a number that belongs to an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    Number(u64),
-    Text(String),
-}
-
-/// What an event says about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Label {
-    pub(super) name: String,
-    pub(super) category: &'static str,
-    pub(super) values: Vec<(&'static str, Value)>,
-    /// The flow that begins here.
-    pub(super) flow: Option<u64>,
-    /// The flows that end here.
-    pub(super) flows_end: Vec<u64>,
+/// Where an event comes from: the place of the slice or single event in its list of
+/// [`Slices`](crate::slices::Slices).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Run(usize),
+    /// The task of the run that ends here was preempted.
+    Preempted,
+    Disturbed(usize),
+    Held(usize),
+    Waited(usize),
+    /// The hold that ends here let this waiter go on.
+    Released(usize),
+    Phase(usize),
+    Mark(usize),
 }
 
 /// A slice on a track; a single event if it ends where it begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
     pub(super) from: u64,
     pub(super) until: u64,
-    pub(super) label: Label,
+    pub(super) what: What,
 }
 
 /// The beginning or the end of a slice, or a single event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
-    Begin(Label),
+    Begin(What),
     End,
-    Instant(Label),
+    Instant(What),
 }
 
 /// Turns the slices of one track into edges in order of time. A slice that would end after the
@@ -57,13 +53,13 @@ pub(super) fn edges(mut slices: Vec<Slice>) -> (Vec<(u64, Edge)>, usize) {
             edges.push((end, Edge::End));
         }
         if is_single {
-            edges.push((slice.from, Edge::Instant(slice.label)));
+            edges.push((slice.from, Edge::Instant(slice.what)));
             continue;
         }
         let around = open.last().copied().unwrap_or(u64::MAX);
         shortened += usize::from(slice.until > around);
         open.push(slice.until.min(around));
-        edges.push((slice.from, Edge::Begin(slice.label)));
+        edges.push((slice.from, Edge::Begin(slice.what)));
     }
     while let Some(end) = open.pop() {
         edges.push((end, Edge::End));
@@ -78,19 +74,16 @@ mod tests {
     use super::*;
 
     fn slice(from: u64, until: u64) -> Slice {
-        let label = Label {
-            name: format!("{from}-{until}"),
-            ..Label::default()
-        };
-        Slice { from, until, label }
+        let what = What::Run(usize::try_from(until).expect("small"));
+        Slice { from, until, what }
     }
 
     fn text(slices: &[(u64, u64)]) -> (String, usize) {
         let (edges, shortened) = edges(slices.iter().map(|of| slice(of.0, of.1)).collect());
         let edge = |(at, edge): &(u64, Edge)| match edge {
-            Edge::Begin(label) => format!("{at}({}", label.name),
+            Edge::Begin(What::Run(until)) => format!("{at}({until}"),
             Edge::End => format!("{at})"),
-            Edge::Instant(label) => format!("{at}!{}", label.name),
+            _ => format!("{at}!"),
         };
         let edges: Vec<String> = edges.iter().map(edge).collect();
         (edges.join(" "), shortened)
@@ -99,19 +92,19 @@ mod tests {
     #[test]
     fn slices_nest() {
         let (edges, shortened) = text(&[(3, 5), (0, 9), (5, 6), (9, 12)]);
-        assert_eq!(edges, "0(0-9 3(3-5 5) 5(5-6 6) 9) 9(9-12 12)");
+        assert_eq!(edges, "0(9 3(5 5) 5(6 6) 9) 9(12 12)");
         assert_eq!(shortened, 0);
     }
 
     #[test]
     fn a_single_event_at_the_end_of_a_slice_is_its_last() {
         let (edges, _) = text(&[(0, 5), (5, 5), (5, 7)]);
-        assert_eq!(edges, "0(0-5 5!5-5 5) 5(5-7 7)");
+        assert_eq!(edges, "0(5 5! 5) 5(7 7)");
     }
 
     #[test]
     fn a_slice_that_crosses_another_s_end_is_shortened() {
-        assert_eq!(text(&[(0, 5), (3, 8)]), ("0(0-5 3(3-8 5) 5)".to_owned(), 1));
+        assert_eq!(text(&[(0, 5), (3, 8)]), ("0(5 3(8 5) 5)".to_owned(), 1));
     }
 
     proptest! {

@@ -8,13 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::LockClass;
 use plimsoll_mm::units::{CpuId, Nanos};
-use plimsoll_sim::{Access, Runs};
+use plimsoll_sim::Hold;
 
-use super::event::{Label, Slice, Value};
-use crate::slices::{Counted, Slices};
+use super::event::{Slice, What};
+use crate::slices::{Counted, Held, Slices, Waited};
 
 /// A track of a run. The order is the one in which a viewer shows the tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,115 +62,63 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Lays out the slices of a run. `first_flow` is added to the number of each flow, so that the
-    /// flows of several runs differ.
-    pub(super) fn of(slices: &Slices, first_flow: u64) -> Self {
+    /// Lays out the slices of a run.
+    pub(super) fn of(slices: &Slices) -> Self {
         let mut tracks = Self::default();
         for cpu in 0..slices.cpus {
             let track = Track::Cpu(cpu, Lane::Work);
             tracks.slices.insert(track, Vec::new());
         }
         tracks.add_runs(slices);
-        tracks.add_holds(slices);
-        tracks.add_waits(slices, first_flow);
-        tracks.add_phases(slices);
-        tracks.add_marks(slices);
+        tracks.add_locks(slices);
+        for (nth, phase) in slices.phases.iter().enumerate() {
+            let track = Track::Task(phase.task);
+            tracks.add(track, phase.from, phase.until, What::Phase(nth));
+        }
+        for (nth, mark) in slices.marks.iter().enumerate() {
+            let track = Track::Cpu(mark.cpu.0, Lane::Work);
+            tracks.add(track, mark.at, mark.at, What::Mark(nth));
+        }
         tracks.count(slices);
         tracks
     }
 
-    fn add(&mut self, track: Track, from: Nanos, until: Nanos, label: Label) {
+    fn add(&mut self, track: Track, from: Nanos, until: Nanos, what: What) {
         self.slices.entry(track).or_default().push(Slice {
             from: from.0,
             until: until.0,
-            label,
+            what,
         });
     }
 
     fn add_runs(&mut self, slices: &Slices) {
-        for run in &slices.runs {
+        for (nth, run) in slices.runs.iter().enumerate() {
             let track = Track::Cpu(run.cpu.0, Lane::Work);
-            self.add(track, run.from, run.until, label(runs(run.runs), "run"));
+            self.add(track, run.from, run.until, What::Run(nth));
             if run.preempted {
-                let label = label("preempted".to_owned(), "run");
-                self.add(track, run.until, run.until, label);
+                self.add(track, run.until, run.until, What::Preempted);
             }
         }
-        for of in &slices.disturbed {
-            let label = label(of.kind.name().to_owned(), "disturbance");
+        for (nth, of) in slices.disturbed.iter().enumerate() {
             let track = Track::Cpu(of.cpu.0, Lane::Disturbances);
-            self.add(track, of.from, of.until, label);
+            self.add(track, of.from, of.until, What::Disturbed(nth));
         }
     }
 
-    fn add_holds(&mut self, slices: &Slices) {
-        for held in &slices.holds {
-            let hold = &held.hold;
-            let name = format!("hold {} ({})", hold.class.name(), hold.site.name());
-            let mut label = label(name, "hold");
-            let mut value = |name, value| label.values.push((name, Value::Number(value)));
-            if let Some(moved) = &held.moved {
-                value("pages", moved.pages.0.into());
-                value("blocks", moved.blocks.into());
-                value("lists of CPU", moved.lists_of.0.into());
-            }
-            if hold.access == Access::Read {
-                label
-                    .values
-                    .push(("held as", Value::Text("a reader".to_owned())));
-            }
-            let track = track_of(hold.class, hold.cpu, hold.task);
-            self.add(track, hold.from, hold.until, label);
+    /// Adds the holds and the waits. A flow goes from each wait to the end of the hold that let the
+    /// waiter go on.
+    fn add_locks(&mut self, slices: &Slices) {
+        let of_hold = |hold: &Hold| track_of(hold.class, hold.cpu, hold.task);
+        for (nth, Held { hold, .. }) in slices.holds.iter().enumerate() {
+            self.add(of_hold(hold), hold.from, hold.until, What::Held(nth));
         }
-    }
-
-    /// Adds the waits. A flow goes from each wait to the end of the hold that let the waiter go on.
-    fn add_waits(&mut self, slices: &Slices, first_flow: u64) {
-        for (flow, waited) in (first_flow..).zip(&slices.waits) {
-            let (wait, releaser) = (&waited.wait, &waited.releaser);
-            let name = format!("wait for {} ({})", wait.class.name(), wait.site.name());
-            let held = releaser.hold.and_then(|number| slices.hold(number));
-            let mut label = Label {
-                flow: held.map(|_| flow),
-                ..label(name, "wait")
-            };
-            label.values = vec![
-                ("released by CPU", Value::Number(releaser.cpu.0.into())),
-                ("released at", Value::Text(releaser.site.name().to_owned())),
-            ];
+        for (nth, Waited { wait, releaser }) in slices.waits.iter().enumerate() {
             let track = track_of(wait.class, wait.cpu, wait.task);
-            self.add(track, wait.from, wait.until, label);
-            if let Some(held) = held {
-                let hold = &held.hold;
-                let end = Label {
-                    name: format!("releases to CPU {}", wait.cpu.0),
-                    category: "hold",
-                    flows_end: vec![flow],
-                    ..Label::default()
-                };
-                let track = track_of(hold.class, hold.cpu, hold.task);
-                self.add(track, hold.until, hold.until, end);
+            self.add(track, wait.from, wait.until, What::Waited(nth));
+            if let Some(held) = releaser.hold.and_then(|number| slices.hold(number)) {
+                let at = held.hold.until;
+                self.add(of_hold(&held.hold), at, at, What::Released(nth));
             }
-        }
-    }
-
-    fn add_phases(&mut self, slices: &Slices) {
-        for phase in &slices.phases {
-            let mut label = label(phase.phase.name().to_owned(), "phase");
-            label.values = vec![("began on CPU", Value::Number(phase.cpu.0.into()))];
-            self.add(Track::Task(phase.task), phase.from, phase.until, label);
-        }
-    }
-
-    fn add_marks(&mut self, slices: &Slices) {
-        for mark in &slices.marks {
-            let mut label = label(mark.what.to_owned(), "event");
-            let numbers = mark.numbers.iter();
-            label.values = numbers
-                .map(|(name, value)| (*name, Value::Number(*value)))
-                .collect();
-            let track = Track::Cpu(mark.cpu.0, Lane::Work);
-            self.add(track, mark.at, mark.at, label);
         }
     }
 
@@ -182,10 +129,10 @@ impl Tracks {
             track.push((count.at.0, count.value));
         }
         let mut changes: BTreeMap<Track, BTreeMap<u64, i64>> = BTreeMap::new();
-        for Wait { class, from, until } in slices.waits.iter().map(Wait::of) {
-            let of = changes.entry(Track::Waiting(class)).or_default();
-            *of.entry(from).or_default() += 1;
-            *of.entry(until).or_default() -= 1;
+        for Waited { wait, .. } in &slices.waits {
+            let of = changes.entry(Track::Waiting(wait.class)).or_default();
+            *of.entry(wait.from.0).or_default() += 1;
+            *of.entry(wait.until.0).or_default() -= 1;
         }
         for (track, changes) in changes {
             let waiting = changes.into_iter().scan(0, |waiting, (at, change)| {
@@ -200,48 +147,11 @@ impl Tracks {
     }
 }
 
-/// The class and the times of a wait.
-struct Wait {
-    class: LockClass,
-    from: u64,
-    until: u64,
-}
-
-impl Wait {
-    fn of(waited: &crate::slices::Waited) -> Self {
-        let wait = &waited.wait;
-        Self {
-            class: wait.class,
-            from: wait.from.0,
-            until: wait.until.0,
-        }
-    }
-}
-
 /// The track of a hold or a wait. A task that sleeps while it waits leaves its CPU to other tasks.
 fn track_of(class: LockClass, cpu: CpuId, task: u32) -> Track {
     if class.sleeps() {
         Track::Task(task)
     } else {
         Track::Cpu(cpu.0, Lane::Work)
-    }
-}
-
-fn label(name: String, category: &'static str) -> Label {
-    Label {
-        name,
-        category,
-        ..Label::default()
-    }
-}
-
-fn runs(runs: Runs) -> String {
-    match runs {
-        Runs::Nothing => "idle".to_owned(),
-        Runs::Task(task) => format!("task {task}"),
-        Runs::Daemon(task) => format!("daemon {task}"),
-        Runs::Job(Job::VmstatUpdate) => "vmstat_update".to_owned(),
-        Runs::Job(Job::Shepherd) => "vmstat_shepherd".to_owned(),
-        Runs::Quiet => "quiet_vmstat".to_owned(),
     }
 }

@@ -5,16 +5,22 @@
 //! that end at a single event, and its files are about five times as large.
 
 mod event;
+mod label;
 mod layout;
 mod proto;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::hash::Hash;
 use std::io::{self, Write};
+use std::ops::Range;
 
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
+use rustc_hash::FxHashMap;
 
-use self::event::{Edge, Label, Value, edges};
+use self::event::{Edge, edges};
+use self::label::{Label, Name, Value};
 use self::layout::{Track, Tracks};
 use self::proto::{
     CounterDescriptor, DebugAnnotation, EXPLICIT, InternedData, NEEDS_STATE, Named, PACKET,
@@ -43,30 +49,42 @@ pub fn write(runs: &[Slices], out: &mut dyn Write) -> io::Result<usize> {
 #[derive(Default)]
 struct Trace {
     tracks: Vec<TrackDescriptor>,
-    events: Vec<(u64, TrackEvent)>,
-    names: Names,
-    categories: Names,
-    values: Names,
+    /// The time of each event, and the place of its packet in `packets`.
+    events: Vec<(u64, Range<usize>)>,
+    /// The packets of the events, encoded. As messages, they would take several times the memory.
+    packets: Vec<u8>,
+    names: Names<Name>,
+    categories: Names<&'static str>,
+    values: Names<&'static str>,
+    /// The number of flows of the runs that have been added.
     flows: u64,
 }
 
 /// Names with numbers from 1 on.
-#[derive(Default)]
-struct Names {
-    numbers: HashMap<String, u64>,
+struct Names<K> {
+    numbers: FxHashMap<K, u64>,
     named: Vec<Named>,
 }
 
-impl Names {
-    fn number(&mut self, name: &str) -> u64 {
-        if let Some(number) = self.numbers.get(name) {
+impl<K> Default for Names<K> {
+    fn default() -> Self {
+        Self {
+            numbers: FxHashMap::default(),
+            named: Vec::new(),
+        }
+    }
+}
+
+impl<K: Copy + Display + Eq + Hash> Names<K> {
+    fn number(&mut self, name: K) -> u64 {
+        if let Some(number) = self.numbers.get(&name) {
             return *number;
         }
         let number = self.named.len() as u64 + 1;
-        self.numbers.insert(name.to_owned(), number);
+        self.numbers.insert(name, number);
         self.named.push(Named {
             iid: Some(number),
-            name: Some(name.to_owned()),
+            name: Some(name.to_string()),
         });
         number
     }
@@ -84,8 +102,7 @@ impl Trace {
             child_ordering: Some(EXPLICIT),
             ..TrackDescriptor::default()
         });
-        let Tracks { slices, values } = Tracks::of(run, self.flows + 1);
-        self.flows += run.waits.len() as u64;
+        let Tracks { slices, values } = Tracks::of(run);
         let mut tracks: Vec<Track> = slices.keys().chain(values.keys()).copied().collect();
         tracks.sort_unstable();
         let uuids: BTreeMap<Track, u64> = tracks.iter().copied().zip(process + 1..).collect();
@@ -106,21 +123,35 @@ impl Trace {
             let (edges, shortened) = edges(slices);
             debug_assert_eq!(shortened, 0, "the slices of {} nest", track.name());
             for (at, edge) in edges {
-                let event = self.event(uuid, edge);
-                self.events.push((at, event));
+                let event = self.event(uuid, edge, run);
+                self.push(at, event);
             }
         }
         for (track, values) in values {
             let uuid = uuids[&track];
-            let event = |(at, value)| (at, counter(uuid, value));
-            self.events.extend(values.into_iter().map(event));
+            for (at, value) in values {
+                self.push(at, counter(uuid, value));
+            }
         }
+        self.flows += run.waits.len() as u64;
     }
 
-    fn event(&mut self, uuid: u64, edge: Edge) -> TrackEvent {
-        let (kind, label) = match edge {
-            Edge::Begin(label) => (Type::SliceBegin, label),
-            Edge::Instant(label) => (Type::Instant, label),
+    fn push(&mut self, at: u64, event: TrackEvent) {
+        let from = self.packets.len();
+        let packet = TracePacket {
+            timestamp: Some(at),
+            sequence_flags: Some(NEEDS_STATE),
+            track_event: Some(event),
+            ..TracePacket::default()
+        };
+        encode(packet, &mut self.packets);
+        self.events.push((at, from..self.packets.len()));
+    }
+
+    fn event(&mut self, uuid: u64, edge: Edge, run: &Slices) -> TrackEvent {
+        let (kind, what) = match edge {
+            Edge::Begin(what) => (Type::SliceBegin, what),
+            Edge::Instant(what) => (Type::Instant, what),
             Edge::End => {
                 return TrackEvent {
                     r#type: Some(Type::SliceEnd.into()),
@@ -134,28 +165,28 @@ impl Trace {
             category,
             values,
             flow,
-            flows_end,
-        } = label;
+            flow_end,
+        } = Label::of(what, run, self.flows + 1);
         TrackEvent {
             r#type: Some(kind.into()),
             track_uuid: Some(uuid),
-            name_iid: Some(self.names.number(&name)),
-            category_iids: vec![self.categories.number(category)],
+            name_iid: Some(self.names.number(name)),
+            category_iids: Some(self.categories.number(category)),
             debug_annotations: values
                 .into_iter()
                 .map(|(name, value)| self.annotation(name, value))
                 .collect(),
-            flow_ids: flow.into_iter().collect(),
-            terminating_flow_ids: flows_end,
+            flow_ids: flow,
+            terminating_flow_ids: flow_end,
             ..TrackEvent::default()
         }
     }
 
-    fn annotation(&mut self, name: &str, value: Value) -> DebugAnnotation {
+    fn annotation(&mut self, name: &'static str, value: Value) -> DebugAnnotation {
         let name_iid = Some(self.values.number(name));
         let (uint_value, string_value) = match value {
             Value::Number(number) => (Some(number), None),
-            Value::Text(text) => (None, Some(text)),
+            Value::Text(text) => (None, Some(text.to_owned())),
         };
         DebugAnnotation {
             name_iid,
@@ -165,7 +196,6 @@ impl Trace {
     }
 
     fn write(mut self, out: &mut dyn Write) -> io::Result<usize> {
-        let mut buffer = Vec::new();
         let first = TracePacket {
             sequence_flags: Some(STATE_CLEARED),
             interned_data: Some(InternedData {
@@ -175,25 +205,21 @@ impl Trace {
             }),
             ..TracePacket::default()
         };
-        packet(first, &mut buffer, out)?;
+        let mut head = Vec::new();
+        encode(first, &mut head);
         for track in self.tracks {
             let descriptor = TracePacket {
                 track_descriptor: Some(track),
                 ..TracePacket::default()
             };
-            packet(descriptor, &mut buffer, out)?;
+            encode(descriptor, &mut head);
         }
+        out.write_all(&head)?;
         // The sort is stable: the events of a track at the same time keep their order.
         self.events.sort_by_key(|(at, _)| *at);
         let count = self.events.len();
-        for (at, event) in self.events {
-            let event = TracePacket {
-                timestamp: Some(at),
-                sequence_flags: Some(NEEDS_STATE),
-                track_event: Some(event),
-                ..TracePacket::default()
-            };
-            packet(event, &mut buffer, out)?;
+        for (_, place) in self.events {
+            out.write_all(&self.packets[place])?;
         }
         Ok(count)
     }
@@ -213,15 +239,13 @@ fn counter(uuid: u64, value: i64) -> TrackEvent {
     }
 }
 
-/// Writes one packet of the trace. `buffer` is memory that the calls share.
-fn packet(packet: TracePacket, buffer: &mut Vec<u8>, out: &mut dyn Write) -> io::Result<()> {
+/// Appends one packet of the trace to `buffer`.
+fn encode(packet: TracePacket, buffer: &mut Vec<u8>) {
     let packet = TracePacket {
         trusted_packet_sequence_id: Some(SEQUENCE),
         ..packet
     };
-    buffer.clear();
     encode_key(PACKET, WireType::LengthDelimited, buffer);
     encode_varint(packet.encoded_len() as u64, buffer);
     packet.encode_raw(buffer);
-    out.write_all(buffer)
 }

@@ -62,10 +62,12 @@ pub(super) struct CounterDescriptor {
     pub(super) unit_name: Option<String>,
 }
 
+/// Perfetto allows several categories, flows and ends of flows. Our events have one of each at most,
+/// which is encoded as an optional field would be.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackEvent {
-    #[prost(uint64, repeated, packed = "false", tag = "3")]
-    pub(super) category_iids: Vec<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) category_iids: Option<u64>,
     #[prost(message, repeated, tag = "4")]
     pub(super) debug_annotations: Vec<DebugAnnotation>,
     #[prost(enumeration = "Type", optional, tag = "9")]
@@ -76,10 +78,10 @@ pub(super) struct TrackEvent {
     pub(super) track_uuid: Option<u64>,
     #[prost(int64, optional, tag = "30")]
     pub(super) counter_value: Option<i64>,
-    #[prost(fixed64, repeated, packed = "false", tag = "47")]
-    pub(super) flow_ids: Vec<u64>,
-    #[prost(fixed64, repeated, packed = "false", tag = "48")]
-    pub(super) terminating_flow_ids: Vec<u64>,
+    #[prost(fixed64, optional, tag = "47")]
+    pub(super) flow_ids: Option<u64>,
+    #[prost(fixed64, optional, tag = "48")]
+    pub(super) terminating_flow_ids: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use plimsoll_mm::Manager;
@@ -11,6 +10,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::{Hold, LockId, Runs, Sim, Step, Wait};
+use rustc_hash::FxHashMap;
 
 use super::data::{
     Count, Counted, Disturbed, Held, Mark, Moved, PhaseSlice, Releaser, Run, Slices, Waited,
@@ -33,12 +33,12 @@ struct Collector {
     /// Whether what the CPU runs has just been preempted.
     preempted: Vec<bool>,
     /// The task that had each lock last, and the time until which it is known to have had it.
-    last: HashMap<LockId, (Releaser, Nanos)>,
+    last: FxHashMap<LockId, (Releaser, Nanos)>,
     holds: u64,
     /// For each CPU, the place in `slices.holds` of its last hold of a zone lock.
     zone_hold: Vec<Option<usize>>,
     /// The phases of each task that have not ended.
-    phases: HashMap<u32, Vec<(Phase, CpuId, Nanos)>>,
+    phases: FxHashMap<u32, Vec<(Phase, CpuId, Nanos)>>,
     /// The pages on the free lists of each zone.
     free: Vec<i64>,
     /// The time of the next reading of page lists.
@@ -62,10 +62,10 @@ impl Tracer {
             },
             running: vec![(Runs::Nothing, Nanos(0)); cpus as usize],
             preempted: vec![false; cpus as usize],
-            last: HashMap::new(),
+            last: FxHashMap::default(),
             holds: 0,
             zone_hold: vec![None; cpus as usize],
-            phases: HashMap::new(),
+            phases: FxHashMap::default(),
             free: free.iter().map(|zone| i64::from(zone.free.0)).collect(),
             sample_at: Nanos(0),
             mm: Rc::clone(mm),

@@ -21,9 +21,10 @@ pub use self::data::{
 pub use self::window::Window;
 
 /// The number of slices of a run that are kept unless the user names a window. A trace of so many
-/// slices has about 15 MB.
+/// slices has about 13 MB.
 pub const SLICES_MAX: usize = 250_000;
-/// The largest number of slices of a run that are kept. They take about 1 GB of memory.
+/// The largest number of slices of a run that are kept. With the trace that is made from them, they
+/// take about 1.5 GB of memory.
 pub const SLICES_MOST: usize = 8_000_000;
 /// The number of the longest waits that are kept of each run.
 pub const LONGEST: usize = 10;

@@ -1,0 +1,148 @@
+//! What an event of a trace says. A label is made when its event is encoded, so that a trace of
+//! millions of slices keeps only where each slice comes from.
+
+use std::fmt;
+
+use plimsoll_mm::machine::Job;
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_sim::{Access, Runs};
+
+use super::event::What;
+use crate::slices::Slices;
+
+/// The name of an event. It becomes text only once, when the trace gives the name a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Name {
+    Plain(&'static str),
+    Task(u32),
+    Daemon(u32),
+    Hold(LockClass, Site),
+    Wait(LockClass, Site),
+    ReleasesTo(u32),
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(name) => f.write_str(name),
+            Self::Task(task) => write!(f, "task {task}"),
+            Self::Daemon(task) => write!(f, "daemon {task}"),
+            Self::Hold(class, site) => write!(f, "hold {} ({})", class.name(), site.name()),
+            Self::Wait(class, site) => write!(f, "wait for {} ({})", class.name(), site.name()),
+            Self::ReleasesTo(cpu) => write!(f, "releases to CPU {cpu}"),
+        }
+    }
+}
+
+/// Text or a number that belongs to an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Number(u64),
+    Text(&'static str),
+}
+
+/// What an event says about itself.
+pub(super) struct Label {
+    pub(super) name: Name,
+    pub(super) category: &'static str,
+    pub(super) values: Vec<(&'static str, Value)>,
+    /// The flow that begins here.
+    pub(super) flow: Option<u64>,
+    /// The flow that ends here.
+    pub(super) flow_end: Option<u64>,
+}
+
+impl Label {
+    fn new(name: Name, category: &'static str) -> Self {
+        Self {
+            name,
+            category,
+            values: Vec::new(),
+            flow: None,
+            flow_end: None,
+        }
+    }
+
+    /// The label of `what`. `first_flow` is the number of the flow of the first wait of `slices`.
+    pub(super) fn of(what: What, slices: &Slices, first_flow: u64) -> Self {
+        match what {
+            What::Run(nth) => Self::new(runs(slices.runs[nth].runs), "run"),
+            What::Preempted => Self::new(Name::Plain("preempted"), "run"),
+            What::Disturbed(nth) => {
+                let kind = slices.disturbed[nth].kind.name();
+                Self::new(Name::Plain(kind), "disturbance")
+            }
+            What::Held(nth) => Self::of_hold(slices, nth),
+            What::Waited(nth) => Self::of_wait(slices, nth, first_flow),
+            What::Released(nth) => {
+                let to = slices.waits[nth].wait.cpu.0;
+                Self {
+                    flow_end: Some(first_flow + nth as u64),
+                    ..Self::new(Name::ReleasesTo(to), "hold")
+                }
+            }
+            What::Phase(nth) => {
+                let phase = &slices.phases[nth];
+                let on = ("began on CPU", Value::Number(phase.cpu.0.into()));
+                Self {
+                    values: vec![on],
+                    ..Self::new(Name::Plain(phase.phase.name()), "phase")
+                }
+            }
+            What::Mark(nth) => {
+                let mark = &slices.marks[nth];
+                let numbers = mark.numbers.iter();
+                Self {
+                    values: numbers
+                        .map(|(name, value)| (*name, Value::Number(*value)))
+                        .collect(),
+                    ..Self::new(Name::Plain(mark.what), "event")
+                }
+            }
+        }
+    }
+
+    fn of_hold(slices: &Slices, nth: usize) -> Self {
+        let held = &slices.holds[nth];
+        let hold = &held.hold;
+        let mut label = Self::new(Name::Hold(hold.class, hold.site), "hold");
+        if let Some(moved) = &held.moved {
+            let numbers = [
+                ("pages", moved.pages.0),
+                ("blocks", moved.blocks),
+                ("lists of CPU", moved.lists_of.0),
+            ];
+            let numbers = numbers.map(|(name, value)| (name, Value::Number(value.into())));
+            label.values.extend(numbers);
+        }
+        if hold.access == Access::Read {
+            label.values.push(("held as", Value::Text("a reader")));
+        }
+        label
+    }
+
+    fn of_wait(slices: &Slices, nth: usize, first_flow: u64) -> Self {
+        let waited = &slices.waits[nth];
+        let (wait, releaser) = (&waited.wait, &waited.releaser);
+        let held = releaser.hold.and_then(|number| slices.hold(number));
+        Self {
+            flow: held.map(|_| first_flow + nth as u64),
+            values: vec![
+                ("released by CPU", Value::Number(releaser.cpu.0.into())),
+                ("released at", Value::Text(releaser.site.name())),
+            ],
+            ..Self::new(Name::Wait(wait.class, wait.site), "wait")
+        }
+    }
+}
+
+const fn runs(runs: Runs) -> Name {
+    match runs {
+        Runs::Nothing => Name::Plain("idle"),
+        Runs::Task(task) => Name::Task(task),
+        Runs::Daemon(task) => Name::Daemon(task),
+        Runs::Job(Job::VmstatUpdate) => Name::Plain("vmstat_update"),
+        Runs::Job(Job::Shepherd) => Name::Plain("vmstat_shepherd"),
+        Runs::Quiet => Name::Plain("quiet_vmstat"),
+    }
+}
