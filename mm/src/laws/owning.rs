@@ -12,7 +12,7 @@ use crate::design::Design;
 use crate::machine::{Lock, Machine};
 use crate::page::owned::Owning;
 use crate::site::{LockClass, Site};
-use crate::units::{CpuId, Order, Pfn};
+use crate::units::{CpuId, Order, Pages, Pfn};
 
 fn design(owning: Owning) -> Design {
     Design {
@@ -59,6 +59,16 @@ impl<M: Machine> Handed<M> {
             self.pages
                 .with(machine, Site::Gather, |pages| pages.push(pfn));
         }
+    }
+
+    /// Asserts that `cpu`, which is offline, owns no block and has no page. Then asserts that no
+    /// page is lost.
+    fn is_left_by(&self, machine: &M, cpu: CpuId) {
+        let pages = &self.few.pages;
+        assert!(!pages.owns_blocks(cpu), "no block has this owner");
+        let left = pages.listed(machine, cpu);
+        assert_eq!(left, Pages::ZERO, "no page waits for a CPU that is offline");
+        self.is_whole(machine);
     }
 
     fn is_whole(&self, machine: &M) {
@@ -158,22 +168,34 @@ pub fn owner_locks_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
-/// A CPU goes offline while another CPU frees pages of its blocks. No page is lost.
+/// A CPU goes offline while a second CPU frees pages of its blocks: so many that the second CPU
+/// empties the inbox of the first. A third CPU allocates, which may make it the owner of these
+/// blocks, and frees. No page is lost. The CPU that is offline owns no block afterwards, and no
+/// page is left on its lists or in its inbox.
 #[must_use]
 pub fn disowning_against_sending<M: Machine>() -> Law<M, Handed<M>> {
-    law(
-        "no page is lost that is freed while its owner goes offline",
-        |machine| Handed::new(machine, Owning::Inbox, 4),
-        vec![
-            |machine, handed| {
-                handed.few.pages.drain_cpu(machine, CpuId(0));
-                handed.few.pages.disown(machine, CpuId(0));
-            },
-            |machine, handed| {
-                handed.free_one(machine);
-                handed.allocate_one(machine);
-                handed.free_one(machine);
-            },
-        ],
-    )
+    Law {
+        check: |machine, handed| handed.is_left_by(machine, CpuId(0)),
+        ..law(
+            "no page is lost, or stays with its owner, that is freed while its owner goes offline",
+            |machine| Handed::new(machine, Owning::Inbox, 6),
+            vec![
+                |machine, handed| {
+                    handed.few.pages.drain_cpu(machine, CpuId(0));
+                    handed.few.pages.disown(machine, CpuId(0));
+                },
+                |machine, handed| {
+                    handed.free_one(machine);
+                    handed.allocate_one(machine);
+                    handed.free_one(machine);
+                    handed.free_one(machine);
+                },
+                |machine, handed| {
+                    handed.allocate_one(machine);
+                    handed.free_one(machine);
+                    handed.free_one(machine);
+                },
+            ],
+        )
+    }
 }

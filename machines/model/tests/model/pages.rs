@@ -178,7 +178,7 @@ fn shuttle_blocks_with_owners() {
     let locks = laws::owning::owner_locks_and_everything();
     shuttle::run_law(&locks, 3, SCHEDULES);
     let disowning = laws::owning::disowning_against_sending();
-    shuttle::run_law(&disowning, 2, SCHEDULES);
+    shuttle::run_law(&disowning, 3, SCHEDULES);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn blocks_with_owners() {
     run_law(&laws::owning::inboxes_and_everything(), &three, seeds());
     run_law(&laws::owning::owner_locks_and_everything(), &three, seeds());
     let disowning = laws::owning::disowning_against_sending();
-    run_law(&disowning, &machine(), seeds());
+    run_law(&disowning, &three, seeds());
 }
 
 #[test]

@@ -16,7 +16,7 @@
 //! lock of the inbox's owner, so only one CPU at a time empties it.
 
 use alloc::boxed::Box;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::{GROUPS, Owners};
 use crate::machine::{Field, Line, Machine, Once};
@@ -133,14 +133,27 @@ impl<M: Machine> Owners<M> {
         let mut top = inbox.load(machine, TOP, Relaxed);
         loop {
             mail.below[group.index()].set(top.cast_unsigned());
-            // Release pairs with the Acquire in `collect`: the owner sees the link.
-            match inbox.compare_exchange(machine, TOP, top, pushed, Release) {
+            // Release pairs with the Acquire in `collect`: the owner sees the link. Acquire pairs
+            // with the Release in `show_loss`: if the exchange follows that addition, this CPU
+            // sees that the owner has lost the block.
+            match inbox.compare_exchange(machine, TOP, top, pushed, AcqRel) {
                 Ok(_) => break,
                 Err(other) => top = other,
             }
         }
         let count = inbox.add(machine, COUNT, 1, Relaxed);
         Some(count.max(0).cast_unsigned())
+    }
+
+    /// Makes the loss of the blocks that the caller has taken away from `cpu` known to CPUs that push
+    /// groups onto the inbox of `cpu` later. A CPU that pushes a group either did so before this
+    /// call, so that the caller finds the group in the inbox afterwards, or sees the loss.
+    pub(super) fn show_loss(&self, machine: &M, cpu: CpuId) {
+        if let Some(Inbox(inbox)) = self.inboxes.get(cpu.index()) {
+            // Release pairs with the Acquire of the exchange in `send`. Acquire pairs with the
+            // Release of the same exchange: this CPU sees all groups that were pushed before.
+            inbox.add(machine, TOP, 0, AcqRel);
+        }
     }
 
     /// Returns whether the inbox of `cpu` has pages. The answer may be stale.

@@ -171,6 +171,11 @@ impl<M: Machine> Owners<M> {
         (owner, record.map(|record| record as usize))
     }
 
+    /// Returns whether `cpu` owns any block. The answer may be stale.
+    fn owns(&self, cpu: CpuId) -> bool {
+        self.blocks().any(|block| self.owner(block) == Some(cpu))
+    }
+
     /// Makes `cpu` the owner of the block. `record` is the index of the block's record in the stock
     /// of `cpu`.
     fn set_owner(&self, block: u32, cpu: CpuId, record: Option<usize>) {

@@ -27,16 +27,38 @@ impl<M: Machine> PageAllocator<M> {
     /// pages that are still on its lists to the zones.
     pub(crate) fn disown(&self, machine: &M, cpu: CpuId) {
         for zone in self.zones().iter().filter(|zone| zone.owners.is_on()) {
-            zone.disown(machine, cpu);
+            // The loop ends: the drain removes all records, so the next turn takes the ownership of
+            // their blocks away. `cpu` gets no further block. Only pages that were sent before
+            // that can make new records.
+            loop {
+                zone.disown(machine, cpu);
+                // Another CPU may have sent pages to `cpu` just before the blocks lost their owner.
+                zone.drain_unowned(machine, cpu);
+                if !zone.owners.owns(cpu) {
+                    break;
+                }
+            }
         }
-        // Another CPU may have sent pages to `cpu` just before the blocks lost their owner.
-        if self.zones().iter().any(|zone| zone.owners.is_on()) {
-            self.drain_cpu(machine, cpu);
-        }
+    }
+
+    /// Returns whether `cpu` owns a block of any zone.
+    #[cfg(any(test, feature = "laws"))]
+    pub(crate) fn owns_blocks(&self, cpu: CpuId) -> bool {
+        self.zones().iter().any(|zone| zone.owners.owns(cpu))
     }
 }
 
 impl<M: Machine> Zone<M> {
+    /// Drains the lists and the inbox of `cpu` after blocks of `cpu` have lost their owner. Another
+    /// CPU may have collected pages from the inbox without having published their number, and
+    /// [`Zone::drain`] would miss these pages. So this waits for the pcp lock, which the other CPU
+    /// holds until it has published the number.
+    pub(super) fn drain_unowned(&self, machine: &M, cpu: CpuId) {
+        self.owners.show_loss(machine, cpu);
+        self.empty_inbox(machine, cpu);
+        self.drain(machine, cpu);
+    }
+
     /// Takes the free pages of one block from another CPU, and allocates from them. Returns `None`
     /// if it finds no CPU with pages for the request.
     #[cold]
@@ -112,8 +134,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes the ownership of all blocks away from `cpu`, except blocks of which its stock has a
-    /// record. When a CPU goes offline, its stock is drained first, so only blocks whose pages were
-    /// freed since then have a record.
+    /// record. When a CPU goes offline, its stock is drained first. So a block has a record only if
+    /// its pages were freed since then, and another CPU has opened the inbox of `cpu`.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();

@@ -88,10 +88,10 @@ impl<M: Machine> Zone<M> {
             }
             rest = &rest[sent..];
             let waiting = self.owners.send(machine, owner, group, bits);
-            if waiting.is_some() && self.owners.owner(group.block()).is_none() {
-                // The owner has gone offline in the meantime, and its lists may have been drained
-                // before the pages arrived. So drain them again.
-                self.drain(machine, owner);
+            if waiting.is_some() && self.owners.owner(group.block()) != Some(owner) {
+                // The owner may have gone offline in the meantime, and its lists may have been
+                // drained before the pages arrived. So drain them again.
+                self.drain_unowned(machine, owner);
             }
             // Several CPUs may push groups at once, but only one of them finds exactly `full`
             // groups in the inbox. This CPU empties the inbox.
