@@ -7,17 +7,21 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of times that a test kills the command.
+/// The number of times that a test kills a sweep, or the same run again and again.
 const KILLS: u64 = 20;
 
-/// A run of a few tenths of a second with 24 cases.
+/// The number of times that a test kills a run with a report. Such a run writes its cases by the
+/// same code as a sweep, and only needs enough moments to be resumed from each of its states.
+const KILLS_OF_A_REPORT: u64 = 8;
+
+/// A run of a few tenths of a second with 16 cases.
 const COMPARE: &[&str] = &[
     "compare",
     "stress-vm",
     "--machine",
     "laptop-2",
     "--seeds",
-    "12",
+    "8",
     "--length-ms",
     "15",
     "--jobs",
@@ -27,7 +31,7 @@ const COMPARE: &[&str] = &[
     "--store",
 ];
 
-/// A sweep of a few tenths of a second with 36 cases at 6 points, with a report.
+/// A sweep of a few tenths of a second with 24 cases at 6 points, with a report.
 const RUN: &[&str] = &[
     "run",
     "tests/experiments/sweep.toml",
@@ -38,7 +42,7 @@ const RUN: &[&str] = &[
     "--store",
 ];
 
-/// A sweep of a few tenths of a second with 36 cases at 6 points. Only its samples are kept.
+/// A sweep of a few tenths of a second with 24 cases at 6 points. Only its samples are kept.
 const SWEEP: &[&str] = &[
     "sweep",
     "tests/experiments/sweep.toml",
@@ -122,19 +126,19 @@ fn samples(store: &Path) -> Vec<String> {
     text.lines().skip(1).map(of_case).collect()
 }
 
-/// Kills `run` at [`KILLS`] moments. Each time, resumes the run and checks that it has the same
+/// Kills `run` at `kills` moments. Each time, resumes the run and checks that it has the same
 /// report and samples as an undisturbed run. A moment is a number of bytes that the run has
 /// written. It is not a time, because a busy computer may run the command at any speed.
-fn survives(name: &str, run: &[&str]) {
+fn survives(name: &str, run: &[&str], kills: u64) {
     let undisturbed = store(name);
     let whole = finished(&mut plimsoll(run, &undisturbed)).stdout;
     let bytes = written(&undisturbed);
     let all = samples(&undisturbed);
     assert!(!all.is_empty());
     let mut resumed = 0;
-    for nth in 0..KILLS {
+    for nth in 0..kills {
         let store = store(&format!("{name}-{nth}"));
-        let moment = bytes * nth / KILLS;
+        let moment = bytes * nth / kills;
         killed(&mut plimsoll(run, &store), || written(&store) >= moment);
         match state(&store).as_deref() {
             Some("finished") => continue,
@@ -150,24 +154,24 @@ fn survives(name: &str, run: &[&str]) {
         assert_eq!(samples(&store), all);
     }
     assert!(
-        resumed > KILLS / 4,
-        "only {resumed} of {KILLS} runs were killed while they ran"
+        resumed > kills / 4,
+        "only {resumed} of {kills} runs were killed while they ran"
     );
 }
 
 #[test]
 fn a_run_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_run() {
-    survives("compare", COMPARE);
+    survives("compare", COMPARE, KILLS_OF_A_REPORT);
 }
 
 #[test]
 fn a_run_of_a_sweep_that_is_killed_at_any_moment_ends_with_the_report_of_a_whole_run() {
-    survives("run", RUN);
+    survives("run", RUN, KILLS_OF_A_REPORT);
 }
 
 #[test]
 fn a_sweep_that_is_killed_at_any_moment_loses_and_doubles_no_sample() {
-    survives("sweep", SWEEP);
+    survives("sweep", SWEEP, KILLS);
 }
 
 #[test]

@@ -54,10 +54,18 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
 /// Loom does not know that a holder will leave, and may show the lock to a waiter as held forever.
 /// So waiters give up in this test; under shuttle they wait.
 #[test]
-fn a_biased_lock_has_one_holder() {
+fn a_biased_lock_has_one_holder_of_two_threads() {
     explore(None, laws::an_owner_meets_a_drain);
     explore(None, laws::an_owner_meets_another_thread);
+}
+
+#[test]
+fn a_biased_lock_has_one_holder_of_three_threads() {
     explore(Some(2), laws::an_owner_meets_both);
+}
+
+#[test]
+fn a_biased_lock_without_owners_has_one_holder() {
     explore(Some(2), || laws::a_lock_without_owners_has_one_holder(2));
 }
 
