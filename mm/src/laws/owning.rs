@@ -199,3 +199,25 @@ pub fn disowning_against_sending<M: Machine>() -> Law<M, Handed<M>> {
         )
     }
 }
+
+/// A CPU goes offline and loses its blocks, while another CPU frees a page of one of them. The page
+/// does not stay in the inbox. This is the shortest form of [`disowning_against_sending`], so that
+/// loom can check the orderings.
+#[must_use]
+pub fn disowning_against_one_page<M: Machine>() -> Law<M, Handed<M>> {
+    Law {
+        check: |machine, handed| handed.is_left_by(machine, CpuId(0)),
+        ..law(
+            "a page that is sent to a CPU that goes offline does not stay there",
+            |machine| {
+                let handed = Handed::new(machine, Owning::Inbox, 1);
+                handed.few.pages.drain_cpu(machine, CpuId(0));
+                handed
+            },
+            vec![
+                |machine, handed| handed.few.pages.disown(machine, CpuId(0)),
+                |machine, handed| handed.free_one(machine),
+            ],
+        )
+    }
+}

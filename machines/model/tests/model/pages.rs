@@ -169,6 +169,13 @@ fn loom_two_senders_against_their_owner() {
 }
 
 #[test]
+fn loom_disowning_against_one_page() {
+    in_own_process(|| {
+        loom::run_law(&laws::owning::disowning_against_one_page(), 2);
+    });
+}
+
+#[test]
 fn shuttle_blocks_with_owners() {
     let sending = laws::owning::sending_against_collecting();
     shuttle::run_law(&sending, 2, SCHEDULES);
@@ -177,6 +184,8 @@ fn shuttle_blocks_with_owners() {
     shuttle::run_law(&laws::owning::inboxes_and_everything(), 3, SCHEDULES);
     let locks = laws::owning::owner_locks_and_everything();
     shuttle::run_law(&locks, 3, SCHEDULES);
+    let one_page = laws::owning::disowning_against_one_page();
+    shuttle::run_law(&one_page, 2, SCHEDULES);
     let disowning = laws::owning::disowning_against_sending();
     shuttle::run_law(&disowning, 3, SCHEDULES);
 }
