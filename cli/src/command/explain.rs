@@ -1,4 +1,4 @@
-//! `plimsoll explain`: says who waited longest in a kept run, and why.
+//! `plimsoll explain`: says which CPUs waited longest in a kept run, and why.
 //!
 //! A store keeps no course of a run. So this command runs the first seed of each design again; the
 //! same inputs give the same run, and the hashes of the kept run show whether they did.

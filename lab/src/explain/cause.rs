@@ -1,4 +1,4 @@
-//! What a holder of a lock did, and what delayed it.
+//! The work of the holders of a lock, and their delays.
 
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::{Hold, Runs, Wait};
@@ -11,14 +11,14 @@ use crate::slices::{Held, Run, Slices, Waited};
 /// so on.
 const CHAIN_MAX: u32 = 4;
 
-/// A task that held the lock for which another waited.
+/// A task that held a lock for which another task waited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holder {
     /// The CPU.
     pub cpu: u32,
     /// The call site that took the lock.
     pub site: String,
-    /// What the call site does.
+    /// The work of the call site, in words.
     pub doing: &'static str,
     /// When the hold began, in nanoseconds of virtual time; `None` if it took no time.
     pub from_ns: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Holder {
     pub blocks: Option<u32>,
     /// The CPU whose page lists the hold filled or emptied.
     pub lists_of: Option<u32>,
-    /// What delayed the holder during the hold and the explained wait.
+    /// The delays of the holder that lay in its hold and in the explained wait.
     pub delays: Vec<Delay>,
     /// The holder's own waits for other locks during the hold and the explained wait, the longest
     /// first.
@@ -125,7 +125,7 @@ impl Holder {
     }
 }
 
-/// What delayed the holder during the wait `during`: disturbances of its CPU and, if its task may
+/// The delays of the holder during the wait `during`: disturbances of its CPU and, if its task may
 /// leave the CPU during the hold, other work on the CPU.
 fn delays(slices: &Slices, hold: &Hold, during: &Wait) -> Vec<Delay> {
     let delay = |kind, from: Nanos, until: Nanos| {

@@ -62,7 +62,7 @@ pub struct LongWait {
     pub lock: String,
     /// The call site that requested the lock.
     pub site: String,
-    /// What the call site does.
+    /// The work of the call site, in words.
     pub doing: &'static str,
     /// How the task requested the lock: it spins, it sleeps, or it is a reader or a writer.
     pub access: &'static str,
@@ -83,7 +83,7 @@ pub struct LongWait {
     pub queued: Vec<u32>,
 }
 
-/// What to keep in the first pass: only the longest waits.
+/// Returns what a first pass collects in: it keeps only the longest waits.
 #[must_use]
 pub fn first_pass() -> Traces {
     Traces::new(Limits {
@@ -92,8 +92,8 @@ pub fn first_pass() -> Traces {
     })
 }
 
-/// What to keep in the second pass, after the first pass has kept `first`: the time of each of the
-/// longest waits.
+/// Returns what a second pass collects in: it keeps the slices that lie in one of the longest waits
+/// of `first`, which the first pass has kept.
 #[must_use]
 pub fn second_pass(first: &[Slices]) -> Traces {
     let windows = |slices: &Slices| {

@@ -1,8 +1,8 @@
-//! What the CPU does at each call site that takes a lock, in words.
+//! The work of a CPU at each call site that takes a lock, in words.
 
 use plimsoll_mm::site::Site;
 
-/// What a CPU that takes a lock at `site` does, as the end of the sentence "The CPU was …".
+/// The work of a CPU that takes a lock at `site`, as the end of the sentence "The CPU was …".
 pub(super) const fn doing(site: Site) -> &'static str {
     match site {
         Site::Refill => "refilling a page list from the zone",

@@ -93,7 +93,7 @@ fn sentences(wait: &LongWait) -> String {
     text
 }
 
-/// What a holder of `lock` did, and what delayed it, as the sentences after "CPU 3 had the lock: ".
+/// The work of a holder of `lock`, and its delays, as the sentences after "CPU 3 had the lock: ".
 fn of_holder(holder: &Holder, lock: &str) -> String {
     let Some(hold_ns) = holder.hold_ns else {
         return format!(
@@ -124,8 +124,8 @@ fn of_holder(holder: &Holder, lock: &str) -> String {
         let rest = &holder.delays[DELAYS_MAX..];
         let rest_ns: u64 = rest.iter().map(|delay| delay.delay_ns).sum();
         text += &format!(
-            " {} more delays of CPU {} took {}.",
-            rest.len(),
+            " {} of CPU {} took {}.",
+            plural(rest.len() as u64, "more delay"),
             holder.cpu,
             time(rest_ns)
         );
@@ -146,7 +146,7 @@ fn of_delay(delay: &Delay, cpu: u32) -> String {
     }
 }
 
-/// The holder of `lock` waited itself.
+/// The sentences about a wait of the holder of `lock` for another lock.
 fn of_own_wait(own: &OwnWait, cpu: u32, lock: &str) -> String {
     let mut text = format!(
         " While CPU {cpu} held {lock}, it waited {} for {} in {} itself.",

@@ -1,5 +1,5 @@
-//! What an event of a trace says. A label is made when its event is encoded, so that a trace of
-//! millions of slices keeps only where each slice comes from.
+//! The labels of the events of a trace: their names and values. A label is made when its event is
+//! encoded, so that a trace of millions of slices keeps only where each slice comes from.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ pub(super) enum Value {
     Text(&'static str),
 }
 
-/// What an event says about itself.
+/// The name of an event, and the text and numbers that a viewer shows with it.
 pub(super) struct Label {
     pub(super) name: Name,
     pub(super) category: &'static str,

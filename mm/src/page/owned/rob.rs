@@ -135,7 +135,7 @@ impl<M: Machine> Zone<M> {
 
     /// Takes the ownership of all blocks away from `cpu`, except blocks of which its stock has a
     /// record. When a CPU goes offline, its stock is drained first. So a block has a record only if
-    /// its pages were freed since then, and another CPU has opened the inbox of `cpu`.
+    /// its pages were freed since then, and another CPU has emptied the inbox of `cpu`.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();
