@@ -135,6 +135,7 @@ pub(super) fn abort_on(cpu: u32) {
 }
 
 #[cfg(test)]
+#[expect(unsafe_code, reason = "a test reads the description of a sequence")]
 mod tests {
     use std::sync::atomic::{AtomicI64, AtomicU8};
 
@@ -202,6 +203,48 @@ mod tests {
         assert_eq!(add(elsewhere, home, word, 5), None);
         assert_eq!(add(here, home, word, i64::MIN), Some(i64::MIN + 2));
         assert_eq!(word.load(Relaxed), i64::MIN + 2);
+    }
+
+    /// Reads the description that the last sequence has noted in `area`: the addresses of its first
+    /// instruction, of its end, and of the place at which the kernel continues if it stops the
+    /// sequence.
+    fn description(area: &Area) -> [usize; 3] {
+        let noted = area.rseq_cs.load(Relaxed);
+        let noted = usize::try_from(noted).expect("an address");
+        // SAFETY: the last sequence has noted the address of its description (Linux: `struct
+        // rseq_cs`), which is never freed: two words of 4 bytes and three of 8.
+        let [version_and_flags, first, len, again] =
+            unsafe { *std::ptr::with_exposed_provenance::<[u64; 4]>(noted) };
+        assert_eq!((noted % 32, version_and_flags), (0, 0));
+        [first, first + len, again].map(|at| usize::try_from(at).expect("an address"))
+    }
+
+    /// The kernel kills a process that it has to stop in a sequence with a wrong description.
+    #[test]
+    fn each_description_is_one_that_the_kernel_accepts() {
+        let (area, stack, tag) = (&area_on(0), &Stack::new(), &AtomicU8::new(7));
+        stack.home.store(0, Relaxed);
+        stack.limit.store(2, Relaxed);
+        let mut seen = Vec::new();
+        let mut note = || seen.push(description(area));
+        assert!(push(area, stack, 5));
+        note();
+        assert_eq!(pop(area, stack), Some(5));
+        note();
+        assert_eq!(free(area, stack, 5, tag, [8, 9]), Freed::Unchanged);
+        note();
+        assert_eq!(free(area, stack, 5, tag, [7, 9]), Freed::Pushed);
+        note();
+        assert_eq!(add(area, &stack.home, &AtomicI64::new(0), 1), Some(1));
+        note();
+        for [first, end, again] in seen {
+            assert!((8..100).contains(&(end - first)), "{first:#x} to {end:#x}");
+            assert!(!(first..end).contains(&again), "it begins again outside");
+            // SAFETY: the word before this place is in the code of this program.
+            let before =
+                unsafe { std::ptr::with_exposed_provenance::<u32>(again - 4).read_unaligned() };
+            assert_eq!(before, ops::SIGNATURE);
+        }
     }
 
     #[test]
