@@ -28,8 +28,18 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Drains every CPU's lists as [`PageAllocator::drain_all`] does, but waits for a drain in
-    /// progress and then drains again. Every page that was on a list at the time of the call is in
-    /// its zone when this returns.
+    /// progress and then drains again. Every page that was on a list, in a front or in an inbox at
+    /// the time of the call is in its zone when this returns, unless it was allocated meanwhile.
+    ///
+    /// The drain may miss pages that another CPU is just moving:
+    /// - between its front and its lists, up to 64 pages;
+    /// - if blocks have owners, from its lists to the inbox of another CPU, or from the lists of
+    ///   another CPU to its own;
+    /// - if blocks have owners, into an inbox by a free. Pages of the same group of 64 that other
+    ///   CPUs have freed since this free began may be missed, too.
+    ///
+    /// In Linux, `drain_all_pages` may miss a CPU that is just filling its lists, because it reads
+    /// `pcp->count` without a lock.
     pub fn drain_all_sync(&self, machine: &M) -> Pages {
         self.draining
             .with(machine, Site::Drain, |()| self.drain_each(machine))
@@ -95,6 +105,8 @@ impl<M: Machine> Zone<M> {
         // The drain returns all pages to the zone, including those that an interrupted spill has
         // not returned, so the spill owes none any more.
         slot.owed.take(machine);
+        // The inbox is read before the count. While a CPU moves pages from the inbox to the lists,
+        // the count is not zero (`bring_home`).
         self.open_inbox(machine, cpu, Site::Drain);
         let direct = Pages(self.empty_front(machine, cpu, Site::Drain));
         if slot.count.read(machine) == 0 {

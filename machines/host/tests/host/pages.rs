@@ -75,6 +75,7 @@ fn blocks_with_owners() {
     run_law(&laws::owning::two_senders_against_their_owner(), 3, ROUNDS);
     run_law(&laws::owning::inboxes_and_everything(), 3, ROUNDS);
     run_law(&laws::owning::owner_locks_and_everything(), 3, ROUNDS);
+    run_law(&laws::owning::draining_against_collecting(), 2, ROUNDS);
     run_law(&laws::owning::disowning_against_one_page(), 2, ROUNDS);
     run_law(&laws::owning::disowning_against_sending(), 3, ROUNDS);
 }

@@ -128,6 +128,8 @@ fn blocks_with_owners() {
     run_law(&senders, &three, seeds());
     run_law(&laws::owning::inboxes_and_everything(), &three, seeds());
     run_law(&laws::owning::owner_locks_and_everything(), &three, seeds());
+    let draining = laws::owning::draining_against_collecting();
+    run_law(&draining, &machine(), seeds());
     let one_page = laws::owning::disowning_against_one_page();
     run_law(&one_page, &machine(), seeds());
     let disowning = laws::owning::disowning_against_sending();

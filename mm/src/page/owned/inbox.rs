@@ -160,11 +160,14 @@ impl<M: Machine> Owners<M> {
     #[inline]
     pub(in crate::page) fn has_mail(&self, machine: &M, cpu: CpuId) -> bool {
         let inbox = self.inboxes.get(cpu.index());
-        inbox.is_some_and(|inbox| inbox.0.load(machine, TOP, Relaxed) != 0)
+        // Acquire pairs with the Release in `collect`: if another CPU has just emptied the inbox,
+        // this CPU then reads a number of listed pages that is not zero.
+        inbox.is_some_and(|inbox| inbox.0.load(machine, TOP, Acquire) != 0)
     }
 
     /// Empties the inbox of `cpu`, and calls `deliver` with each group and the bits of its pages.
-    /// The caller holds the pcp lock of `cpu`.
+    /// The caller holds the pcp lock of `cpu`, and has published a number of pages on the lists of
+    /// `cpu` that is not zero.
     pub(super) fn collect(&self, machine: &M, cpu: CpuId, mut deliver: impl FnMut(Group, u64)) {
         let Some(Inbox(inbox)) = self.inboxes.get(cpu.index()) else {
             return;
@@ -174,8 +177,10 @@ impl<M: Machine> Owners<M> {
         while top != 0 {
             // Acquire pairs with the Release in `send`: this CPU sees the links of all groups on
             // the stack. This includes the lower groups, because each push is in the release
-            // sequences of the pushes before it.
-            match inbox.compare_exchange(machine, TOP, top, 0, Acquire) {
+            // sequences of the pushes before it. Release pairs with the Acquire in `has_mail` and
+            // in `show_loss`: a drain that finds the inbox empty sees the number of pages that the
+            // caller has published.
+            match inbox.compare_exchange(machine, TOP, top, 0, AcqRel) {
                 Ok(_) => break,
                 Err(other) => top = other,
             }

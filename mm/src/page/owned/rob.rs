@@ -49,13 +49,9 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Drains the lists and the inbox of `cpu` after blocks of `cpu` have lost their owner. Another
-    /// CPU may have collected pages from the inbox without having published their number, and
-    /// [`Zone::drain`] would miss these pages. So this waits for the pcp lock, which the other CPU
-    /// holds until it has published the number.
+    /// Drains the lists and the inbox of `cpu` after blocks of `cpu` have lost their owner.
     pub(super) fn drain_unowned(&self, machine: &M, cpu: CpuId) {
         self.owners.show_loss(machine, cpu);
-        self.empty_inbox(machine, cpu);
         self.drain(machine, cpu);
     }
 

@@ -169,9 +169,14 @@ impl<M: Machine> Zone<M> {
         self.notice_plenty(machine);
     }
 
-    /// Moves the pages in the inbox of the CPU with the lists `pcp` to the CPU's stock.
+    /// Moves the pages in the inbox of the CPU with the lists `pcp` to the CPU's stock. The caller
+    /// publishes the number of pages of `pcp` before it releases the pcp lock.
     pub(in crate::page) fn bring_home(&self, machine: &M, pcp: &mut Pcp) {
         let cpu = pcp.stock.cpu;
+        // If a drain finds the inbox empty and the published number zero, it does not wait for the
+        // pcp lock. So the number must not be zero while pages move from the inbox to the lists.
+        let count = pcp.count().max(1);
+        self.slot(cpu).count.set(machine, i64::from(count));
         let mut pages = 0;
         self.owners.collect(machine, cpu, |group, bits| {
             self.put(machine, pcp, group, bits);
