@@ -2,7 +2,8 @@
 //!
 //! Work is distributed by rank rather than by id, because ids may have holes.
 //!
-//! Locks: the set changes only under the sizing lock. Readers take no lock and may see an old rank.
+//! Locks: the set changes only under the sizing lock. Readers take no lock, so they can see an old
+//! rank.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -39,7 +40,8 @@ impl<M: Machine> fmt::Debug for Cpus<M> {
     }
 }
 
-// All accesses are relaxed: a stale rank only mistimes one firing of periodic work.
+// All accesses are relaxed: a CPU that reads a stale rank only runs its periodic work once at the
+// wrong time.
 impl<M: Machine> Cpus<M> {
     pub(crate) fn new(machine: &M) -> Self {
         let topology = machine.topology();

@@ -101,12 +101,11 @@ impl Design {
         ..Self::LINUX_6_18
     };
 
-    /// The newest Linux release for which the behaviour of this design was checked against a real
-    /// kernel.
+    /// The variants of the newest Linux release whose behaviour was checked against a real kernel.
     pub const LINUX: Self = Self::LINUX_6_18;
 
-    /// Linux without any of the changes that are compared here, even those that a release already
-    /// contains. It is the baseline of the published measurements of these changes.
+    /// Linux without any of the compared patches, even without those that a release already
+    /// contains. The published measurements of these patches have this design as their baseline.
     pub const UNPATCHED: Self = Self {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
@@ -117,8 +116,8 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// The variants that the patches propose: stretched intervals, batched frees, tree counters,
-    /// and a victim chosen with these counters.
+    /// The variants that the compared Linux patches propose: stretched intervals, batched frees,
+    /// tree counters, and a victim chosen with these counters.
     pub const PATCHED: Self = Self {
         schedule: &Stretched,
         shepherd: &AtOnce,
@@ -140,7 +139,8 @@ impl Design {
         selecting: Selecting::Bounded,
     };
 
-    /// The designs that a name may start with.
+    /// The designs whose names can be the first part of a design's name, such as `linux` in
+    /// `linux+shepherd-phased`.
     pub const BASES: [(&'static str, Self); 7] = [
         ("linux", Self::LINUX),
         ("linux-6.12", Self::LINUX_6_12),

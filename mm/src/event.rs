@@ -21,7 +21,8 @@ pub enum Event {
         /// The block's order.
         order: Order,
     },
-    /// An allocated block was split into single pages, which its owner frees one by one.
+    /// An allocated block was split into single pages. The owner of the block frees these pages one
+    /// by one.
     PageSplit {
         /// The block's first frame.
         pfn: Pfn,
@@ -56,8 +57,8 @@ pub enum Event {
         /// CPU that held the lock. If a block bypassed the lists, this is the CPU that held the
         /// lock.
         cpu: CpuId,
-        /// True if the hold continues a refill, spill, decay or drain that already had a hold
-        /// before it.
+        /// True if an earlier hold has already moved pages for the same refill, spill, decay or
+        /// drain.
         further: bool,
         /// The number of pages moved during the hold.
         pages: Pages,
@@ -229,8 +230,8 @@ impl Phase {
 /// The result of a refresh: whether it found any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// The refresh found no work, except perhaps pages that an interrupted spill had not yet
-    /// returned to the zone. So no further refresh of the CPU is scheduled.
+    /// The refresh found no work, or only pages that an interrupted spill had not yet returned to
+    /// the zone. So no further refresh of the CPU is scheduled.
     No,
     /// The refresh folded something or returned pages, or the next refresh may find something to
     /// do. So the CPU's work is scheduled again.

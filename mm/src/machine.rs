@@ -84,15 +84,15 @@ pub trait Machine: Sized + 'static {
     /// Creates a word that belongs to `cpu` and holds `value`.
     fn local_word(&self, cpu: CpuId, value: i64) -> Self::LocalWord;
 
-    /// Creates a lock of `class`. Its memory is on the node of `home` if the machine can choose
-    /// that.
+    /// Creates a lock of `class`. A machine that can choose the node of the lock's memory chooses
+    /// the node of `home`.
     fn lock<T>(&self, class: LockClass, home: CpuId, value: T) -> Self::Lock<T>;
 
     /// Creates a lock of `class` that belongs to `cpu`.
     fn cpu_lock<T>(&self, class: LockClass, cpu: CpuId, value: T) -> Self::CpuLock<T>;
 
-    /// Creates a reader-writer lock of `class`. Its memory is on the node of `home` if the machine
-    /// can choose that.
+    /// Creates a reader-writer lock of `class`. A machine that can choose the node of the lock's
+    /// memory chooses the node of `home`.
     fn rw_lock<T>(&self, class: LockClass, home: CpuId, value: T) -> Self::RwLock<T>;
 
     /// Tells the machine that element `i` of the array belongs to CPU `i`, which will use it most.
@@ -113,7 +113,7 @@ pub trait Machine: Sized + 'static {
     /// Creates a field that holds `value`.
     fn field(&self, value: u64) -> Self::Field;
 
-    /// Creates an empty front for each CPU, for one zone. Their limits are 0.
+    /// Creates one empty front for each CPU, for one zone. The limit of each front is 0.
     fn make_fronts(&self) -> impl Iterator<Item = Self::Front>;
 
     /// Accounts for `n` units of local work. On a real CPU this does nothing. On a simulated one it
@@ -246,7 +246,8 @@ pub trait LocalWord<M> {
     fn read(&self, machine: &M) -> i64;
 }
 
-/// A queued spinlock (or a mutex, where [`LockClass::sleeps`]) around a value.
+/// A lock around a value: a mutex if [`LockClass::sleeps`] is true of the lock's class, otherwise a
+/// queued spinlock.
 ///
 /// Locks take closures instead of returning guards. So the value cannot leave the lock, and locks
 /// are released in the reverse of the order in which they were taken.
@@ -264,9 +265,9 @@ pub trait Lock<M, T> {
 /// writer is waiting is admitted after that writer, so writers do not starve. A holder must not
 /// take the lock again, not even to read.
 ///
-/// A killable waiter calls `killed` when it begins to wait, at least once per tick while it waits,
-/// and just before it is admitted. If `killed` returns true, the waiter gives up: the call returns
-/// `None` and drops its closure.
+/// A waiter in [`RwLock::read_killable`] or another killable function calls `killed` when it begins
+/// to wait, at least once per tick while it waits, and just before it is admitted. If `killed`
+/// returns true, the waiter gives up: the call returns `None` and drops its closure.
 pub trait RwLock<M, T> {
     /// Waits for the writers that arrived earlier, then runs `f`, possibly at the same time as
     /// other readers.
@@ -300,10 +301,11 @@ pub trait RwLock<M, T> {
 
     /// Runs `first` as [`RwLock::write_killable`] does.
     ///
-    /// - If `first` returns `Some`, then runs `then` as a reader, with no writer in between (Linux:
-    ///   `mmap_write_downgrade`). A machine may also run `then` exclusively.
-    /// - If `first` returns `None`, releases the lock and returns `Some(None)`.
-    /// - If the waiter gave up because `killed` returned true, returns `None`.
+    /// - If `first` returns `Some`, this function runs `then` as a reader, and no writer gets the
+    ///   lock in between (Linux: `mmap_write_downgrade`). A machine is allowed to run `then`
+    ///   exclusively.
+    /// - If `first` returns `None`, this function releases the lock and returns `Some(None)`.
+    /// - If the waiter gave up because `killed` returned true, this function returns `None`.
     fn write_then_read<A, R>(
         &self,
         machine: &M,
@@ -321,8 +323,9 @@ pub trait RwLock<M, T> {
 /// A lock that belongs to one CPU. That CPU can take the lock cheaply; other CPUs may have to wait
 /// for it.
 ///
-/// An owner that may run in an interrupt must not wait, because the interrupt may have arrived
-/// inside the owner's own critical section. Such an owner uses [`CpuLock::try_local`] instead.
+/// An owner that can run in an interrupt must not wait for the lock, because the interrupt may have
+/// arrived inside the owner's own critical section. Such an owner uses [`CpuLock::try_local`]
+/// instead.
 pub trait CpuLock<M, T> {
     /// Runs `f` pinned if the lock is free. Returns `None` if it is held. Only the owner may call
     /// this.
@@ -339,7 +342,8 @@ pub trait CpuLock<M, T> {
     fn with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> R;
 }
 
-/// One byte per page frame that holds the page's state and can be read without a lock.
+/// One byte for each page frame. The byte holds the state of the page, and can be read without a
+/// lock.
 ///
 /// All operations are relaxed and affect one byte. Only the page's current owner writes the page's
 /// tag. The owner of a free page is the holder of the zone lock. The owner of a page on a list is
@@ -373,14 +377,15 @@ pub trait Tags {
 /// The manager emits no events for pages that it pops from a front or frees to it. So a machine
 /// that has observers makes fronts without room.
 ///
-/// Calls name a page by its number within the zone. A caller of [`Front::push`] owns the page until
-/// the push succeeds; a caller that pops a page owns it from then on.
+/// Every function takes or returns a page as its index within the zone. A caller of [`Front::push`]
+/// owns the page until the push succeeds; a caller that pops a page owns it from then on.
 pub trait Front<M: Machine> {
-    /// The largest number of pages that a front can hold. The limit is at most this number.
+    /// The largest number of pages that a front can hold. The limit of a front is at most this
+    /// number.
     const CAPACITY: u32;
 
     /// Takes the page that was pushed last. Returns `None` if the front is empty, or if the caller
-    /// cannot use it at the moment.
+    /// cannot use the front at the moment.
     fn pop(&self, machine: &M) -> Option<u32>;
 
     /// Frees an allocated page to the front: changes the tag of `page` from `old` to `new`, then
@@ -390,18 +395,20 @@ pub trait Front<M: Machine> {
     fn free(&self, machine: &M, tags: &M::Tags, page: u32, old: u8, new: u8) -> Freed;
 
     /// Pushes a page whose tag the caller has set. Returns `false`, without having done anything,
-    /// if the front has as many pages as its limit, or if the caller cannot use it at the moment.
+    /// if the front has as many pages as its limit, or if the caller cannot use the front at the
+    /// moment.
     fn push(&self, machine: &M, page: u32) -> bool;
 
     /// Returns whether the caller can use the front now. If no other CPU uses the front, the caller
-    /// becomes its user. Another CPU's front becomes the caller's only if the other CPU has not
-    /// used it while the caller made many such calls.
+    /// becomes its user. If another CPU uses the front, the caller takes the front over only after
+    /// many such calls, and only if the other CPU has not used the front between these calls.
     fn admits(&self, machine: &M) -> bool;
 
     /// Keeps every CPU from using the front, passes all pages to `f`, and then lets the CPUs use
     /// the front again. Passes the pages in runs, from the page pushed last to the page pushed
-    /// first. If another CPU calls this function meanwhile, that CPU waits; other calls that use
-    /// the front are refused. `f` must not use the front. Any CPU may call this.
+    /// first. If another CPU calls this function at the same time, that CPU waits. All other calls
+    /// that use the front are refused until this function returns. `f` must not use the front. Any
+    /// CPU may call this.
     fn empty(&self, machine: &M, f: impl FnMut(&[u32]));
 
     /// Offers a run of pages to the fronts that other CPUs have for the same zone. The pages have
@@ -418,7 +425,8 @@ pub trait Front<M: Machine> {
         false
     }
 
-    /// The number of pages. May be outdated, except for pages whose push happened before the call.
+    /// The number of pages in the front. The number may be outdated, but includes every push that
+    /// happened before the call.
     fn pages(&self) -> u32;
 
     /// Returns whether no CPU has pushed or popped a page since the last call of this function.

@@ -155,14 +155,14 @@ impl<M: Machine> Manager<M> {
     }
 
     /// Adds memory to a zone: the frames from `first` on, which were a hole so far, become free
-    /// pages (Linux: `online_pages`). `first` and `pages` must be multiples of 1024. Watermarks,
-    /// sizes of page lists, reserves and thresholds follow the new size of the zone.
+    /// pages (Linux: `online_pages`). `first` and `pages` must be multiples of 1024. Recomputes
+    /// watermarks, sizes of page lists, reserves and thresholds for the new size of the zone.
     ///
     /// The layout decides how far a zone can grow: its span has to include the frames
     /// ([`Layout::arena_up_to`](crate::page::Layout::arena_up_to)).
     ///
-    /// Allocates heap memory, and waits for locks. So neither a notifier nor a last resort may call
-    /// it, nor a thread that holds a lock which an allocation may need.
+    /// Allocates heap memory, and waits for locks. So this function must not be called by a
+    /// notifier, by a last resort, or by a thread that holds a lock that an allocation may need.
     ///
     /// # Errors
     /// If the range is not a hole of a zone, or if the records of the new pages cannot be
@@ -176,12 +176,12 @@ impl<M: Machine> Manager<M> {
     /// Removes memory from a zone: the frames from `first` on, all of them free, become a hole
     /// (Linux: `offline_pages`). `first` and `pages` must be multiples of 1024. If the first page
     /// that is not free is on a page list, drains the page lists of all CPUs and tries once more.
-    /// Moves no page in use to another frame: [`ResizeError`] lists the reasons why a block stays.
-    /// Pages on page lists do not count as free pages of the zone;
+    /// Does not move the contents of pages that are in use: [`ResizeError`] lists the reasons why a
+    /// block stays. Pages on page lists do not count as free pages of the zone;
     /// [`PageAllocator::drain_all_sync`] returns them to the zone.
     ///
-    /// Waits for locks. So neither a reclaimer, a notifier nor a last resort may call it, nor a
-    /// thread that holds a lock which an allocation may need.
+    /// Waits for locks. So this function must not be called by a reclaimer, by a notifier, by a
+    /// last resort, or by a thread that holds a lock that an allocation may need.
     ///
     /// # Errors
     /// If a page of the range is in use, or the zone would fall below its high watermark. The zone
@@ -202,8 +202,9 @@ impl<M: Machine> Manager<M> {
     }
 
     /// For each of `pfns`, adds `each` to the counter of `item` on the node of that frame, which
-    /// may differ from this CPU's node (Linux: `mod_node_page_state` of `page_pgdat`). Frames of a
-    /// node above the last node with CPUs count for that last node. Frames in no zone are skipped.
+    /// may differ from this CPU's node (Linux: `mod_node_page_state` of `page_pgdat`). If a frame's
+    /// node comes after the last node that has CPUs, the frame counts for that last node. Frames in
+    /// no zone are skipped.
     pub fn count_each_on_nodes(&self, machine: &M, pfns: &[Pfn], item: NodeItem, each: i64) {
         let node = |pfn: &Pfn| self.pages.node_of(*pfn);
         for run in pfns.chunk_by(|one, next| node(one) == node(next)) {
@@ -352,13 +353,12 @@ impl<M: Machine> Manager<M> {
     /// Schedules the shepherd on the CPU with the number `from`, or on some online CPU if that CPU
     /// is offline or `from` is [`NOWHERE`]. Does nothing if `shepherd_home` is no longer `from`,
     /// because another CPU has then moved the shepherd. Every design rounds the shepherd's timer as
-    /// Linux does: the machine has only one shepherd, so its timer need not be kept apart from the
-    /// timers of others.
+    /// Linux does: the machine has only one shepherd, so there are no timers to spread.
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);
-        // The loop ends: each further turn means that another CPU went online or offline in the
-        // meantime.
+        // The loop ends, because each further iteration means that another CPU went online or
+        // offline during the iteration before.
         loop {
             let first = || cpus.iter(machine).find_map(moment);
             let there = u32::try_from(from).ok().map(CpuId);

@@ -44,11 +44,11 @@ pub enum LockClass {
     /// One CPU's batch of pages that are about to enter the lists by which pages are aged (Linux:
     /// `cpu_fbatches.lock`).
     LruBatch,
-    /// One entry of the table by which reclaim finds the address space that maps a page. The table
-    /// has an entry for each number that an enlisted address space may have (Linux:
+    /// One entry of the table by which reclaim finds the address space that maps a page. An address
+    /// space whose pages may be reclaimed has a number, which is an index into this table (Linux:
     /// `anon_vma->rwsem`).
     Rmap,
-    /// The list of free numbers: those that no enlisted address space has.
+    /// The list of free entries of the table whose entries [`LockClass::Rmap`] guards.
     RmapFree,
 }
 
@@ -168,8 +168,8 @@ pub enum Site {
     /// Settings are read or changed, a state is read for a report, or a rare change of a zone is
     /// made, such as adding memory (Linux: `setup_per_zone_wmarks`, `/proc`).
     Control,
-    /// A CPU's part of a flat counter is folded because it reached the batch (Linux:
-    /// `percpu_counter_add_batch`).
+    /// A CPU's part of a flat counter is folded because the part reached the counter's batch
+    /// (Linux: `percpu_counter_add_batch`).
     CounterFold,
     /// A flat counter is summed or set (Linux: `__percpu_counter_sum`).
     CounterSum,
@@ -465,8 +465,7 @@ impl Work {
 }
 
 /// Returns the number of comparisons ([`Work::Compare`]) for which sorting `n` items is charged:
-/// `n` if the items are in order already, otherwise `n` times the whole part of the binary
-/// logarithm of `n`.
+/// `n` if the items are in order already, otherwise `n` times log₂ of `n`, rounded down.
 #[must_use]
 pub fn sort_comparisons(n: u32, in_order: bool) -> u32 {
     let passes = if in_order {

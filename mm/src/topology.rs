@@ -8,8 +8,8 @@ use crate::units::{CpuId, NodeId, count_of};
 /// The maximum number of memory nodes in a machine (Linux: `MAX_NUMNODES` on x86-64).
 pub const NODES_MAX: u32 = 1024;
 
-/// The place of one CPU in the machine. All numbers are unique within the machine, not only within
-/// the next larger unit.
+/// The place of one CPU in the machine. All numbers are unique within the machine: cores of
+/// different sockets, for example, have different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuPlace {
     /// The number of the physical core, which SMT siblings share.

@@ -13,9 +13,9 @@ pub enum Knob {
     StatInterval,
     /// log₂ of the maximum number of batches in one refill, spill or decay.
     BatchScaleMax,
-    /// If this value is 0, `high` is tuned automatically. If it is `n`, `high` is fixed: the lists
-    /// of all CPUs together may hold an `n`-th of the zone's pages. But each CPU's lists may always
-    /// hold four batches.
+    /// If this value is 0, `high` is tuned automatically. If the value is `n`, `high` is fixed: the
+    /// lists of all CPUs together may hold an `n`-th of the zone's pages. But each CPU's lists may
+    /// always hold four batches.
     HighFraction,
     /// The memory kept free for urgent requests, in KiB. If this value is 0, that amount is
     /// computed from the size of memory.

@@ -1,9 +1,9 @@
 //! Two laws about the global allocator, the heap: one for a heap that fails, and in `waiting/` one
 //! for a heap that waits.
 //!
-//! The law of the failing heap. Whichever allocation of the global allocator is the first to fail,
-//! nothing panics or aborts, errors report that there is no memory, and nothing leaks. Also, the
-//! memory manager never uses the global allocator under a lock, except under the lock of the
+//! The law of the failing heap says: whichever allocation of the global allocator is the first to
+//! fail, nothing panics or aborts, errors report that there is no memory, and nothing leaks. Also,
+//! the memory manager never uses the global allocator under a lock, except under the lock of the
 //! mappings.
 //!
 //! The law does not cover:
@@ -36,9 +36,10 @@ use support::lives::{change, fill, touch};
 use support::machine::Plain;
 use support::world::{CPUS, World};
 
-/// Runs `scenario` on one new world (a small machine with a whole memory manager) after the other.
-/// In each world one more allocation succeeds than in the world before. Stops at the first world in
-/// which no allocation is refused. Returns the number of allocations in the last world.
+/// Runs `scenario` again and again, each time on a new world (a small machine with a whole memory
+/// manager). In each world one more allocation succeeds than in the world before. Stops at the
+/// first world in which no allocation is refused. Returns the number of allocations in the last
+/// world.
 fn whichever_fails(
     cpus: u32,
     design: Design,
@@ -50,7 +51,7 @@ fn whichever_fails(
 
 /// Runs `scenario` on new worlds from `make`. In each world one more allocation succeeds than in
 /// the world before. Stops at the first world in which no allocation is refused, and returns the
-/// number of allocations in it.
+/// number of allocations in that world.
 fn whichever_fails_in(make: impl Fn() -> World, scenario: impl Fn(&World)) -> u64 {
     for nth in 0.. {
         let world = make();

@@ -1,5 +1,5 @@
 //! Laws of the per-CPU memory of counters (`counter/area.rs`), while several CPUs take and return
-//! places in it.
+//! places. A *place* is the part of this memory that one group of counters uses.
 //!
 //! The area of each law begins without memory, so the first CPUs that need a place all allocate the
 //! first run (memory for several groups) outside the lock. Only one of these CPUs may add its run

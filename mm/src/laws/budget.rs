@@ -28,8 +28,8 @@ pub struct FewBudgets<M: Machine> {
     tight: Arc<Budget<M>>,
     /// The number of pages that CPUs have charged and not yet uncharged.
     held: M::Word,
-    /// Set to 1 by a CPU before it uncharges its pages. A CPU that can charge pages only after that
-    /// must see the 1.
+    /// Set to 1 by a CPU before it uncharges its pages. A CPU that can charge its pages only after
+    /// this uncharge must see the 1.
     done: M::Word,
 }
 
@@ -103,8 +103,8 @@ impl<M: Machine> FewBudgets<M> {
     }
 
     /// Tries to charge pages. This succeeds only if the other CPU has uncharged its pages, because
-    /// the root has no room for both. If the charge succeeds, asserts that this CPU sees `done`
-    /// set.
+    /// the root has no room for the pages of both CPUs. If the charge succeeds, asserts that this
+    /// CPU sees `done` set.
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);
@@ -124,8 +124,8 @@ impl<M: Machine> FewBudgets<M> {
     }
 }
 
-/// Two CPUs together try to charge more pages than the root's limit. The pages charged never exceed
-/// a limit, and none is lost.
+/// Two CPUs together try to charge more pages than the root's limit. The charged pages never exceed
+/// a limit, and no page is lost.
 #[must_use]
 pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);
@@ -152,8 +152,8 @@ pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// A CPU stores a flag and then uncharges pages. Another CPU, whose charge succeeds only after
-/// that, sees the flag set.
+/// A CPU stores a flag and then uncharges pages. Another CPU, whose charge can succeed only after
+/// this uncharge, sees that the flag is set.
 #[must_use]
 pub fn following<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {

@@ -31,8 +31,8 @@ const ONE: u64 = 0;
 const READ: u64 = 1;
 
 /// The state of the laws in this file: an address space and a file that it maps, both enlisted for
-/// reclaim. Two pages of the file are in memory. The next pass drops both, unless they are used
-/// again.
+/// reclaim. Two pages of the file are in memory. The next pass of reclaim drops both pages, unless
+/// they are used again.
 pub struct Cached<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -193,7 +193,7 @@ impl<M: Machine> Cached<M> {
         }
         self.is_aged(machine);
         assert_eq!(self.counted(machine, RssKind::File), 0);
-        // This call panics if a page has a use that was never dropped.
+        // This call panics if a CPU or a page-table entry still counts as a user of a page.
         self.memory(machine).release_file(&self.file);
         self.is_aged(machine);
         assert_eq!(Arc::strong_count(&self.file), 1, "it is enlisted no more");
@@ -296,8 +296,8 @@ pub fn dropped_by_two<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Two CPUs reclaim while others touch, copy, read and unmap pages of a file. No page is lost or in
-/// memory twice, and everything is freed when the space ends.
+/// Two CPUs reclaim while other CPUs touch, copy, read and unmap pages of a file. No page is lost
+/// or in memory twice, and everything is freed when the space ends.
 #[must_use]
 pub fn dropped_by_two_while_used<M: Machine>() -> Law<M, Cached<M>> {
     let churn: Body<M, Cached<M>> = |machine, cached| {

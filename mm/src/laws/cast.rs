@@ -49,8 +49,8 @@ pub fn enroll<M: Machine, S: Signals<M>>(
     Arc::new(process.expect("there is memory"))
 }
 
-/// Makes all `processes` exit that still have their address spaces, and retires all of them.
-/// `processes` must be all processes of `killer`, and no other task may use them.
+/// Makes those of the `processes` exit that still have their address spaces, and retires all
+/// `processes`. `processes` must be all processes of `killer`, and no other task may use them.
 ///
 /// # Panics
 /// If a victim or a queued address space is left, or if pages of a process were miscounted.
@@ -72,8 +72,8 @@ pub fn end<M: Machine, S: Signals<M>>(
             "no process uses it"
         );
     }
-    // All victims have left their address spaces, so a step of the reaper only drops one of them
-    // from the queue.
+    // All victims have left their address spaces, so a step of the reaper only takes one victim off
+    // the queue.
     while let Some(done) = killer.reaper().step(memory).done {
         assert_eq!(done.bad_rss, None, "{done:?}");
     }
@@ -85,8 +85,8 @@ pub fn end<M: Machine, S: Signals<M>>(
     assert_eq!(killer.reaper().queued(machine), 0, "no space is queued");
 }
 
-/// Asserts that all memory is free and that all counts agree. All processes must have ended, and all
-/// objects must be empty.
+/// Asserts that all memory is free, and that all counts agree. All processes must have ended, and
+/// all objects must be empty.
 ///
 /// # Panics
 /// If a page, a page table or a slot of swap is in use, or is counted.

@@ -3,8 +3,8 @@
 //!
 //! A refill takes a batch as whole blocks, and splits them after it has released the zone lock. A
 //! drain merges pages into blocks before it takes the zone lock. But a CPU that frees a neighbour
-//! of a block reads the block's tag to see whether the block is free. So the tags that show this
-//! have to change under the zone lock.
+//! of a block reads the block's tag to see whether the block is free. So the tags that show whether
+//! a block is free have to change under the zone lock.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     batched_in(machine, holds, Layout::arena(Pages(16)))
 }
 
-/// Makes an allocator as `batched` does, but of the pages of `layout`.
+/// Makes an allocator as `batched` does, but with the memory of `layout`.
 fn batched_in<M: Machine>(machine: &M, holds: &'static dyn Holds, layout: Layout) -> FewPages<M> {
     let design = Design {
         holds,

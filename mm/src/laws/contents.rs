@@ -41,7 +41,8 @@ pub struct Bytes<M: Machine> {
     known: M::Lock<Known>,
 }
 
-/// What the holder of translations knows: the page's frame, and the notifications that it got.
+/// What the holder of translations knows: the page's frame, and how many notifications the holder
+/// got.
 #[derive(Default)]
 struct Known {
     frame: Option<Pfn>,
@@ -72,7 +73,7 @@ impl<M: Machine> Bytes<M> {
     }
 }
 
-/// The embedder, which stores the contents. It also plays the holder of translations (Linux: an MMU
+/// The embedder, which stores the contents. It is also the holder of translations (Linux: an MMU
 /// notifier).
 struct Embedder<M: Machine>(Arc<Bytes<M>>);
 
@@ -145,7 +146,7 @@ where
 }
 
 /// The state of the law: an address space of one page, which a virtual machine uses, and everything
-/// that a machine needs for it.
+/// else that the law needs.
 pub struct Guest<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -200,7 +201,7 @@ where
     }
 
     /// Adds `amount` to the contents of the page, through a translation to its frame. Does nothing
-    /// if the page is moved meanwhile: in a law, no CPU may wait for another CPU.
+    /// if the page is moved at the same time, because no CPU of a law may wait for another CPU.
     fn add(&self, machine: &M, amount: i64) {
         let told = self.bytes.known(machine, |known| known.told);
         let touched = self.space.fault(self.memory(machine), PAGE, Access::Write);

@@ -1,8 +1,8 @@
 //! Laws of counters: what a reader may see while several CPUs add, and that nothing is lost.
 //!
 //! The machine has three CPUs, because with three or more the trees have a level below their roots.
-//! The batch is 2, so almost every addition carries. A reader may miss any of the additions in
-//! progress, so the laws accept a sum that lacks any subset of them.
+//! The batch is 2, so almost every addition passes an amount up the tree. A reader may miss any of
+//! the additions in progress, so the laws accept a sum that lacks any subset of these additions.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -115,8 +115,8 @@ impl<M: Machine> Counted<M> {
         let cpu = machine.this_cpu().index();
         for &delta in ADDED[cpu] {
             self.counters.add_growing(machine, 0, delta);
-            // Release pairs with the Acquire in `returned`: a reader that sees the number also sees
-            // the additions.
+            // Release pairs with the Acquire in `returned`: a reader that sees the new number of
+            // additions also sees these additions.
             self.returned[cpu].add(machine, 1, Release);
         }
     }
@@ -204,8 +204,9 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// Adds 2 and subtracts it again, if this CPU is one of the two whose cells are below the same
-    /// item. In a tree, that item keeps the 2 and passes nothing to the root.
+    /// Adds 2 and subtracts it again, if this CPU is one of two CPUs that share an item. In a tree,
+    /// each CPU counts in a cell of its own, and an *item* adds up what several cells pass upwards.
+    /// The item keeps the 2, and passes nothing to the root.
     fn go_and_return(&self, machine: &M) {
         let neighbour = u32::from(self.how == Start::Grown);
         if [neighbour, 2].contains(&machine.this_cpu().0) {
@@ -224,8 +225,8 @@ impl<M: Machine> Counted<M> {
         };
         let (exact, carried) = (BEFORE, BEFORE - BEFORE % 4);
         let is_right = match self.how {
-            // A CPU that cannot add to its cell adds to the first line, and such an amount counts
-            // as arrived at once.
+            // A CPU that cannot add to its own cell adds to the first cache line of the group
+            // instead. Amounts in this line count as arrived at once.
             Start::Grown => (carried..=exact).contains(&arrived),
             Start::As(Counting::Shared) => arrived == exact,
             Start::As(_) => arrived == carried,

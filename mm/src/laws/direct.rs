@@ -21,8 +21,8 @@ use crate::units::{Nanos, NodeId, Order, Pages, Pfn};
 /// A node without CPUs.
 const REMOTE: NodeId = NodeId(1);
 
-/// The number of a pause that never comes, for laws in which nothing happens during a pause. Every
-/// law has fewer pauses than this number.
+/// Stands for a pause that never comes, in laws in which nothing happens during a pause. Pauses are
+/// numbered, and every law has fewer pauses than this number.
 const NEVER: i64 = i64::MAX;
 
 /// The state of the laws in this file: a machine with two pages that can be reclaimed, and an

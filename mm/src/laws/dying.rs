@@ -115,7 +115,8 @@ impl<M: Machine> Dying<M> {
 
     /// Makes an address space with a single mapping, which has room for a huge page, on a machine
     /// with memory for that page. Such a machine has more page tags than a model checker can
-    /// handle. A law still runs on it there, but accesses to tags are not steps of the model.
+    /// handle. A model checker can still run a law on such a machine, but does not try the
+    /// interleavings of accesses to tags.
     pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
         dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });

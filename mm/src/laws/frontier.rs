@@ -1,4 +1,5 @@
-//! Laws of a frontier, for the walkers that empty an address space from both ends.
+//! Laws of frontiers. A frontier is the word by which *walkers*, the CPUs that empty one address
+//! space together, claim its page tables from both ends.
 //!
 //! In the laws of this file, a walker empties a table by setting the table's mark. Only the walker
 //! that claimed the table sets the mark, by a relaxed load and a relaxed store. So only the
@@ -23,7 +24,7 @@ pub struct FewTables<M: Machine> {
     share: u64,
     /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,
-    /// For each table, the number of times a walker dropped the mappings that begin in it.
+    /// For each table, the number of times a walker dropped the mappings that begin in this table.
     forgotten: Box<[M::Word]>,
     /// For each CPU, 1 while its walker is at work, otherwise 0.
     at_work: Box<[M::Word]>,

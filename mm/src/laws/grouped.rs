@@ -48,8 +48,8 @@ impl<M: Machine> TwoTypes<M> {
         }
     }
 
-    /// Takes pages of both mobilities by turns, asserts that no page is handed out twice, and frees
-    /// them in the order taken.
+    /// Takes pages of both mobilities alternately, asserts that no page is handed out twice, and
+    /// frees them in the order taken.
     fn churn(&self, machine: &M) {
         let mut taken: Vec<Pfn> = Vec::new();
         for mobility in [Mobility::Unmovable, Mobility::Movable].repeat(EACH) {

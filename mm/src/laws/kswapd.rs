@@ -99,8 +99,8 @@ impl<M: Machine> Needed<M> {
         }
     }
 
-    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. If it dozes,
-    /// its next step comes at once, as if it had dozed for the whole time.
+    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. If kswapd
+    /// dozes, its next step comes at once, as if kswapd had dozed for the whole time.
     fn steps(&self, machine: &M) {
         while self.step(machine).is_some() {}
     }
@@ -142,7 +142,7 @@ impl<M: Machine> Needed<M> {
         assert!(self.kswapd.begins(machine).is_none(), "it is asleep");
     }
 
-    /// Asks kswapd to reclaim while its embedder has no memory to reclaim from. Asserts that the
+    /// Asks kswapd to reclaim while the embedder has no memory to reclaim from. Asserts that the
     /// next steps mark the node as awake, and then as asleep.
     fn wakes_late(&self, machine: &M) {
         // `Reclaim::kswapd` makes these two calls, `begins` and `falls_asleep`, if the embedder has
@@ -200,7 +200,7 @@ pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks kswapd to reclaim while its embedder has no memory to reclaim from. Once
+/// An allocation asks kswapd to reclaim while the embedder has no memory to reclaim from. Once
 /// there is memory, kswapd marks its node as awake.
 #[must_use]
 pub fn asked_without_memory<M: Machine>() -> Law<M, Needed<M>> {

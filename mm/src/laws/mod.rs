@@ -102,8 +102,8 @@ fn few_pages_of<M: Machine>(machine: &M, design: Design, count: u32) -> FewPages
     few_pages_in(machine, design, Layout::arena(Pages(count)))
 }
 
-/// Makes an allocator of the pages of `layout`, which has one zone. Their number must be a power of
-/// two.
+/// Makes an allocator of the pages of `layout`, which has one zone. The number of pages must be a
+/// power of two.
 fn few_pages_in<M: Machine>(machine: &M, design: Design, layout: Layout) -> FewPages<M> {
     let count = layout.zones[0].spanned.0;
     let mut config = Config::new(layout);

@@ -1,6 +1,7 @@
 //! Laws of kills, exits and the reaper when they run at the same time.
 //!
-//! Two processes share an address space. Delays are 0, so a queued victim is due at once.
+//! Two processes share an address space. All delays are 0, so a victim in the reaper's queue is due
+//! at once.
 
 use alloc::sync::Arc;
 use alloc::vec;

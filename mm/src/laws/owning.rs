@@ -155,8 +155,8 @@ fn mixed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
     ]
 }
 
-/// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A page for
-/// another CPU goes to that CPU's inbox.
+/// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A freed page of
+/// another CPU's block goes to that CPU's inbox.
 #[must_use]
 pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     law(

@@ -170,8 +170,8 @@ impl<M: Machine> Pressed<M> {
         self.has_ended(machine);
         let memory = self.memory(machine);
         assert_eq!(memory.enlist(&self.space), Err(EnlistError::Ended));
-        // There is only one number for enlisted spaces, so this call succeeds only if that number
-        // is free again.
+        // On this machine, only one address space can be enlisted at a time. So this call succeeds
+        // only if the first space is enlisted no longer.
         let next = AddressSpace::new(memory).expect("there is memory");
         assert_eq!(memory.enlist(&Arc::new(next)), Ok(()));
     }

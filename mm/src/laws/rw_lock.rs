@@ -52,7 +52,8 @@ impl<M: Machine> Twins<M> {
         changed
     }
 
-    /// Asserts that both words are equal and do not change meanwhile. Returns their value.
+    /// Asserts that both words are equal, and that they do not change while this function reads
+    /// them. Returns their value.
     fn look(&self, machine: &M) -> i64 {
         let first = self.first.load(machine, Acquire);
         let second = self.second.load(machine, Acquire);
@@ -128,15 +129,15 @@ impl<M: Machine> Guarded<M> {
         self.twins.try_read(machine, Site::Fault, look)
     }
 
-    /// Reads the words if the lock can be taken without waiting. At most one change may have been
-    /// made.
+    /// Reads the words if the lock can be taken without waiting. Asserts that at most one change
+    /// was made so far.
     fn look_if_free(&self, machine: &M) {
         let seen = self.try_look(machine);
         assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
     }
 
-    /// Reads the words as a caller that waits and may be killed, but is not. At most one change may
-    /// have been made.
+    /// Reads the words as a caller that waits and may be killed, but is not. Asserts that at most
+    /// one change was made so far.
     fn look_patiently(&self, machine: &M) {
         let look = |twins: &Twins<M>| twins.look(machine);
         let twins = &self.twins;
@@ -174,8 +175,8 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Takes the lock by `enter`, unless a CPU that was inside meanwhile has killed the caller.
-    /// `enter` is passed the `killed` test and a function to call inside.
+    /// Takes the lock by `enter`, unless another CPU has killed the caller while that CPU held the
+    /// lock. `enter` is passed the `killed` test, and a function to call while it holds the lock.
     fn unless_killed(
         &self,
         machine: &M,
@@ -223,8 +224,8 @@ pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// One CPU takes the lock to write, while two others take it to read, one of them only if it is
-/// free. Each reader sees the whole change or nothing of it.
+/// One CPU takes the lock to write, while two others take the lock to read. One of the two takes it
+/// only if the lock is free. Each reader sees the whole change or nothing of it.
 #[must_use]
 pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     Law {

@@ -30,14 +30,16 @@ fn nothing_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
     dying.ends_whole(machine);
 }
 
-/// Asserts that no private page is resident, and that none may be touched after a helper has run.
+/// Asserts that no private page is resident, and that no page can be touched after a helper has
+/// run.
 fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert!(!dying.touch(machine, BARE.start), "it is gone for good");
     nothing_is_left(machine, dying);
 }
 
-/// Asserts that no huge page is resident, and that none may be touched after a helper has run.
+/// Asserts that no huge page is resident, and that no huge page can be touched after a helper has
+/// run.
 fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert!(
@@ -154,7 +156,7 @@ pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
 }
 
 /// A page is touched while another CPU maps and unmaps memory next to it, so often that the fault
-/// stops starting over and takes the lock of the mappings. The page is mapped once.
+/// no longer starts over, but takes the lock of the mappings. The page is mapped once.
 #[must_use]
 pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     Law {

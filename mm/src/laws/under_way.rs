@@ -1,8 +1,9 @@
 //! Laws of the bound on a tree's sum while an addition is on its way up the tree.
 //!
-//! The set-up adds as much as the tree can keep without a carry to the root, so the roots are
-//! behind by exactly `T`. One more addition sends a carry of four to the root. Until that carry
-//! arrives, the roots are behind by `T` + 1.
+//! The set-up adds as much as the tree can keep below its roots. So the roots are behind the
+//! precise sum by exactly `T`, the largest amount that the tree can keep below them. One more
+//! addition passes an amount of four to the root. Until that amount arrives, the roots are behind
+//! by `T` + 1.
 
 use alloc::sync::Arc;
 use alloc::vec;

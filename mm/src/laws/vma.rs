@@ -162,7 +162,7 @@ impl<M: Machine> FewVmas<M> {
 }
 
 /// A mapping is added before another one, which moves up in its leaf while a CPU looks for it. If
-/// the lookup succeeds, it finds that mapping unchanged.
+/// the lookup succeeds, it finds the moved mapping unchanged.
 #[must_use]
 pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {

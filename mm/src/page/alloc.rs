@@ -3,8 +3,8 @@
 //! resort.
 //!
 //! Plimsoll allocates a page from this CPU's list without testing watermarks, because the page left
-//! the zone when the list was refilled. It tests them only when a block has to come from the zone
-//! itself. Linux tests watermarks on every allocation.
+//! the zone when the list was refilled. Plimsoll tests watermarks only when a block has to come
+//! from the zone itself. Linux tests watermarks on every allocation.
 //!
 //! Locks: `refill` takes the zone lock inside the pcp lock; `alloc_direct` takes the zone lock
 //! alone.
@@ -112,8 +112,8 @@ impl<M: Machine> PageAllocator<M> {
             .find_map(|(zone, ask)| zone.alloc(machine, ask))
     }
 
-    /// Allocates after every zone has refused at its low watermark: tries again at the min
-    /// watermark, then drains, then reclaims.
+    /// Continues an allocation that every zone has refused at its low watermark. Tries the zones
+    /// again at the min watermark, then drains all CPUs' lists, then reclaims.
     #[cold]
     fn alloc_slow(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         let zones = count_of(self.zonelist(machine, request).count());
@@ -142,8 +142,8 @@ impl<M: Machine> PageAllocator<M> {
         outcome
     }
 
-    /// Drains, reclaims and asks the last resort, until it gets a block or the last resort gives
-    /// up.
+    /// Drains all CPUs' lists, reclaims and asks the last resort, until the allocation gets a block
+    /// or the last resort gives up.
     fn alloc_waiting(
         &self,
         machine: &M,

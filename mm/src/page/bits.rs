@@ -49,8 +49,8 @@ impl Bits {
         self.0[word] |= bits;
     }
 
-    /// Returns whether the set has all pages of some block of `order` that has a bit in the word of
-    /// the page at `offset`.
+    /// Looks at the blocks of `order` that have a bit in the same word as the page at `offset`.
+    /// Returns whether the set has all pages of one of these blocks.
     #[inline]
     pub(super) fn has_in_word(&self, offset: u32, order: Order) -> bool {
         let (word, _) = at(offset);

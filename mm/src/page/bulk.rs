@@ -65,8 +65,8 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Allocates at least one page, unless `pfns` is empty, and at most `pfns.len()`. Returns their
-    /// number.
+    /// Allocates at least one page, unless `pfns` is empty, and at most `pfns.len()` pages. Returns
+    /// the number of allocated pages.
     fn some_pages(
         &self,
         machine: &M,

@@ -133,8 +133,8 @@ impl<M: Machine> Zone<M> {
             }
         }
         // A spill that this drain interrupted may have recorded the number of pages that it had not
-        // returned yet. The drain has returned `given` pages in place of the spill, so they are
-        // subtracted from that number.
+        // returned yet. The drain has returned `given` pages in place of the spill, so these pages
+        // are subtracted from that number.
         if slot.owed.read(machine) != 0 {
             let owed = slot.owed.take(machine);
             slot.owed.add(machine, (owed - i64::from(given)).max(0));
@@ -144,8 +144,8 @@ impl<M: Machine> Zone<M> {
 
     /// Lowers `high` of `cpu`'s lists. Moves to the zone the pages that exceed `high`, and also the
     /// number of pages that an interrupted spill has not returned yet (Linux: `decay_pcp_high`).
-    /// First empties the front if it was not used since the last call. So a CPU that allocates and
-    /// frees pages is not disturbed.
+    /// First empties the CPU's front if the CPU has not used it since the last call. So the front
+    /// of a CPU that allocates and frees pages keeps its pages.
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let slot = self.slot(cpu);
         self.open_inbox(machine, cpu, Site::Decay);

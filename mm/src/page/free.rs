@@ -86,9 +86,9 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Frees single pages as [`PageAllocator::free_pages`] does. Adds the number of freed pages to
-    /// `freed`, also if it returns an error. That number is the index in `pfns` of the page that
-    /// could not be freed. The frame number in the error would not be enough if `pfns` contains
-    /// that page twice.
+    /// `freed`, even if it returns an error. After an error, the number of freed pages is the index
+    /// in `pfns` of the page that could not be freed. The frame number in the error does not say
+    /// which index this is if `pfns` contains the page twice.
     ///
     /// # Errors
     /// Those of [`PageAllocator::free_pages`].

@@ -111,7 +111,8 @@ impl<M: Machine> Zone<M> {
         if !slot.front.admits(machine) {
             return None;
         }
-        // The caller may have become the user of the front only now, and the front may have pages.
+        // The call of `admits` may have made the caller the user of the front, and the front may
+        // have pages.
         let page = self.pop_front(machine, slot);
         if page.is_some() {
             return page;
@@ -226,7 +227,7 @@ impl<M: Machine> Zone<M> {
 
     /// Puts pages that are tagged as fronted, and are in no front, on this CPU's list. The page
     /// that was freed last comes first in `pages`. Drops pages that another CPU has retagged
-    /// meanwhile. Returns the number of the other pages.
+    /// meanwhile. Returns the number of pages that were put on the list.
     fn list_fronted(&self, machine: &M, pages: &mut [u32]) -> usize {
         let kept = self.retag_fronted(pages);
         let kept = &mut pages[..kept];
@@ -301,7 +302,7 @@ impl<M: Machine> Zone<M> {
     /// Counts an entry of a front that was dropped, because its page had been freed twice.
     #[cold]
     fn note_dropped(&self) {
-        // Relaxed is enough: the number orders no other access.
+        // Relaxed is enough: this is only a count, and orders no other access.
         self.dropped.fetch_add(1, Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps a hold of the zone lock within the limit of the policy.
+//! A [`Gauge`] keeps one hold of the zone lock within the limit of the hold policy.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,8 @@ impl<M: Machine> Zone<M> {
     /// lock.
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
-        // With bitmaps, a hold of 63 blocks takes about a microsecond, so the clock is not read.
+        // With bitmaps, a hold of 63 blocks takes only about a microsecond, so this hold has no
+        // time limit (0), and the clock is not read.
         let hold_time = if self.has_bitmaps {
             Nanos(0)
         } else {
@@ -103,7 +104,7 @@ impl Gauge {
         }
     }
 
-    /// The number of pages that the hold may still move if it has the time.
+    /// The number of pages that the hold may still move, regardless of its time limit.
     pub(super) fn pages_left(&self) -> u32 {
         match self.limit {
             Limit::None => u32::MAX,

@@ -1,8 +1,8 @@
 //! One hold of a zone lock, which moves pages between the free lists and a CPU's page lists.
 //!
-//! The policy limits how much one hold may move; a `Gauge` (`gauge.rs`) keeps it within that limit
-//! and reports the work to the machine. The free-page counter is changed only after the lock is
-//! released. Otherwise a fold of that counter would lengthen the hold by the transfer of a cache
+//! The policy limits how much one hold may move; a `Gauge` (`gauge.rs`) keeps the hold within that
+//! limit and reports the work to the machine. The free-page counter is changed only after the lock
+//! is released. Otherwise a fold of that counter would lengthen the hold by the transfer of a cache
 //! line.
 //!
 //! Locks: the zone lock is taken here. Callers of `take_hold` and `give_hold` hold the pcp lock.
@@ -34,7 +34,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves up to `wanted` blocks from the zone to a page list in one hold. `what` describes the
-    /// blocks. They go to the cold end of the list with the index `list`.
+    /// blocks. The blocks go to the cold end of the list with the index `list`.
     pub(super) fn take_hold(
         &self,
         machine: &M,
@@ -44,9 +44,9 @@ impl<M: Machine> Zone<M> {
         what: Wanted,
         wanted: u32,
     ) -> Moved {
-        // A refill of single pages may take larger blocks and split them after the hold. It gets
-        // the same pages as if it had taken them one by one. A refill of a higher order takes only
-        // blocks of that order.
+        // A refill of single pages may take larger blocks and split them after the hold. The refill
+        // gets the same pages as if it had taken them one by one. A refill of a higher order takes
+        // only blocks of that order.
         let moved = if self.has_bitmaps && what.order == Order::ZERO {
             self.take_singles(machine, pcp, list, wanted)
         } else if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
@@ -223,7 +223,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves about `wanted` pages, in blocks of `order`, from the cold end of a list to a zone with
-    /// bitmaps. `room` is for the first pages of these blocks.
+    /// bitmaps. `room` is memory for the numbers of the first pages of these blocks.
     fn give_run(
         &self,
         machine: &M,
@@ -308,7 +308,7 @@ impl<M: Machine> Zone<M> {
 
     /// Emits the event for a block that moves from the zone to a page list. If the CPUs of this
     /// zone own blocks and have inboxes, also makes this CPU the owner of the 512 pages around the
-    /// block, unless they have an owner.
+    /// block, unless these pages have an owner already.
     #[inline]
     pub(super) fn note_taken(&self, machine: &M, page: u32, order: Order) {
         if self.owners.has_inboxes() {
@@ -351,8 +351,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The operation that a hold belongs to, such as a refill or a drain, and whether it already had an
-/// earlier hold.
+/// The operation that a hold belongs to, such as a refill or a drain, and whether this operation
+/// already had an earlier hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     site: Site,

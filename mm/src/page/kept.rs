@@ -39,7 +39,7 @@ impl ZoneRequest {
 
 impl<M: Machine> PageAllocator<M> {
     /// Unreserves one kept block of a zone that could serve `request`. Returns whether there was
-    /// one (Linux: `unreserve_highatomic_pageblock`).
+    /// such a block (Linux: `unreserve_highatomic_pageblock`).
     pub(super) fn give_kept(&self, machine: &M, request: Request, kept: Kept) -> bool {
         let gives = |zone: &Zone<M>| {
             zone.types.on()

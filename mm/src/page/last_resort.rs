@@ -75,7 +75,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// The reason why no process may ever be killed for `request`, or `None` if one may be.
+/// The reason why no process may ever be killed for `request`, or `None` if a process may be
+/// killed.
 fn unworthy(request: Request) -> Option<NoKill> {
     match request.urgency {
         Urgency::Victim | Urgency::Reserve => Some(NoKill::Dying),

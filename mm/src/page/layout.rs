@@ -1,5 +1,5 @@
-//! The layout of memory: nodes, zones and holes; and a check whether the allocator can manage a
-//! layout.
+//! The layout of memory: its nodes, zones and holes. [`Layout::check`] checks whether the allocator
+//! can manage a layout.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,5 +1,5 @@
-//! The links of the free lists: the previous and the next free block of each free block. They take
-//! 4 bytes per page.
+//! The links of the free lists: the previous and the next free block of each free block. The links
+//! take 4 bytes per page.
 //!
 //! Two buddies are never both free at order 0, because they would have been merged. So of each pair
 //! of pages at most one is the first page of a free block, and one link record serves the pair.
@@ -62,7 +62,7 @@ pub(super) struct Links {
 }
 
 /// Allocates the link records for the smaller blocks inside a block of the largest order, before
-/// this block is added to a zone. Returns `None` if memory is short.
+/// this block is added to a zone. Returns `None` if the memory cannot be allocated.
 pub(super) fn pair_links() -> Option<PairLinks> {
     let mut pairs = Vec::new();
     pairs.try_reserve_exact(PAIRS).ok()?;

@@ -24,7 +24,7 @@ pub struct ListState {
     pub high: Pages,
     /// The next refill of single pages takes at most `batch << alloc_factor` pages.
     pub alloc_factor: u32,
-    /// The number of pages freed in a row; each allocation halves it.
+    /// The number of pages freed in a row. Each allocation halves this number.
     pub free_count: Pages,
     /// True if the last free was of order 1 to 3.
     pub freed_high_order: bool,

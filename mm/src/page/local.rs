@@ -12,8 +12,8 @@ use crate::units::{CpuId, Order, Pfn};
 /// because the CPU was offline, the calls take as long as those on the allocator.
 ///
 /// Every call has the same result as the call of the same name on the allocator. A call on another
-/// CPU is right too, but slower: it uses the lists of the CPU for which the value was made. If it
-/// cannot use these lists, it uses those of the CPU on which it runs.
+/// CPU is also correct, but slower: it uses the lists of the CPU for which the value was made. If
+/// it cannot use these lists, it uses those of the CPU on which it runs.
 pub struct Local<'p, M: Machine> {
     pages: &'p PageAllocator<M>,
     /// The zone that a request for a local page tries first, and the CPU's part of the zone. `None`

@@ -17,9 +17,10 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Pfn};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Takes a block from this CPU's front or list of the first zone that `request` tries. Returns
-    /// `None`, without having done anything, if neither the front nor the list gives a block. The
-    /// list gives none if it does not exist or is empty, or if another CPU holds its lock.
+    /// Takes a block from this CPU's front or page list, in the first zone that `request` tries.
+    /// Returns `None`, without having done anything, if neither the front nor the list gives a
+    /// block. The list gives no block if it does not exist or is empty, or if another CPU holds its
+    /// lock.
     #[inline(always)]
     pub(super) fn alloc_quickly(&self, machine: &M, request: Request) -> Option<Pfn> {
         if M::PRICES_LOADS {

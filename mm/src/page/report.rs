@@ -2,12 +2,12 @@
 //! hypervisor, while the blocks remain free (Linux: `mm/page_reporting.c`).
 //!
 //! A hypervisor, or the kernel under a process, keeps memory for each page that was ever written. A
-//! round visits all huge blocks. If a block was free at the last visit and has been free since, the
-//! round takes the block off its list and calls the embedder's function, which gives the block's
-//! memory back. Then the round puts the block at the end of its list. The memory is not given back
-//! again until the block has been used. An allocation that gets such a block later need not know
-//! this: the first access to a page faults, and the system below the allocator provides memory
-//! again.
+//! round of [`PageAllocator::report_free`] visits all huge blocks. If a block was free at the last
+//! visit and has been free since, the round takes the block off its list and calls the embedder's
+//! function, which gives the block's memory back. Then the round puts the block at the end of its
+//! list. The memory is not given back again until the block has been used. An allocation that gets
+//! such a block later need not know this: the first access to a page faults, and the system below
+//! the allocator provides memory again.
 //!
 //! Locks: the zone lock, for a bounded number of visits. No lock is held while memory is given
 //! back.
@@ -167,8 +167,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Blocks that are off their lists. Dropping this puts them back, also if the embedder's function
-/// panics.
+/// Blocks that are off their lists. Dropping this value puts the blocks back, even if the
+/// embedder's function panics.
 struct Away<'a, M: Machine> {
     zone: &'a Zone<M>,
     machine: &'a M,

@@ -47,8 +47,8 @@ pub enum ResizeError {
         /// The user of that frame.
         holder: Holder,
     },
-    /// The zone needs its free pages: without the range, it would be below its high watermark. This
-    /// error does not occur if the range is all memory of the zone.
+    /// The zone needs the free pages of the range: without them, the zone would be below its high
+    /// watermark. This error does not occur if the range is all memory of the zone.
     Needed {
         /// The number of free pages of the zone, including those of the range.
         free: Pages,
@@ -69,7 +69,7 @@ pub enum Holder {
     /// move it (Linux: `alloc_contig_range` migrates such pages).
     Movable(Order),
     /// The page is on a CPU's page list, or on its way to or from such a list. The removal drains
-    /// all lists before it reports this, so a CPU has put the page there since.
+    /// all lists before it returns this error, so a CPU has put the page there after the drain.
     Listed,
     /// The memory of the page is being returned to the system below the allocator at this moment.
     GivenBack,

@@ -172,8 +172,8 @@ impl<M: Machine> PageAllocator<M> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);
         zone.empty_front(machine, cpu, Site::Control);
-        // Room for the blocks is allocated without the lock. The loop ends when the lists have not
-        // become longer in the meantime.
+        // Room for the blocks is allocated while the lock is not held. The loop ends when the lists
+        // have not become longer since then.
         let mut room = Vec::new();
         loop {
             let state = slot.pcp.with(machine, Site::Control, |pcp| {

@@ -10,7 +10,7 @@ use super::sizing::Sizes;
 use crate::machine::{Machine, Word};
 use crate::units::{Pages, count_in};
 
-/// A zone's settings and hints. Each one that can change is a separate word, which CPUs read
+/// A zone's settings and hints. Each setting that can change is a separate word, which CPUs read
 /// without a lock.
 pub(super) struct Settings<M: Machine> {
     /// The batch of page lists and the bounds of their `high`, packed by [`Sizes::pack`].

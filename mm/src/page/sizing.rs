@@ -60,8 +60,9 @@ impl Sizes {
         let high_max = high(total_max);
         Self {
             batch,
-            // The low watermark may be above an eighth of the zone, but `high_min` must not exceed
-            // `high_max`.
+            // Without `high_fraction`, `high_min` follows from the low watermark, and `high_max`
+            // from an eighth of the zone. The low watermark may be the larger of the two, but
+            // `high_min` must not exceed `high_max`.
             high_min: high(total_min).min(high_max),
             high_max,
         }

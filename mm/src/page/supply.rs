@@ -19,8 +19,8 @@ use crate::units::{Order, Pages};
 enum Supply {
     /// The zone is above its high watermark.
     Plenty,
-    /// The zone is below its high watermark, or an allocation found it below and no spill has
-    /// cleared the hint since.
+    /// The zone is below its high watermark, or an allocation has found the zone below that
+    /// watermark, and no spill has found it above since.
     Short,
 }
 
@@ -48,8 +48,8 @@ impl<M: Machine> Zone<M> {
         self.settings_changed(machine);
     }
 
-    /// Tests the high watermark, and sets the hint if the zone is below it. The hint then stays set
-    /// until a spill finds the zone above the watermark again.
+    /// Tests the high watermark, and sets the hint "below the high watermark" if the zone is below
+    /// it. The hint then stays set until a spill finds the zone above the watermark again.
     fn notice_shortage(&self, machine: &M, ask: ZoneRequest, free: u64) -> Supply {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) != 0 {

@@ -2,8 +2,8 @@
 //! may go below these numbers.
 //!
 //! Pure arithmetic that follows Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone
-//! stores the results. Linux's watermark boosts are left out: kswapd would have to end a boost when
-//! it has reclaimed as many pages as the boost added to the watermark.
+//! stores the results. Watermark boosts, by which Linux raises a watermark for a while, are left
+//! out.
 
 use crate::units::Pages;
 

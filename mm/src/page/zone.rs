@@ -54,7 +54,7 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) node: NodeId,
     start: Pfn,
     spanned: Pages,
-    /// The number of pages of memory. A CPU changes it with the sizing lock held.
+    /// The number of pages of memory. A CPU changes this number only with the sizing lock held.
     ///
     /// This is an ordinary atomic and not a word of the machine, because readers need no particular
     /// order. So accesses have no price, and model checkers do not try their interleavings.
@@ -77,10 +77,10 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) settings: Settings<M>,
 }
 
-/// One CPU's part of a zone, which shares no cache line with other CPUs' parts. The words `count`,
-/// `owed` and `room` are before the lock. Whether they share a cache line with the lock depends on
-/// the machine: the machine of real threads aligns its locks to pairs of cache lines, so on that
-/// machine the words have a pair of cache lines to themselves.
+/// One CPU's part of a zone, which shares no cache line with other CPUs' parts. In memory, the
+/// words `count`, `owed` and `room` come before the lock. Whether they share a cache line with the
+/// lock depends on the machine: the machine of real threads aligns its locks to pairs of cache
+/// lines, so on that machine the words have a pair of cache lines to themselves.
 #[repr(C, align(128))]
 pub(super) struct PerCpu<M: Machine> {
     /// Single pages that the CPU allocates and frees without a lock.
@@ -195,8 +195,8 @@ impl<M: Machine> Zone<M> {
 
     /// The number of pages of memory in the zone, without holes.
     pub(crate) fn managed(&self) -> Pages {
-        // Relaxed is enough: settings that depend on the number are computed under the sizing lock,
-        // and all other readers may use an old number.
+        // Relaxed is enough: the settings that depend on this number are computed under the sizing
+        // lock, and all other readers may use an old number.
         Pages(self.managed.load(Relaxed))
     }
 

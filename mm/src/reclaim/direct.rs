@@ -15,9 +15,9 @@ use crate::units::{Jiffies, Nanos, NodeId, Pages, narrow};
 /// itself. In Linux, only requests that may not use file systems have this limit.
 const RESERVE_WAIT: Nanos = Nanos::SECOND;
 
-/// The results of one or several sweeps, added up: how many pages were looked at, how many were
-/// reclaimed, and so on, as in `Passed`. A sweep is a series of passes over all nodes that the
-/// request would try.
+/// The results of one or more sweeps, added up. Each field has the meaning of the same field of
+/// `Passed`, the result of a pass. A sweep is a series of passes over all nodes that the request
+/// would try.
 #[derive(Clone, Copy, Debug, Default)]
 struct Swept {
     scanned: u64,
@@ -121,11 +121,11 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         lives
     }
 
-    /// Waits for kswapd until the zones of the first node that `request` would try have more than
-    /// half of the free pages that their min watermarks ask for. Stops waiting after a second, or
-    /// if kswapd has given up, or if no page can be reclaimed. Returns `false` if the allocating
-    /// task was killed while it waited; the task then need not reclaim. A task that had been killed
-    /// before does not wait (Linux: `throttle_direct_reclaim`).
+    /// Waits for kswapd until the first node that `request` would try has more free pages than half
+    /// the sum of the min watermarks of its zones. Stops waiting after a second, or if kswapd has
+    /// given up, or if no page can be reclaimed. Returns `false` if the allocating task was killed
+    /// while it waited; the task then need not reclaim. A task that had been killed before does not
+    /// wait (Linux: `throttle_direct_reclaim`).
     fn waits_for_reserve(&self, memory: Memory<'_, M>, request: Request) -> bool {
         let Memory {
             machine, manager, ..

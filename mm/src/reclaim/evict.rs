@@ -1,8 +1,9 @@
-//! Taking pages out of memory: whether a page was used, moving anonymous pages to swap, and
-//! dropping pages of files (Linux: `shrink_folio_list`).
+//! Takes pages out of memory: decides whether a page was used, moves anonymous pages to swap, and
+//! drops pages of files (Linux: `shrink_folio_list`).
 //!
-//! Locks: `Rmap` as a reader (only tried), with `PageTable` or `Object` inside it, for one page
-//! after the other; `Swap`, alone. No lock is held when pages are freed.
+//! Locks: for one page at a time, `Rmap` as a reader, and `PageTable` or `Object` inside it. `Rmap`
+//! is only tried: if it is not free, the page stays in memory. `Swap` is taken alone. No lock is
+//! held when pages are freed.
 
 use super::shrink::{Shrinker, stays};
 use crate::machine::Machine;
@@ -186,7 +187,8 @@ impl<M: Machine> Shrinker<'_, M> {
     }
 
     /// Unmaps the pages of files in `fates` whose fate is to leave, flushes translations once for
-    /// all of them, and then drops the uses of these pages by page-table entries.
+    /// all of them, and then subtracts the removed page-table entries from the use counts of these
+    /// pages.
     fn unmap_files(&self, fates: &[(Taken, Fate)]) {
         let machine = self.memory.machine;
         let pages = self.memory.manager.pages();

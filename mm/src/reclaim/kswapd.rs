@@ -10,9 +10,9 @@
 //!
 //! The embedder's thread calls [`Reclaim::kswapd`] and acts on its result. A word for each node
 //! says whether the node's thread sleeps, and for which kind of zone allocations have asked since
-//! it fell asleep. Only the thread sets this word to `DOZING` or `ASLEEP`, in an atomic step that
-//! fails if an allocation has asked kswapd to reclaim since the thread's current step began. An
-//! allocation that asks while the thread dozes or sleeps wakes it. So no request is lost.
+//! the thread fell asleep. Only the thread sets this word to `DOZING` or `ASLEEP`, in an atomic
+//! step that fails if an allocation has asked kswapd to reclaim since the thread's current step
+//! began. An allocation that asks while the thread dozes or sleeps wakes it. So no request is lost.
 //!
 //! Locks: the locks that `shrink` takes.
 
@@ -32,9 +32,9 @@ use crate::units::{Jiffies, Nanos, NodeId};
 /// page, kswapd tries again.
 const FAILURES_MAX: i64 = 16;
 
-/// The mask for the mode of kswapd (asleep, awake, wanted or dozing), which is in the lowest bits
-/// of its state. The bits above are the highest kind of zone for which an allocation has asked
-/// since kswapd fell asleep, as a number.
+/// The mask for the lowest bits of kswapd's state, which hold its mode: asleep, awake, wanted or
+/// dozing. The bits above hold, as a number, the highest kind of zone for which an allocation has
+/// asked since kswapd fell asleep.
 const MODES: i64 = 0b11;
 const KIND_SHIFT: u32 = MODES.count_ones();
 const ASLEEP: i64 = 0;
@@ -50,7 +50,8 @@ pub(crate) struct Kswapd<M: Machine> {
     state: M::Word,
     /// The number of rounds in a row without progress.
     failures: M::Word,
-    /// 1 from kswapd's first step after a wake-up until it falls asleep. Only a step writes it.
+    /// 1 from kswapd's first step after a wake-up until kswapd falls asleep, and 0 otherwise. Only
+    /// a step of kswapd writes this field.
     running: M::Field,
 }
 
@@ -67,17 +68,17 @@ pub enum Next {
 /// The state of kswapd when a step of its thread began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
-    /// True if kswapd has dozed, and no allocation has asked it to reclaim meanwhile.
+    /// True if kswapd has dozed, and no allocation has asked it to reclaim while it dozed.
     dozed: bool,
     /// The kind of zone for which kswapd reclaims, as a number.
     kind: i64,
 }
 
-/// The work of a kswapd.
+/// What a step of kswapd needs from its node: how to test the node, and how to reclaim from it.
 pub(crate) trait Duty {
     fn node(&self) -> NodeId;
 
-    /// Returns whether no zone up to the kind `highest` is above its high watermark.
+    /// Returns true if no zone up to the kind `highest` is above its high watermark.
     fn is_short(&self, highest: ZoneKind) -> bool;
 
     /// Reclaims for zones up to the kind `highest`.
@@ -136,8 +137,8 @@ impl<M: Machine> Kswapd<M> {
         }
     }
 
-    /// Begins a step of kswapd's thread. Returns `None` if kswapd is asleep, so that the thread
-    /// must not run.
+    /// Begins a step of kswapd's thread. Returns `None` if kswapd is asleep; the thread then has
+    /// nothing to do.
     pub(crate) fn begins(&self, machine: &M) -> Option<Begun> {
         let mut state = self.state.load(machine, Relaxed);
         while state & MODES != ASLEEP {

@@ -9,13 +9,13 @@
 //! [`Reclaim`] reclaims anonymous pages of enlisted address spaces (see
 //! [`Memory::enlist`](crate::space::Memory::enlist)) and pages of enlisted files (see
 //! [`Memory::enlist_file`](crate::space::Memory::enlist_file)). The lists that
-//! [`Spaces::aging`](crate::space::Spaces::aging) sets up determine the order in which it looks at
-//! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them, and
-//! `evict` removes from memory the pages that may leave. `shrink` has two callers: `kswapd`, the
-//! thread of a node, and `direct`, an allocation. The page allocator calls [`Reclaim`] as its
-//! [`Pressure`].
+//! [`Spaces::aging`](crate::space::Spaces::aging) sets up determine the order in which [`Reclaim`]
+//! looks at pages. `scan` decides how many pages of each list to look at. `shrink` looks at these
+//! pages, and `evict` removes from memory the pages that may leave. `shrink` has two callers:
+//! `kswapd`, the thread of a node, and `direct`, an allocation. The page allocator calls
+//! [`Reclaim`] as its [`Pressure`].
 //!
-//! Locks: none of its own.
+//! Locks: this file takes none.
 
 mod direct;
 mod evict;

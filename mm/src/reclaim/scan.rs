@@ -66,9 +66,10 @@ pub(super) struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Only(Kind),
-    /// The pass looks at the same part of the lists of both kinds.
+    /// The pass looks at the same fraction of the lists of both kinds.
     Equal,
-    /// The pass looks at less of the kind that has recently cost more to reclaim.
+    /// The pass looks at a smaller fraction of the lists of the kind that has recently cost more to
+    /// reclaim.
     ByCost,
 }
 
@@ -101,10 +102,10 @@ pub(super) fn counts(state: &State, priority: u32) -> PerList {
     }
 }
 
-/// Called when a pass has reclaimed enough: decides how much of each list the pass still looks at.
-/// Over the whole pass, the numbers of pages of both kinds are then in the planned proportion. The
-/// pass looks at no more pages of the kind of which less is left. Returns false if the pass is
-/// over.
+/// Called when a pass has reclaimed enough: decides how many pages of each list the pass still
+/// looks at. The pass looks at no more pages of the kind of which fewer pages are left. Of the
+/// other kind, it goes on until it has looked at the same fraction of the planned pages. Returns
+/// false if the pass is over.
 pub(super) fn keep_proportion(planned: &PerList, left: &mut PerList) -> bool {
     let [anon, file] = Kind::ALL.map(|kind| left.of(kind));
     if anon == 0 || file == 0 {

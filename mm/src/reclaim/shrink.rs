@@ -51,7 +51,7 @@ pub(super) struct Shrinker<'m, M: Machine> {
     pub(super) node: NodeId,
 }
 
-/// The pages of a batch that reclaim has isolated, and the decision about each.
+/// The pages of a batch that reclaim has isolated, and the decision about each page.
 type Fates = [(Taken, Fate); ISOLATED_MAX];
 
 impl<'m, M: Machine> Shrinker<'m, M> {
@@ -66,8 +66,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         })
     }
 
-    /// Returns whether a CPU that allocates has to wait before it isolates pages of a kind, because
-    /// other CPUs have isolated too many (Linux: `too_many_isolated`).
+    /// Returns whether a CPU that allocates has to wait before it isolates pages of this kind,
+    /// because other CPUs have isolated too many of them (Linux: `too_many_isolated`).
     pub(super) fn too_many_isolated(&self, kind: Kind) -> bool {
         let isolated = self.aged.isolated(self.node, kind);
         isolated > self.aged.len(self.node, kind.inactive()) / 8
@@ -137,8 +137,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         }
     }
 
-    /// Makes a batch of active anonymous pages inactive, if there are too few inactive ones and
-    /// there is swap.
+    /// Makes a batch of active anonymous pages inactive, if there are too few inactive anonymous
+    /// pages and there is swap.
     pub(super) fn balance(&self) {
         if self.memory.spaces.swap().slots() > 0 && self.inactive_is_low(Kind::Anon) {
             self.active(Kind::Anon, CLUSTER);
@@ -217,8 +217,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         });
     }
 
-    /// Isolates pages from the tail of a list. The fate of each is to go back to that list, unless
-    /// the caller changes it.
+    /// Isolates pages from the tail of a list. The fate of each page is to go back to that list,
+    /// unless the caller changes the fate.
     pub(super) fn isolate(&self, list: List, batch: u64) -> (Run, Fates) {
         let Memory {
             machine,

@@ -158,7 +158,8 @@ impl<M: Machine> Counters<M> {
             .any(|diff| diff.read(machine) != 0)
     }
 
-    /// The shared word alone, or 0 if that is negative. Cheap but stale (Linux: `zone_page_state`).
+    /// The shared word alone, or 0 if that is negative. This is cheap, but leaves out all
+    /// differentials (Linux: `zone_page_state`).
     #[inline]
     pub(crate) fn approximate(&self, machine: &M, item: usize) -> u64 {
         at_least_0(self.values[item].load(machine, Relaxed))

@@ -9,8 +9,8 @@ use crate::units::Pages;
 /// headroom.
 pub const THRESHOLD_MAX: u32 = 125;
 
-/// The usual threshold. It grows with the logarithm of the number of online CPUs, and with that of
-/// the zone's memory in units of 128 MiB.
+/// The usual threshold. It grows with the logarithm of the number of online CPUs, and with the
+/// logarithm of the zone's memory in units of 128 MiB.
 #[must_use]
 pub fn normal(online: u32, managed: Pages) -> u32 {
     let bits = |value: u32| u32::BITS - value.leading_zeros();

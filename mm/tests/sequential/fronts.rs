@@ -1,4 +1,5 @@
-//! Tests of the runs of pages that move between fronts, the depot and the page lists.
+//! Tests of the runs of pages that move between fronts, the page lists and the depot. The *depot*
+//! has the runs that full fronts have given away and no other front has taken yet.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::front::Depot;
 use crate::machine::Plain;
 
 const PAGES: Pages = Pages(1 << 15);
-/// The number of pages that a front of the machine may hold, and of those in a run.
+/// The number of pages that a front of the machine may hold, and the number of pages in a run.
 const LIMIT: usize = 128;
 const RUN: usize = 64;
 const ONE: Request = Request::new(Order::ZERO);
@@ -72,8 +73,9 @@ impl World {
     }
 }
 
-/// A full front gives the pages that were freed last to the depot, and another CPU gets them, the
-/// page that was freed last first. They count as pages of the front that gave them until then.
+/// A full front gives the pages that were freed last to the depot, and another CPU gets these
+/// pages, the page that was freed last first. Until then they count as pages of the front that gave
+/// them.
 #[test]
 fn a_run_goes_from_a_full_front_to_an_empty_one() {
     let world = World::new();
@@ -94,7 +96,8 @@ fn a_run_goes_from_a_full_front_to_an_empty_one() {
     assert_eq!(world.manager.pages().double_frees(), 0);
 }
 
-/// The owner of the lists is drained while some of its pages are in the depot: they return too.
+/// A CPU is drained while some pages of its front are in the depot. These pages return to the zone,
+/// too.
 #[test]
 fn a_drain_returns_the_runs_in_the_depot() {
     let world = World::new();
@@ -107,9 +110,9 @@ fn a_drain_returns_the_runs_in_the_depot() {
     world.is_whole();
 }
 
-/// Two frees of a page have raced, so the page is twice in a front. One entry goes to the depot.
-/// The other is popped, so the page has a user when another CPU takes the run. The run's entry is
-/// dropped: the page must not get a second user.
+/// Two frees of a page have raced, so the page is twice in a front. One entry goes to the depot, in
+/// a run. The other entry is popped, so the page has a user when another CPU takes the run. The
+/// entry in the run is dropped, because the page must not get a second user.
 #[test]
 fn a_page_that_was_freed_twice_leaves_the_depot_only_if_it_is_still_free() {
     let world = World::new();

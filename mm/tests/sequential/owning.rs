@@ -122,8 +122,9 @@ fn fragments_that_went_to_the_zone_are_recovered_before_a_block_is_claimed() {
     world.is_whole();
 }
 
-/// The pages of a block return to the zone while their owner still remembers fragments of it. The
-/// owner claims a block then, and takes no more than that.
+/// All pages of a block are in the zone again, and the block's owner still remembers that the zone
+/// has fragments of it. The owner's next refill claims one whole block, and takes no fragments in
+/// addition.
 #[test]
 fn a_block_that_is_whole_again_in_the_zone_is_not_recovered_as_a_fragment() {
     let world = World::new(Owning::Inbox);
@@ -187,7 +188,7 @@ fn a_block_is_robbed_from_a_cpu_that_has_a_batch_of_pages() {
     assert_eq!((thief + victim, poor), (199, 20));
     assert!(victim < 63, "only pages on the page lists stay");
 
-    // CPU 0 is now the owner of the block: pages that other CPUs free come to it.
+    // CPU 0 is now the owner of the block: pages of the block that other CPUs free return to CPU 0.
     world.free(3, &many);
     world.free(2, &[got]);
     let listed = [0, 2, 3].map(|cpu| world.listed(cpu));

@@ -197,7 +197,8 @@ impl World {
         self.kept.memory(&self.machine)
     }
 
-    /// Makes a process with an address space that notifies [`Choosy`]; `None` without heap memory.
+    /// Makes a process with an address space that notifies [`Choosy`]. Returns `None` if the heap
+    /// has no memory.
     pub(crate) fn process(&self, id: u32) -> Option<Arc<Process<Plain>>> {
         let memory = self.memory();
         let space = AddressSpace::new(memory)

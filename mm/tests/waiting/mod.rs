@@ -1,7 +1,7 @@
 //! The law of the waiting heap: code that ends a shortage of memory never asks the global allocator
-//! for memory. It is not enough that such code copes if the allocator fails. A heap that gets its
-//! memory from the page allocator may wait until a process has died, and would then wait for the
-//! very code that asks it.
+//! for memory. It is not enough that such code copes with an allocator that fails. A heap that gets
+//! its memory from the page allocator may wait until a process has died, and would then wait for
+//! the very code that asks it.
 //!
 //! The law covers: exit, reaping, `release`, killing, choosing a victim, allocating pages until
 //! memory is out, moving pages to swap, unmapping whole mappings, ending counters, and dropping
@@ -34,16 +34,17 @@ fn asks_for_nothing(what: &str, frees: impl FnOnce()) {
 /// The ways in which the memory of a process is freed.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// The process exits, with no step before.
+    /// The process exits, and no other task has emptied its memory before.
     Exit,
-    /// The OOM killer kills the process, the reaper empties its memory, and then it exits.
+    /// The OOM killer kills the process, the reaper empties the process's memory, and then the
+    /// process exits.
     Reaped,
     /// Another process empties the process's memory before the process exits (Linux:
     /// `process_mrelease`).
     Released,
     /// The process unmaps its mappings one by one before it exits.
     Unmapped,
-    /// The pages of the process are moved to swap before it exits.
+    /// The pages of the process are moved to swap before the process exits.
     SwappedOut,
 }
 

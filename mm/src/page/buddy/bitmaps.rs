@@ -1,5 +1,5 @@
-//! Free pages as bits: the free blocks that are smaller than a huge block, if the zone keeps
-//! bitmaps for them ([`FreeIndex::Bitmaps`](crate::page::FreeIndex)).
+//! Free pages as bits. A zone with [`FreeIndex::Bitmaps`](crate::page::FreeIndex) keeps its free
+//! blocks that are smaller than a huge block in bitmaps, and not on free lists.
 //!
 //! A huge block is *split* if some of its pages are free and some are not. For each huge block,
 //! there is a bitmap of the pages that are free while the block is split. Freeing a page sets its
@@ -8,7 +8,8 @@
 //!
 //! Each split block is on one list: that of the largest order of which the block has a free block.
 //! So an allocation finds a free block of its order if one exists. If several split blocks have
-//! one, it uses a split block whose largest free block is as small as possible.
+//! such a free block, the allocation uses a split block whose largest free block is as small as
+//! possible.
 //!
 //! The tags of free pages in a split block have no meaning, except that they say neither
 //! "allocated" nor "free block of a huge or larger order".
@@ -34,8 +35,8 @@ pub(super) struct Bitmaps {
     lists: [List; SMALL],
 }
 
-/// The free pages of one huge block while it is split. None if the block is whole, or all its pages
-/// are in use.
+/// The free pages of one huge block while it is split. For a block that is whole, or whose pages
+/// are all in use, there are no free pages here.
 #[derive(Clone, Copy, Debug)]
 struct Split {
     bits: Bits,

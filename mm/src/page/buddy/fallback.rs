@@ -1,9 +1,10 @@
-//! Taking pages from blocks of another type when the lists of the request's own type have none.
+//! Takes pages from page blocks of another type when the lists of the request's own type have no
+//! suitable block.
 //!
-//! First the request tries to claim a page block: if at least half of its pages are free or
-//! compatible with the request (see `claim_around`), the page block changes its type. If that
-//! fails, the request steals from the smallest free block that is large enough, and the page block
-//! around it keeps its type.
+//! First the request tries to claim a page block: if at least half of the page block's pages are
+//! free or compatible with the request (see `claim_around`), the page block changes its type. If
+//! that fails, the request steals from the smallest free block that is large enough, and the page
+//! block around it keeps its type.
 
 use super::list::End;
 use super::{Buddy, order_at};
@@ -113,7 +114,8 @@ impl Buddy {
                 continue;
             };
             // A movable page in an unmovable block does little harm. So a movable request claims a
-            // page block only if a free block in it has at least half the page block's order.
+            // page block only if the order of the free block is at least half the order of the page
+            // block.
             let worthwhile = at >= block.index() / 2 || wanted.mobility != Mobility::Movable;
             if !worthwhile {
                 break;

@@ -48,8 +48,8 @@ impl Buddy {
     }
 
     /// Turns one kept block that has a free page into a block of type `to`, and returns whether
-    /// there was one (Linux: `unreserve_highatomic_pageblock`, for one zone). The last kept block
-    /// stays kept unless `all` is true.
+    /// there was such a block (Linux: `unreserve_highatomic_pageblock`, for one zone). The last
+    /// kept block stays kept unless `all` is true.
     pub(in crate::page) fn unkeep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -83,7 +83,8 @@ impl Buddy {
     }
 
     /// Checks whether the block of the largest order at `page` can be removed. The error is the
-    /// first reason against it. Does not check whether the zone needs the block's free pages.
+    /// first reason against the removal. Does not check whether the zone needs the block's free
+    /// pages.
     pub(in crate::page) fn obstacle<T: Tags>(
         &self,
         frames: Frames<'_, T>,

@@ -112,19 +112,19 @@ impl TuningInput {
 pub(crate) struct Pcp {
     /// The number of pages on all lists and in the stock.
     pub(super) count: u32,
-    /// Frees spill when the lists have at least this number of pages. It is tuned between the
+    /// The number of pages on the lists at which frees spill. Tuning keeps this number between the
     /// zone's `high_min` and `high_max`.
     high: u32,
     /// The next refill of single pages takes at most `batch << alloc_factor` pages. A refill may
-    /// add 1 to this number; each free halves it.
+    /// add 1 to `alloc_factor`; each free halves `alloc_factor`.
     alloc_factor: u32,
-    /// The number of pages freed in a row; each allocation halves it.
+    /// The number of pages freed in a row. Each allocation halves this number.
     free_count: u32,
     /// A free certainly spills no pages if it leaves at most this number of pages on the lists
     /// (such a free is *quiet*; see `quiet.rs`). 0 after each change of `high`.
     quiet_max: u32,
-    /// Frees add to `free_count` only while it is below this number. Computed together with
-    /// `quiet_max`, and valid for as long.
+    /// Frees add to `free_count` only while `free_count` is below this number. The number is
+    /// computed together with `quiet_max`, and valid as long as `quiet_max` is.
     free_count_max: u32,
     /// The version of the zone's settings for which `quiet_max` was computed.
     quiet_version: i64,
@@ -153,7 +153,8 @@ pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool
         let mut blocks = VecDeque::new();
         if grouped || mobility_of(list) == Mobility::Unmovable {
             let room = (pages >> order_of(list).get()) + 2;
-            // If memory is short, the list gets no room and the zone serves its requests instead.
+            // If the memory cannot be allocated, the list gets no room, and the zone serves the
+            // list's requests instead.
             let _kept = blocks.try_reserve_exact(room as usize);
         }
         blocks

@@ -1,7 +1,7 @@
 //! Quiet frees: frees that certainly spill no pages, and so need no decision.
 //!
-//! The limit `high` and the zone's settings seldom change. So a CPU computes once the largest
-//! number of pages that its lists may have after a free that spills none. Until `high` or a setting
+//! The limit `high` and the zone's settings seldom change. So a CPU computes only once how many
+//! pages its lists may have at most after a free that spills no page. Until `high` or a setting
 //! changes, a free only compares the number of pages on the lists with this bound.
 
 use super::{Pcp, TuningInput, has_grown};
@@ -9,7 +9,7 @@ use crate::page::sizing::Sizes;
 use crate::units::{Order, count_of};
 
 impl Pcp {
-    /// Computes the largest number of pages on the lists at which a free certainly spills none.
+    /// Computes the largest number of pages on the lists at which a free certainly spills no page.
     /// `version` is the version of the settings in `input`.
     pub(in crate::page) fn note_quiet(&mut self, input: &TuningInput, version: i64) {
         self.quiet_max = self.quiet_bound(input);
@@ -80,7 +80,7 @@ impl Pcp {
         self.quiet_bound(input).saturating_sub(self.count)
     }
 
-    /// The number of pages that the lists may have after a free that spills none.
+    /// The largest number of pages that the lists may have after a free that spills no page.
     #[inline]
     fn quiet_bound(&self, input: &TuningInput) -> u32 {
         if input.reclaiming || input.below_high {

@@ -62,8 +62,7 @@ impl Moment {
 
     /// Returns the offset within each interval at which the CPU's work fires: the CPU's turn. The
     /// interval is divided into as many equal parts as the node has online CPUs. The parts are
-    /// numbered from 0, and the CPU's turn is the beginning of the part with the number of its
-    /// rank.
+    /// numbered from 0. The turn of the CPU with the rank `r` is the beginning of part `r`.
     ///
     /// # Panics
     /// If the rank is so far beyond the number of online CPUs that the offset exceeds 64 bits.
