@@ -233,7 +233,7 @@ pub enum Changed {
     /// The refresh found no work, or only pages that an interrupted spill had not yet returned to
     /// the zone. So no further refresh of the CPU is scheduled.
     No,
-    /// The refresh folded something or returned pages, or the next refresh may find something to
-    /// do. So the CPU's work is scheduled again.
+    /// The refresh folded differentials or returned pages, or the next refresh may find something
+    /// to do. So the CPU's work is scheduled again.
     Yes,
 }

@@ -327,8 +327,8 @@ pub trait RwLock<M, T> {
 /// arrived inside the owner's own critical section. Such an owner uses [`CpuLock::try_local`]
 /// instead.
 pub trait CpuLock<M, T> {
-    /// Runs `f` pinned if the lock is free. Returns `None` if it is held. Only the owner may call
-    /// this.
+    /// Runs `f` pinned if the lock is free. Returns `None` if the lock is held. Only the owner may
+    /// call this.
     fn try_local<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 
     /// Runs `f` pinned if the lock is free, and if taking it needs no more than a few instructions.

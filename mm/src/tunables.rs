@@ -17,8 +17,8 @@ pub enum Knob {
     /// lists of all CPUs together may hold an `n`-th of the zone's pages. But each CPU's lists may
     /// always hold four batches.
     HighFraction,
-    /// The memory kept free for urgent requests, in KiB. If this value is 0, that amount is
-    /// computed from the size of memory.
+    /// The memory kept free for urgent requests, in KiB. If the value is 0, the amount is computed
+    /// from the size of memory.
     MinFree,
     /// The minimum distance between two watermarks, in 10,000ths of a zone.
     WatermarkScale,

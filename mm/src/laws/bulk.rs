@@ -1,5 +1,5 @@
-//! The law of CPUs that allocate and free many single pages in one call while memory runs out:
-//! exactly the pages that a call reports are allocated.
+//! The law of CPUs that allocate and free many single pages in one call while memory runs out: each
+//! call reports exactly the pages that it has allocated.
 
 use alloc::vec;
 use core::sync::atomic::Ordering::AcqRel;
@@ -81,8 +81,8 @@ impl<M: Machine> FewPages<M> {
     }
 }
 
-/// Two CPUs each want three of the zone's four pages in one call. Exactly the pages that a call
-/// reports as allocated are in use afterwards.
+/// Two CPUs each want three of the zone's four pages in one call. Each call reports exactly the
+/// pages that it has allocated, so no page is lost.
 #[must_use]
 pub fn running_out_half_way<M: Machine>() -> Law<M, FewPages<M>> {
     let many: Body<M, FewPages<M>> = |machine, few| few.take_and_give_many(machine);

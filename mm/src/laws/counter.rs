@@ -345,11 +345,11 @@ pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs that share an item each add an amount and subtract it again. No cell or item keeps any
-/// of it.
+/// Two CPUs whose cells are below the same item of a tree add an amount and subtract it again. No
+/// cell or item keeps any part of the amount.
 ///
-/// This law is only for counters whose carries come to the same total in every order of additions.
-/// Flat counters and a tree that has yet to grow are not among them.
+/// This law is only for counters whose carries (the amounts passed up the tree) have the same total
+/// in every order of additions. Flat counters and a tree that has yet to grow are not among them.
 #[must_use]
 pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     let [shared, _, tree, _, grown] = setups();

@@ -192,7 +192,7 @@ impl<M: Machine> Short<M> {
     }
 
     /// Runs kswapd until it dozes (waits a tenth of a second before it falls asleep). Returns the
-    /// number of rounds in which it tried to reclaim before that.
+    /// number of rounds in which kswapd tried to reclaim before it dozed.
     fn rounds(&self, machine: &M) -> u32 {
         let mut rounds = 0;
         while let Next::At(at) = self.reclaim.kswapd(machine, NODE)
@@ -250,7 +250,7 @@ impl<M: Machine> Short<M> {
         assert_eq!(self.wakes(machine), 2, "there is hope");
     }
 
-    /// Lets kswapd make progress in its sixteenth round. Asserts that it gives up only after 16
+    /// Lets kswapd make progress in its sixteenth round. Asserts that kswapd gives up only after 16
     /// more rounds without progress.
     fn counts_rounds_anew(&self, machine: &M) {
         let slots = self.without_swap(machine);

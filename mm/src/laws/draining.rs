@@ -1,5 +1,5 @@
 //! Laws of a drain that has to wait because another drain is in progress. Blocks that were on a
-//! list when the waiting drain was called are in the zone when it returns.
+//! list when the waiting drain was called are in the zone when this drain returns.
 //!
 //! Locks: the locks that a free and a drain take.
 

@@ -42,7 +42,7 @@ pub(super) const BARE: Range<u64> = 3 * TABLE..3 * TABLE + 4;
 pub(super) const SHARED: Range<u64> = TABLE + 8..TABLE + 10;
 
 /// The state of the laws of dying address spaces: an address space that is about to end, and
-/// everything that a machine needs for it.
+/// everything else that a law needs.
 pub struct Dying<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,

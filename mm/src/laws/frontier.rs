@@ -98,7 +98,8 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
-    /// Empties one table as a helper, and then leaves without emptying the rest of its claim.
+    /// Empties one table as a helper, and then leaves without emptying the other tables that it has
+    /// claimed.
     fn help_a_little(&self, machine: &M) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;

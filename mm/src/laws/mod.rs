@@ -296,8 +296,8 @@ impl<M: Machine> FewCounts<M> {
     }
 }
 
-/// One CPU counts while another folds the first one's differentials, as when a CPU goes offline.
-/// The sum is exact afterwards.
+/// One CPU counts while another CPU folds the differentials of the first CPU, as when a CPU goes
+/// offline. The sum is exact afterwards.
 #[must_use]
 pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
     Law {

@@ -142,7 +142,8 @@ impl<M: Machine> TwoProcesses<M> {
         assert_eq!(self.space.table_pages(machine), 0);
     }
 
-    /// Asserts that every victim has exited and none is queued, and that all memory has been freed.
+    /// Asserts that every victim has exited, that no victim is queued for the reaper, and that all
+    /// memory has been freed.
     fn is_over(&self, machine: &M) {
         let [kills, due] = self.heard(machine);
         assert!(kills <= 1 && due <= 1, "{kills} kills, {due} hand-overs");

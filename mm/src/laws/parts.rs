@@ -225,8 +225,8 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     }
 }
 
-/// The state of a law: the memory for batches of gathers, enough for one batch more than are kept
-/// for dying address spaces.
+/// The state of a law: the memory for batches of gathers. There is one batch more than the batches
+/// that are kept for dying address spaces.
 pub struct FewBatches<M: Machine>(Batches<M>);
 
 impl<M: Machine> fmt::Debug for FewBatches<M> {
@@ -281,9 +281,9 @@ pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
     }
 }
 
-/// A gather is full because no batch is free. Another gather gives a batch back before the caller
-/// adds the table of the huge page that has filled the gather. The gather still has room for that
-/// table.
+/// A gather is full, because no batch was free. A caller may still add one more record to a full
+/// gather. Before the caller adds this record, another gather gives a batch back. The gather keeps
+/// the record all the same.
 #[must_use]
 pub fn a_late_batch<M: Machine>() -> Law<M, Dying<M>> {
     Law {

@@ -296,9 +296,9 @@ impl<M: Machine> Zone<M> {
                     .set(page, tag::handed_out(ask.order, ask.mobility));
                 Some(page)
             }
-            // The list is still empty: the zone has no block for it, or would fall below its
-            // watermark. Only blocks kept for atomic requests could serve this request now, and the
-            // request may not use them.
+            // The list is still empty: the zone has no block for the list, or would fall below the
+            // zone's watermark. Only blocks kept for atomic requests could serve this request now,
+            // and the request may not use them.
             Some(None) if !self.types.on() || !ask.may_use_kept() => None,
             Some(None) => self.alloc_direct(machine, ask),
             // Another CPU is draining these lists, and an allocation never waits for its own CPU's

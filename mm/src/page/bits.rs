@@ -109,7 +109,7 @@ impl Bits {
     }
 
     /// Takes up to `out.len()` of the lowest pages out of the set, writes `first` plus the offset
-    /// of each to `out`, and returns their number.
+    /// of each page to `out`, and returns the number of pages taken.
     pub(super) fn take_pages(&mut self, first: u32, out: &mut [u32]) -> usize {
         let mut got = 0;
         for (word, bits) in (0..).zip(&mut self.0) {

@@ -38,7 +38,7 @@ impl<M: Machine> PageAllocator<M> {
 
     /// Allocates single pages for all entries of `pfns` (Linux: `vm_area_alloc_pages`). Asks for
     /// [`BULK_PAGES_MAX`] pages at a time, so that the lists of this CPU are not locked for long,
-    /// and allocates single pages if [`PageAllocator::alloc_bulk`] gives none. The order of the
+    /// and allocates single pages if [`PageAllocator::alloc_bulk`] gives no page. The order of the
     /// request is ignored. Free the pages with [`PageAllocator::free_pages`].
     ///
     /// # Errors

@@ -128,7 +128,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Splits a block allocated with `order` into single pages (Linux: `split_page`). The caller
-    /// owns all of them and frees each one separately, in any order.
+    /// owns all these pages, and frees each of them separately, in any order.
     ///
     /// # Errors
     /// If `pfn` is not the first frame of a block allocated with `order`; nothing changes in that

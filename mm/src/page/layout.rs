@@ -144,9 +144,10 @@ impl Layout {
     }
 
     /// Returns a layout with one node for each entry of `bytes`. The entry is the size of the
-    /// node's memory in bytes, and the nodes follow each other. Their memory is divided into zones
-    /// as on x86-64: the first 16 MiB are DMA, the rest below 4 GiB is DMA32, and everything above
-    /// is Normal. Memory past frame 2^32 (16 TiB) is left out.
+    /// node's memory in bytes, and the memory of a node begins where the memory of the node before
+    /// it ends. The memory is divided into zones as on x86-64: the first 16 MiB are DMA, the rest
+    /// below 4 GiB is DMA32, and everything above is Normal. Memory past frame 2^32 (16 TiB) is
+    /// left out.
     #[must_use]
     pub fn of_nodes(bytes: &[u64]) -> Self {
         const DMA_END: u32 = 16 << 8;

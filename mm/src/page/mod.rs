@@ -137,7 +137,8 @@ pub struct Request {
 const LOCAL: u32 = u32::MAX;
 
 /// The value of [`Request::node`] in a request for zone 0 alone. A request for another single zone
-/// has the sum of this value and the zone's index. Larger than any node number.
+/// has the sum of this value and the zone's index. All these values are larger than any node
+/// number.
 const ONLY_ZONE: u32 = 1 << 31;
 
 /// The largest number of zones among which the zone of a frame is searched linearly. For more zones

@@ -52,8 +52,8 @@ impl<M: Machine> PageAllocator<M> {
         Some(zone.pfn(page))
     }
 
-    /// Puts a single page in this CPU's front, or a block on this CPU's list if this free certainly
-    /// spills no pages (if it is quiet).
+    /// Puts a single page in this CPU's front, or a block on this CPU's list. The block goes onto
+    /// the list only if this free is quiet, that is, if it certainly spills no pages.
     #[inline(always)]
     pub(super) fn free_quickly(&self, machine: &M, pfn: Pfn, order: Order) -> Quick {
         if M::PRICES_LOADS || !(order == Order::ZERO || order == Order::HUGE) {

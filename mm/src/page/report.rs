@@ -22,7 +22,8 @@ use crate::vmstat::counters::ZoneItem;
 
 /// The number of huge blocks that are visited under one hold of the zone lock.
 const VISITS: u32 = 32;
-/// The number of blocks that are off their lists at once (Linux: `PAGE_REPORTING_CAPACITY` is 32).
+/// The largest number of blocks that are off their lists at once (Linux: `PAGE_REPORTING_CAPACITY`
+/// is 32).
 const AT_ONCE: usize = 4;
 
 /// The place at which the next round of [`PageAllocator::report_free`] begins. By default, this is

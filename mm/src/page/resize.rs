@@ -219,7 +219,7 @@ impl<M: Machine> PageAllocator<M> {
 
 impl<M: Machine> Zone<M> {
     /// Adds all blocks of `range`, or none of them. `records` holds memory for the list links of
-    /// each block, which this function takes over.
+    /// each block. This function takes that memory over.
     fn add_blocks(
         &self,
         machine: &M,

@@ -139,7 +139,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Sets a zone's watermarks and list sizes to those of another machine instead of the computed
-    /// values. They apply until a knob, the number of online CPUs or the memory of a zone changes.
+    /// values. The new values apply until a knob, the number of online CPUs or the memory of a zone
+    /// changes.
     ///
     /// # Errors
     /// If there is no such zone, or if no lists can have these sizes.

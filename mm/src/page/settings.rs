@@ -17,7 +17,7 @@ pub(super) struct Settings<M: Machine> {
     pub(super) sizes: M::Word,
     pub(super) scale_max: M::Word,
     /// The longest time, in ns, that one hold of the zone lock may last if the policy limits holds
-    /// strictly; 0 if there is no such time.
+    /// strictly. 0 means that there is no such limit.
     pub(super) hold_time_max: M::Word,
     pub(super) min: M::Word,
     pub(super) low: M::Word,

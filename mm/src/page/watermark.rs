@@ -52,10 +52,10 @@ pub fn marks(
         Share::Movable => (of_zone / 1024).clamp(32, 128),
     };
     let distance = (part / 4).max(of_zone * scale / 10_000);
-    // `part` is the zone's share of `min_free`. If movable memory is many times as large as all
-    // other memory, this share may exceed 32 bits. The watermarks are then cut off at the largest
-    // 32-bit number, so low and high are larger than any zone. Then the zone gives blocks only on
-    // the slow path, which tests the min watermark.
+    // The watermarks follow from the zone's share of `min_free`. If movable memory is many times as
+    // large as all other memory, this share may exceed 32 bits. The watermarks are then cut off at
+    // the largest 32-bit number, so low and high are larger than any zone. Then the zone gives
+    // blocks only on the slow path, which tests the min watermark.
     Watermarks {
         min: Pages::at_most(min),
         low: Pages::at_most(min + distance),

@@ -1,7 +1,7 @@
 //! One zone: its free lists, every CPU's page lists for it, its watermarks and counters.
 //!
-//! A page is in exactly one place: on a free list, on a pcp list, or allocated. Page numbers inside
-//! this module are relative to the zone's first page.
+//! A page is in exactly one place: on a free list, on a pcp list, in a front, allocated, or in a
+//! hole. Page numbers inside this module are relative to the zone's first page.
 //!
 //! This file has the zone's fields. Each operation of a zone has a file of its
 //! own, together with the methods of [`PageAllocator`](super::PageAllocator) that call it:
@@ -70,8 +70,8 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) owners: Owners<M>,
     pub(super) holds: &'static dyn Holds,
     pub(super) flush_from: FlushFrom,
-    /// True if a request that tries this zone first must, on the fast path, try all zones of the
-    /// node before a zone may mix types in a page block to serve it.
+    /// True if a request that tries this zone first may mix types in a page block only after it has
+    /// tried all zones of the node. This rule applies only on the fast path.
     pub(super) stays_unmixed: bool,
     pub(crate) counters: Counters<M>,
     pub(super) settings: Settings<M>,
@@ -285,8 +285,8 @@ pub(super) struct Policy {
     pub(super) owning: Owning,
     pub(super) grouping: Grouping,
     pub(super) cache_slice: Pages,
-    /// True if a request that tries this zone first must, on the fast path, try all zones of the
-    /// node before a zone may mix types in a page block to serve it.
+    /// True if a request that tries this zone first may mix types in a page block only after it has
+    /// tried all zones of the node. This rule applies only on the fast path.
     pub(super) stays_unmixed: bool,
     /// How free blocks that are smaller than a huge block are kept, if pages are not grouped by
     /// mobility and blocks have no owners.

@@ -25,7 +25,8 @@ enum Seen {
     Touched,
     /// The page was used so often that it becomes active at once.
     Often,
-    /// Reclaim could not find out: the page is being unmapped, or its address space is busy.
+    /// Reclaim could not find out whether the page was used: the page is being unmapped, or its
+    /// address space is busy.
     Busy,
 }
 

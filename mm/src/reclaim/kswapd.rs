@@ -113,7 +113,7 @@ impl<M: Machine> Kswapd<M> {
     }
 
     /// Notes that a CPU has reclaimed a page. Kswapd then counts its rounds without progress from 0
-    /// again. If it had given up, it tries again, too.
+    /// again. If kswapd had given up, it tries again, too.
     pub(super) fn note_progress(&self, machine: &M) {
         if self.failures.load(machine, Relaxed) != 0 {
             self.failures.store(machine, 0, Relaxed);
@@ -121,7 +121,7 @@ impl<M: Machine> Kswapd<M> {
     }
 
     /// Asks kswapd to reclaim for zones up to `class`. Returns true if kswapd sleeps or dozes; then
-    /// the caller has to wake its thread.
+    /// the caller has to wake kswapd's thread.
     pub(crate) fn ask(&self, machine: &M, class: ZoneKind) -> bool {
         let mut state = self.state.load(machine, Relaxed);
         loop {
@@ -201,7 +201,8 @@ impl<M: Machine> Kswapd<M> {
     fn rests(&self, machine: &M, begun: Begun, rest: i64) -> bool {
         let awake = AWAKE | begun.kind << KIND_SHIFT;
         // AcqRel pairs with the AcqRel in `ask`. If `ask` comes first, this exchange fails. If this
-        // exchange comes first, `ask` finds `DOZING` or `ASLEEP`, and its caller wakes the thread.
+        // exchange comes first, `ask` finds `DOZING` or `ASLEEP`, and the caller of `ask` wakes the
+        // thread.
         let rested = self.state.compare_exchange(machine, awake, rest, AcqRel);
         rested.is_ok()
     }
@@ -233,8 +234,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
 
     /// Does one step of the kswapd of `node`. If no zone is above its high watermark, reclaims
     /// until one is; otherwise lets kswapd doze, and then fall asleep (Linux: `balance_pgdat`,
-    /// `kswapd_try_to_sleep`). Returns the time of the next step. One thread of the embedder at a
-    /// time calls this for a node.
+    /// `kswapd_try_to_sleep`). Returns the time of the next step. Only one thread of the embedder
+    /// at a time may call this for a node.
     pub fn kswapd(&self, machine: &M, node: NodeId) -> Next {
         let begun = self
             .kswapd_of(node)

@@ -7,8 +7,8 @@ use crate::space::lru::Kind;
 /// `DEF_PRIORITY`).
 pub(super) const PRIORITY_FIRST: u32 = 12;
 
-/// The number of pages that a direct reclaim asks for, and that are looked at in one batch (Linux:
-/// `SWAP_CLUSTER_MAX`).
+/// The number of pages that a direct reclaim asks for. Reclaim also looks at this number of pages
+/// in one batch (Linux: `SWAP_CLUSTER_MAX`).
 pub(super) const CLUSTER: u64 = 32;
 
 /// The number of pages of 4 KiB in a GiB.

@@ -109,8 +109,8 @@ impl Buddy {
         Some(page)
     }
 
-    /// Takes a block that is smaller than a huge block from the bitmaps. If they have none, splits
-    /// a whole block.
+    /// Takes a block that is smaller than a huge block from the bitmaps. If the bitmaps have no
+    /// such block, splits a whole block.
     fn take_bits<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -143,7 +143,8 @@ impl Buddy {
         got
     }
 
-    /// Moves a whole block from the lists to the bitmaps. Returns `None` if there is none.
+    /// Moves a whole block from the lists to the bitmaps. Returns `None` if the lists have no whole
+    /// block.
     #[cold]
     fn open<T: Tags>(&mut self, frames: Frames<'_, T>, mobility: Mobility) -> Option<()> {
         let first = self.take(frames, Order::HUGE, mobility)?;
@@ -298,14 +299,15 @@ impl Buddy {
         self.link(page, order, mobility, end);
     }
 
-    /// Puts a fresh block of the largest order on its list. The block's tag already reads as free.
+    /// Puts a block of the largest order on its list, when its memory becomes a part of the zone.
+    /// The block's tag already reads as free.
     pub(super) fn give_fresh(&mut self, page: u32, mobility: Mobility) {
         self.free += Order::MAX.pages();
         self.link(page, Order::MAX, mobility, End::Tail);
     }
 
-    /// Puts blocks on the free lists in the given order without merging them, and sets the types of
-    /// the page blocks around them. No two of the blocks may be buddies.
+    /// Puts blocks on the free lists in the sequence given, without merging them, and sets the
+    /// types of the page blocks around them. No two of the blocks may be buddies.
     pub(super) fn lay_out<T: Tags>(&mut self, frames: Frames<'_, T>, pieces: &[Piece]) {
         for &Piece {
             page,

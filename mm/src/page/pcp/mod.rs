@@ -105,8 +105,8 @@ impl TuningInput {
     }
 }
 
-/// One CPU's lists in one zone. The fields are ordered so that the ones used for single pages share
-/// one cache line.
+/// One CPU's lists in one zone. The order of the fields puts those that are used for single pages
+/// into one cache line.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Pcp {
@@ -443,7 +443,7 @@ impl Pcp {
     }
 
     /// Returns the coldest block of the list at `cursor`. If that list is empty, first moves
-    /// `cursor` on to the next one that is not.
+    /// `cursor` on to the next list that is not empty.
     #[inline]
     pub(super) fn coldest(&mut self, cursor: &mut usize) -> Option<Coldest<'_>> {
         if self.lists[*cursor].is_empty() {
