@@ -28,7 +28,7 @@ pub struct Design {
     pub schedule: &'static dyn Schedule,
     /// The rule by which the shepherd restarts the vmstat work of dormant CPUs.
     pub shepherd: &'static dyn Shepherd,
-    /// The rule for how many pages one zone-lock hold moves.
+    /// The rule for how many pages a CPU moves while it holds a zone lock once.
     pub holds: &'static dyn Holds,
     /// Whether CPUs own blocks of memory, so that a freed page goes to the owner of the block
     /// around it.
@@ -54,7 +54,7 @@ pub const SCHEDULES: [&dyn Schedule; 6] = [
 /// All shepherds.
 pub const SHEPHERDS: [&dyn Shepherd; 2] = [&AtOnce, &AtPhase];
 
-/// All policies for how many pages one zone-lock hold moves.
+/// All rules for how many pages a CPU moves while it holds a zone lock once.
 pub const HOLDS: [&dyn Holds; 10] = [
     &Unbatched,
     &UNBATCHED_ALL_DRAIN,
@@ -94,8 +94,8 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// The variants of Linux 6.19, in which a spill moves one batch per hold, as a decay already
-    /// did.
+    /// The variants of Linux 6.19, in which a spill moves one batch of pages per hold of the zone
+    /// lock. In earlier versions, only a decay did so.
     pub const LINUX_6_19: Self = Self {
         holds: &Batched,
         ..Self::LINUX_6_18

@@ -7,8 +7,8 @@
 //! Start at [`machine`] to port the crate, at [`Manager`] or [`page::PageAllocator`] to embed it,
 //! and at [`design::Design`] to choose between the variants of a mechanism.
 //!
-//! The crate is `no_std`. It needs `alloc` and a target with atomic pointers, for `Arc`; all other
-//! atomics are those of the machine. The script `.ci/run` checks that the crate compiles for a
+//! The crate is `no_std`. It needs `alloc` and a target with atomic pointers, for `Arc`. The
+//! machine provides all other atomics. The script `.ci/run` checks that the crate compiles for a
 //! target without an operating system.
 //!
 //! The feature `laws`, which is off by default, adds the module `laws`: the contracts that every

@@ -65,8 +65,8 @@ pub trait Machine: Sized + 'static {
     fn this_cpu(&self) -> CpuId;
 
     /// Returns the result of [`Machine::this_cpu`], or `None` if the machine needs more than a few
-    /// instructions to find out the CPU. If the result is `None`, an allocation or a free skips its
-    /// shortest path.
+    /// instructions to find out the CPU. If the result is `None`, an allocation or a free does not
+    /// use its shortest path.
     #[inline]
     fn this_cpu_at_once(&self) -> Option<CpuId> {
         Some(self.this_cpu())
@@ -133,7 +133,7 @@ pub trait Machine: Sized + 'static {
     /// The state of `job` on `cpu`: pending, running, or neither.
     fn job_state(&self, cpu: CpuId, job: Job) -> JobState;
 
-    /// Passes `event` to the observers. Must be cheap if there are no observers.
+    /// Passes `event` to the observers. This call must be cheap if there are no observers.
     fn emit(&self, event: Event);
 }
 
@@ -212,10 +212,10 @@ pub trait Once<T>: Sized {
 /// A 64-bit integer with one writer at a time, which other CPUs may read concurrently. Fields make
 /// up records that are read without a lock and validated afterwards.
 ///
-/// A read is an acquire and a write is a release, which costs nothing on x86 and little on arm64.
-/// So a CPU that reads a new value also sees everything that was written before that value. In the
-/// simulator, an access is not an order point and has no price; the operations that use fields are
-/// charged as [`Work`] instead.
+/// A read has Acquire ordering, and a write has Release ordering. This costs nothing on x86 and
+/// little on arm64. So a CPU that reads a new value also sees everything that was written before
+/// that value. In the simulator, an access is not an order point and has no price; the operations
+/// that use fields are charged as [`Work`] instead.
 pub trait Field {
     /// Returns the value.
     fn get(&self) -> u64;
@@ -242,7 +242,7 @@ pub trait LocalWord<M> {
     fn set(&self, machine: &M, value: i64);
     /// Sets the value to zero and returns the old one.
     fn take(&self, machine: &M) -> i64;
-    /// Returns the value. May be called on another CPU.
+    /// Returns the value. Any CPU may call this.
     fn read(&self, machine: &M) -> i64;
 }
 
@@ -356,23 +356,23 @@ pub trait Tags {
     /// The tag of the first page of each fresh block of 1024 pages.
     const FRESH_HEAD: u8 = 0x1a;
 
-    /// Returns the tag of the page with number `page` in the zone.
+    /// Returns the tag of the page with the index `page` in the zone.
     fn get(&self, page: u32) -> u8;
-    /// Sets the tag of the page with number `page` in the zone.
+    /// Sets the tag of the page with the index `page` in the zone.
     fn set(&self, page: u32, tag: u8);
-    /// Sets the tag of the page with number `page` to `new` if it is `old`, in one atomic step.
+    /// Sets the tag of the page with the index `page` to `new` if it is `old`, in one atomic step.
     ///
     /// # Errors
     /// The page's current tag, if it is not `old`.
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8>;
 }
 
-/// A stack of free single pages in front of one CPU's page lists. Its CPU pushes and pops without a
-/// lock; any CPU can empty it.
+/// A stack of free single pages in front of one CPU's page lists. That CPU pushes and pops pages
+/// without a lock. Any CPU can empty the stack.
 ///
 /// A thread can use a front only while the machine knows that the thread is on the front's CPU. If
-/// a call reports that the front is of no use at the moment, the caller uses the page lists
-/// instead. So a machine may refuse any call except [`Front::empty`].
+/// a call reports that the caller cannot use the front at the moment, the caller uses the page
+/// lists instead. So a machine may refuse any call except [`Front::empty`].
 ///
 /// The manager emits no events for pages that it pops from a front or frees to it. So a machine
 /// that has observers makes fronts without room.

@@ -166,7 +166,7 @@ impl<M: Machine> Manager<M> {
     ///
     /// # Errors
     /// If the range is not a hole of a zone, or if the records of the new pages cannot be
-    /// allocated. Nothing changes then.
+    /// allocated. In both cases, nothing changes.
     pub fn memory_online(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
         self.pages.memory_online(machine, first, pages)?;
         self.recompute(machine);
@@ -184,11 +184,11 @@ impl<M: Machine> Manager<M> {
     /// last resort, or by a thread that holds a lock that an allocation may need.
     ///
     /// # Errors
-    /// If a page of the range is in use, or the zone would fall below its high watermark. The zone
-    /// then has the same memory as before; page lists may have been drained. A range of several
+    /// If a page of the range is in use, or the zone would fall below its high watermark. In both
+    /// cases, the zone keeps its memory, but page lists may have been drained. A range of several
     /// blocks is checked as a whole before the first block is removed. If another CPU takes a page
-    /// of the range after this check, the blocks that were already removed are put back; until
-    /// then, no CPU can allocate them.
+    /// of the range after this check, the blocks that were already removed are put back. Until they
+    /// are put back, no CPU can allocate them.
     pub fn memory_offline(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
         self.pages.memory_offline(machine, first, pages)?;
         self.recompute(machine);

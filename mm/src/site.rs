@@ -313,10 +313,11 @@ pub enum Work {
     /// Freeing one page to a page list, all costs included.
     PcpFree,
     /// Taking one block from the free lists, under the zone lock. If a larger block is taken and
-    /// split after the hold, each further part of it is charged like one more block.
+    /// then split after the lock is released, each further part of the block is charged like one
+    /// more block.
     BuddyAlloc,
     /// Putting one block on the free lists and merging it, under the zone lock. If buddies are
-    /// joined before the hold, each join is charged like one more block.
+    /// joined before the lock is taken, each join is charged like one more block.
     BuddyFree,
     /// A fault that maps a new anonymous page: kernel entry, zeroing and mapping, but not the work
     /// of the page allocator.

@@ -211,7 +211,7 @@ impl Tunables {
     /// Sets the value of `knob`.
     ///
     /// # Errors
-    /// If the value is out of bounds. Nothing changes then.
+    /// If the value is out of bounds. In that case, nothing changes.
     pub fn set(&mut self, knob: Knob, value: u64) -> Result<(), TunableError> {
         let Spec { min, max, .. } = knob.spec();
         // Linux rejects values from 1 to 7, because the lists of all CPUs could then hold more than

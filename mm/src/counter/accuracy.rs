@@ -129,8 +129,8 @@ impl Reading {
         }
     }
 
-    /// Returns whether the estimate is inside the range. A selection refuses a reading for which
-    /// this is false.
+    /// Returns whether the estimate is inside the range. The selection of a victim for the OOM
+    /// killer rejects a reading for which this method returns false.
     #[must_use]
     pub const fn is_ordered(self) -> bool {
         self.range.contains(self.estimate)

@@ -42,12 +42,14 @@ impl Counting {
     }
 
     /// Returns the factor by which [`precise_totals`] is faster than summing the groups one after
-    /// the other in random memory order. The factor holds for groups to which every CPU has added.
-    /// A selection uses it as its [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
+    /// the other, in an order that is random in memory. The factor holds for groups to which every
+    /// CPU has added, and is 1 for variants for which [`precise_totals`] is not faster. The OOM
+    /// killer's selection uses the factor as its
+    /// [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
     ///
-    /// The factor was measured with `plimsoll bench oom`. In that benchmark, approximate sums could
-    /// rule out no candidate, and the candidates were in random order in memory; the time of the
-    /// approximate sums was left out. The factor is 1 for variants that do not gain.
+    /// The factor was measured with `plimsoll bench oom`. In that benchmark, a selection needed the
+    /// precise sums of all candidates, and the candidates were in random order in memory. The
+    /// measured time does not include the reading of approximate sums.
     #[must_use]
     pub const fn batch_gain(self) -> u32 {
         match self {
@@ -66,12 +68,12 @@ pub struct Plan<M: Machine> {
 }
 
 impl<M: Machine> Plan<M> {
-    /// Creates a plan for groups of `width` counters of the variant `counting`. In a tree, the cell
-    /// of a CPU carries multiples of `batch` to the item above it.
+    /// Creates a plan for groups of `width` counters of the variant `counting`. In a tree, each CPU
+    /// counts in its own cell, and passes multiples of `batch` on to the next level of the tree.
     ///
     /// # Errors
     /// [`InitError::Width`] if `width` is 0 or more than 8. [`InitError::Cpus`] if the machine has
-    /// more CPUs than the tree proposed for Linux has shapes for.
+    /// more CPUs than the tree proposed for Linux supports.
     pub fn new(
         machine: &M,
         counting: Counting,
@@ -115,8 +117,8 @@ impl<M: Machine> Plan<M> {
     /// Creates a group of counters at 0.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`] if there is no memory. [`InitError::Width`] if the counters are
-    /// of the variant [`Counting::OneSided`] and the plan is for more than 6 of them.
+    /// [`InitError::OutOfMemory`] if there is not enough memory. [`InitError::Width`] if the
+    /// counters are of the variant [`Counting::OneSided`] and the plan is for more than 6 of them.
     pub fn init_many(&self, machine: &M) -> Result<AnyCounters<M>, InitError> {
         let (area, shape) = (&self.area, &self.shape);
         Ok(match self.counting {
@@ -171,9 +173,9 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the position of the group's per-CPU memory, by which all groups of the plan can be
-    /// sorted, or 0 if the group has no per-CPU memory. A caller that sums groups in ascending
-    /// order of their positions reads memory in ascending order.
+    /// Returns the position of the group's per-CPU memory among that of all groups of the plan, or
+    /// 0 if the group has no per-CPU memory. A caller that sums groups in ascending order of their
+    /// positions reads memory in ascending order.
     pub fn position(&self) -> u64 {
         match self {
             Self::Shared(_) => 0,
@@ -183,15 +185,15 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns what must be added up for the sum of all counters of the group: an amount that is
-    /// known already, and the group's cells, which are not read yet. So a caller that sums many
-    /// groups can read their cells together.
+    /// Returns the two parts of the sum of all counters of the group: an amount that this function
+    /// has already read, and the group's per-CPU cells, which the caller must still read. A caller
+    /// that sums many groups can then read the cells of all these groups together.
     pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
         match self {
             Self::Tree(tree) => tree.parts(machine),
             Self::OneSided(tree) => tree.parts(machine),
             // A flat counter's parts may be read only under the counter's lock, so this function
-            // sums them at once.
+            // sums them here and leaves no cells to the caller.
             Self::Shared(_) | Self::Flat(_) => Parts {
                 elsewhere: self.precise_total(machine),
                 cells: None,

@@ -4,7 +4,7 @@
 //! every row. So several groups share a cache line, but no two CPUs do. A reader that sums many
 //! groups reads the memory in order, chunk by chunk and row by row.
 //!
-//! Lock: an area has one, which protects the list of free places.
+//! Lock: each area has one lock, which protects the list of free places.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -20,7 +20,7 @@ use crate::site::{LockClass, Site, Work};
 /// The number of words in a block. Every row starts at the start of a block.
 const BLOCK: usize = 16;
 
-/// The width of the groups that [`Row::total`] sums without a loop, in counters.
+/// The number of counters in the groups that [`Row::total`] sums without a loop.
 const QUAD: usize = 4;
 
 /// Per-CPU memory for groups that all have the same number of counters.
@@ -49,7 +49,7 @@ struct Free<M: Machine> {
 struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
 /// Chunks that are allocated together. The more chunks an area has, the more chunks its next run
-/// has. At most a fifth of all chunks is allocated before it is needed.
+/// has. At most a fifth of an area's chunks are allocated before they are needed.
 struct Run<M: Machine> {
     /// The words of all CPUs, chunk by chunk and row by row. Empty until the first place of the run
     /// is needed.
@@ -97,9 +97,9 @@ pub(super) struct Place<M: Machine> {
     /// of dependent loads in an addition short.
     blocks_per_row: u32,
     number: u32,
-    /// 1 if a group holds the place, otherwise 0. Not a `bool`, because the compiler would store
-    /// the variant of [`AnyCounters`](super::AnyCounters) in the unused values of a `bool`. Every
-    /// addition would then load this word to find the variant.
+    /// 1 if a group holds the place, otherwise 0. The field is not a `bool`, because the compiler
+    /// would store the variant of [`AnyCounters`](super::AnyCounters) in the unused values of a
+    /// `bool`. Every addition would then load this word to find the variant.
     held: u32,
 }
 
@@ -163,8 +163,8 @@ impl<M: Machine> Area<M> {
         places / PLACES * row * self.cpus as usize
     }
 
-    /// Returns the number of groups that hold a place now. A one-sided tree holds none before it
-    /// grows.
+    /// Returns the number of groups that hold a place now. A [one-sided tree](super::OneSidedTree)
+    /// holds no place before it grows from one cache line into a tree.
     pub fn groups(&self, machine: &M) -> usize {
         self.free.with(machine, Site::CounterInit, |free| {
             self.recover(free);
@@ -236,8 +236,8 @@ impl<M: Machine> Area<M> {
         core::mem::swap(run, &mut new.memory);
         free.made += 1;
         room::replace(&mut free.places, &mut new.places);
-        // The list of free places is popped from its end, so groups created in succession get
-        // consecutive places.
+        // Groups take places from the end of the list of free places. The list is filled in
+        // descending order, so that groups created in succession get consecutive places.
         let (first, end) = (first_of(new.number), first_of(new.number + 1));
         let others = (first + 1..end).rev();
         let others = others.map(|number| self.place(&free.runs, number));
@@ -319,8 +319,8 @@ impl<M: Machine> Area<M> {
     }
 }
 
-/// Converts the number of a place or a block to 32 bits. The number fits, because a run has fewer
-/// than four billion places and blocks.
+/// Converts an index or a count of places, blocks or counters to 32 bits. The value fits, because
+/// an area has fewer than four billion of each.
 fn small(number: usize) -> u32 {
     u32::try_from(number).expect("a run is as large as memory at most")
 }
@@ -355,8 +355,8 @@ impl<M: Machine> Row<'_, M> {
     #[inline]
     pub(super) fn total(&self, machine: &M, first: usize, width: usize) -> i64 {
         if width == QUAD {
-            // Most groups have four counters: the numbers of resident pages of a process. A group
-            // of four never crosses a block boundary.
+            // Most groups have four counters: one for each kind of a process's pages. A group of
+            // four counters never crosses the boundary of a block.
             let (quads, _) = self.0[first / BLOCK].0.as_chunks::<QUAD>();
             let [a, b, c, d] = &quads[first % BLOCK / QUAD];
             let read = |word: &M::LocalWord| word.read(machine);
@@ -388,7 +388,8 @@ impl<M: Machine> Place<M> {
     /// Returns the word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
-        // Check the number, because the words after those of this group belong to another group.
+        // Check the index of the counter, because the words after this group's words belong to
+        // another group.
         assert!(counter < self.width as usize, "no such counter");
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row as usize;

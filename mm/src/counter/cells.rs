@@ -31,8 +31,8 @@ pub(super) struct Cells<'a, M: Machine> {
 const CELLS_PER_LINE: u32 = 32;
 
 impl<M: Machine> Parts<'_, M> {
-    /// Returns the sum of all counters of the group. Reads each CPU's cells once, because the
-    /// counters of a group are adjacent.
+    /// Returns the sum of all counters of the group. Visits each CPU only once, because a CPU's
+    /// cells of all counters of the group are adjacent in memory.
     pub(super) fn total(&self, machine: &M) -> i64 {
         let cells = self.cells.as_ref();
         let cells = cells.map_or(0, |cells| cells.total(machine));
@@ -48,8 +48,8 @@ impl<M: Machine> Cells<'_, M> {
         self.unused_max <= CELLS_PER_LINE
     }
 
-    /// Returns a word with one bit for each of the 64 CPUs from `64 * nth` on. The bit is 1 if the
-    /// CPU's cells may hold something.
+    /// Returns a word with one bit for each of the 64 CPUs whose indices start at `64 * nth`. The
+    /// bit is 1 if the CPU's cells may hold something.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize) -> u64 {
         let cpus = self.cpus as usize;

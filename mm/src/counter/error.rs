@@ -1,5 +1,5 @@
-//! The reasons why a counter cannot be created from the given parts. When one of these errors is
-//! returned, nothing has been written.
+//! The reasons why a counter, or the shape of a tree of counters, cannot be created. A function
+//! that returns one of these errors has written nothing to the memory that it was given.
 
 use core::fmt;
 
@@ -17,7 +17,8 @@ pub enum ShapeError {
         /// The largest possible number of CPUs.
         max: u32,
     },
-    /// The fan-in is less than 2, so no two CPUs would share an item.
+    /// The fan-in, which is the largest number of CPUs that share an item of the tree, is less than
+    /// 2.
     FanIn(u32),
 }
 
@@ -64,14 +65,16 @@ pub enum InitError {
         /// The number of counters for which each place in the area has room.
         area: usize,
     },
-    /// The shape is for a different number of CPUs than the machine or the area has.
+    /// The shape of the tree was created for a different number of CPUs than the machine or the
+    /// area has.
     Cpus {
         /// The number of CPUs for which the shape was created.
         shape: u32,
         /// The number of CPUs of the machine or the area.
         machine: u32,
     },
-    /// The memory that the caller supplied for the items of the tree is too small.
+    /// The memory that the caller supplied for the items, which are the upper levels of the tree,
+    /// is too small.
     Items {
         /// The number of cache lines that the items need.
         needed: usize,

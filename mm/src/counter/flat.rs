@@ -5,8 +5,8 @@
 //! with the square of the number of CPUs: on 384 CPUs a count of 4 KiB pages may be wrong by 1150
 //! MiB.
 //!
-//! Lock: one per counter. It protects the shared part while a CPU folds its part into the shared
-//! part, or sums or sets the counter.
+//! Lock: each counter has one lock. A CPU takes the lock to fold its part into the shared part, and
+//! to sum or set the counter.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -45,10 +45,11 @@ struct SharedPart<M: Machine> {
 }
 
 impl<M: Machine> Flat<M> {
-    /// Creates counters at 0, as many as a place in `area` has room for.
+    /// Creates a group of counters with the value 0. The group has as many counters as `area` was
+    /// created for.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`] if there is no memory.
+    /// [`InitError::OutOfMemory`] if there is not enough memory.
     pub fn init_many(machine: &M, area: &Arc<Area<M>>) -> Result<Self, InitError> {
         let home = machine.this_cpu();
         let shared = |_| SharedPart {

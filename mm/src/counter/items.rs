@@ -9,14 +9,14 @@ use crate::machine::{LINE_WORDS, Line, Machine};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Cache lines for the items of one group of counters. When the group is destroyed, the caller gets
-/// the lines back and may use them for another group.
+/// the lines back and can use them for another group.
 pub struct Items<M: Machine>(Box<[M::Line]>);
 
 impl<M: Machine> Items<M> {
     /// Allocates `lines` cache lines of zeros.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`] if there is no memory.
+    /// [`InitError::OutOfMemory`] if there is not enough memory.
     pub fn new(machine: &M, lines: usize) -> Result<Self, InitError> {
         let mut all = Vec::new();
         all.try_reserve_exact(lines)

@@ -1,9 +1,9 @@
 //! Takes the precise sums of many groups of counters at once, CPU by CPU.
 //!
-//! The cells of one group are on one cache line per CPU, and these lines are far apart. Next to the
-//! group's cells are those of other groups in the same [`Area`](super::Area). So the sums of many
-//! groups are taken together, reading each chunk once from start to end, which is the fastest way
-//! to read memory.
+//! A group has its cells in one cache line per CPU, and these cache lines are far apart in memory.
+//! The neighbouring memory holds the cells of other groups in the same [`Area`](super::Area). This
+//! module therefore sums many groups together. It reads each chunk of the area once, from start to
+//! end, which is the fastest way to read memory.
 
 use super::any::AnyCounters;
 use super::cells::{Cells, Parts};
@@ -13,13 +13,13 @@ use crate::machine::Machine;
 use crate::site::Work;
 
 /// Sums all counters of many groups. `group` returns the group of an item. For each of `items` that
-/// has a group, calls `add` once or more with parts of the group's sum.
+/// has a group, calls `add` once or more, each time with a part of the group's sum.
 ///
 /// Each group's total is the same as from
 /// [`Counters::precise_total`](super::Counters::precise_total): it includes every addition that has
 /// returned. Each addition in progress is included completely or not at all.
 ///
-/// Items may be in any order, but the function is fast only if they are in the order of
+/// The items can be in any order, but the function is fast only if they are in the order of
 /// [`AnyCounters::position`]. Summing a group without per-CPU memory takes one read of the group's
 /// cache line. Flat counters gain no speed: each is summed under its own lock. Without the lock,
 /// the sum would miss a part that another CPU folds while this CPU reads other parts.
@@ -47,8 +47,7 @@ pub fn precise_totals<'g, M: Machine, T>(
     run.sum(machine, |at, pages| add(&mut items[at], pages));
 }
 
-/// Groups that are adjacent in per-CPU memory (they are in the same chunk), and are summed
-/// together.
+/// Groups that are summed together, because their cells are in the same chunk of per-CPU memory.
 struct Run<'g, M: Machine> {
     members: [Option<Member<'g, M>>; PLACES],
     len: usize,
@@ -60,9 +59,9 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// The smallest number of groups that are summed fast together: a quarter of a chunk. If a run has
-/// at least this number of groups, their cells follow each other closely in memory. With fewer
-/// groups, the reader waits for each cache line.
+/// The number of groups from which on the cells of a CPU can be read at the speed of a sequential
+/// read: a quarter of the groups of a chunk. So many cells follow each other closely in memory.
+/// With fewer groups, the reader waits for each cache line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
@@ -129,8 +128,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 
     /// Returns a word with one bit for each group of the run to which nearly every CPU has added.
-    /// The caller reads the cells of these groups on every CPU. Returns 0 if there are too few such
-    /// groups to make it worthwhile to read each CPU's part of the chunk from start to end.
+    /// The caller reads the cells of these groups on every CPU. Returns 0 if there are so few such
+    /// groups that the CPU's part of the chunk is not worth reading from start to end.
     fn everywhere(&self) -> u64 {
         let members = self.members().zip(0..PLACES);
         let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());
@@ -142,9 +141,9 @@ impl<'g, M: Machine> Run<'g, M> {
         }
     }
 
-    /// Returns a word for each of the 64 CPUs from `64 * nth` on. The word has one bit for each
-    /// group of the run whose cells on that CPU may hold something. Each group in `everywhere` gets
-    /// its bit on every CPU, without a look-up of the CPUs that have added to it.
+    /// Returns a word for each of the 64 CPUs whose indices start at `64 * nth`. The word has one
+    /// bit for each group of the run whose cells on that CPU may hold something. Each group in
+    /// `everywhere` gets its bit on every CPU, without a look-up of the CPUs that have added to it.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {

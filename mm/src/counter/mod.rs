@@ -1,10 +1,11 @@
 //! Counting on many CPUs without sharing a cache line.
 //!
-//! Counters come in groups. A group is the counters of one owner, such as a process's resident
-//! pages by kind; they are created, laid out and freed together. Each counter can be read in two
-//! ways. The *approximate* sum is cheap, and its error is at most [`Counters::accuracy`]. The
-//! *precise* sum reads every CPU's part. Precise comparisons first use the approximate sums, and
-//! compute a precise sum only if the approximate sums cannot decide.
+//! Counters come in groups. A group has the counters of one owner, such as one counter for each
+//! kind of a process's resident pages. The counters of a group are created, laid out and freed
+//! together. Each counter can be read in two ways. The *approximate* sum is cheap, and its error is
+//! at most [`Counters::accuracy`]. The *precise* sum reads every CPU's part. A precise comparison
+//! of two counters first compares their approximate sums, and computes a precise sum only if the
+//! approximate sums cannot decide.
 //!
 //! | variant | memory that an addition writes | error of the approximate sum |
 //! |---|---|---|
@@ -13,16 +14,17 @@
 //! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's cell; and, each time this cell passes a multiple of the batch, an *item*, which several CPUs share, and so on up to a root | up to about `levels × batch × CPUs` either way |
 //! | [`OneSidedTree`], Plimsoll's own | as [`Tree`], along the machine's topology | on one side only: at most the amounts that the cells and items of CPUs that ever added can keep |
 //!
-//! While additions are in progress, a reader may rely on this: an addition changes the precise sum
-//! in one step, and the approximate sum somewhat later. The accuracy holds for additions that have
-//! returned. Each addition still in progress may add up to [`Shape::in_flight`] to the error. A sum
-//! takes several reads, so it may or may not include additions that start between these reads.
+//! A reader can rely on the following while additions are in progress. An addition changes the
+//! precise sum in one step, and the approximate sum somewhat later. The accuracy holds for
+//! additions that have returned. Each addition still in progress may add up to [`Shape::in_flight`]
+//! to the error. A sum takes several reads, so it may or may not include additions that start
+//! between these reads.
 //!
 //! Nothing has to be done when a CPU goes offline: its part of each counter remains, and the sums
 //! still include it.
 //!
-//! Locks: [`Flat`] has one per counter. [`Area`] has one, which is taken when a group is created
-//! and when it is destroyed. [`Shared`] and the trees take no other lock.
+//! Locks: [`Flat`] has one lock per counter. [`Area`] has one lock, which a CPU takes when it
+//! creates or destroys a group. [`Shared`] and the trees have no lock of their own.
 
 mod accuracy;
 mod any;
@@ -58,9 +60,10 @@ pub use self::tree::Tree;
 use crate::machine::Machine;
 use crate::units::at_least_0;
 
-/// A group of counters, which are numbered from 0. Each counter is a signed 64-bit sum that wraps.
+/// A group of counters. The index of the first counter is 0. Each counter is a signed 64-bit sum
+/// that wraps.
 ///
-/// Every method that takes a counter's number panics if the group has no such counter.
+/// Every method that takes the index of a counter panics if the group has no such counter.
 pub trait Counters<M: Machine> {
     /// Returns the number of counters in the group.
     fn width(&self) -> usize;
@@ -72,9 +75,9 @@ pub trait Counters<M: Machine> {
 
     /// Adds `delta` to a counter like [`Counters::add`], for callers that may allocate and
     /// therefore hold no spinlock. A [`OneSidedTree`] that is still one shared cache line also
-    /// creates its tree in this call, when the tree is due and memory is available. If an owner
-    /// only ever calls [`Counters::add`], the sums are still right, but the owner's CPUs keep
-    /// sharing that cache line.
+    /// creates its tree in this call, if the line has moved between CPUs often enough and memory is
+    /// available. If an owner only ever calls [`Counters::add`], the sums are still right, but the
+    /// owner's CPUs keep sharing that cache line.
     #[inline]
     fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
         self.add(machine, counter, delta);
@@ -93,11 +96,11 @@ pub trait Counters<M: Machine> {
     /// [`precise_totals`].
     fn precise_total(&self, machine: &M) -> i64;
 
-    /// Returns how far an approximate sum taken now may be from the precise one while no addition
-    /// is in progress.
+    /// Returns by how much an approximate sum that is taken now can differ from the precise sum, if
+    /// no addition is in progress.
     fn accuracy(&self, machine: &M, counter: usize) -> Accuracy;
 
-    /// Sets the precise sum to `value`. Additions that are in progress may or may not be lost.
+    /// Sets the precise sum to `value`. An addition that is in progress can be lost.
     fn set(&self, machine: &M, counter: usize, value: i64);
 
     /// Returns the number of bytes that the group occupies now, including its share of memory that
@@ -110,9 +113,9 @@ pub trait Counters<M: Machine> {
         at_least_0(self.approximate_sum(machine, counter))
     }
 
-    /// Returns [`Counters::precise_sum`], or 0 if that is negative. A reader may see only some of
-    /// the additions in progress on different CPUs, so even a count that is never negative may read
-    /// as negative for a moment.
+    /// Returns [`Counters::precise_sum`], or 0 if that sum is negative. A reader may see only some
+    /// of the additions in progress on different CPUs, so even a count that is never negative may
+    /// read as negative for a moment.
     fn precise_sum_positive(&self, machine: &M, counter: usize) -> u64 {
         at_least_0(self.precise_sum(machine, counter))
     }

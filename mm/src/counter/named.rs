@@ -18,8 +18,8 @@ pub struct CounterSpec {
     pub unit: &'static str,
 }
 
-/// The number of a counter within its [`NamedCounters`]. It does not say which `NamedCounters` that
-/// is: in another one, the same number stands for another counter.
+/// The index of a counter within its [`NamedCounters`]. The index does not identify the
+/// `NamedCounters`: in another `NamedCounters`, the same index stands for a different counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterId(usize);
 
@@ -47,8 +47,8 @@ pub struct NamedCounters<M: Machine> {
     /// The groups of counters. Each group has `width` counters; in the last group, some of them may
     /// be unused.
     groups: Box<[AnyCounters<M>]>,
-    /// The number of counters per group, at most [`WIDTH_MAX`], so that every variant can have such
-    /// groups.
+    /// The number of counters per group. It is at most [`WIDTH_MAX`], a width that every variant of
+    /// counters supports.
     width: usize,
 }
 
@@ -57,8 +57,8 @@ impl<M: Machine> NamedCounters<M> {
     /// bytes for each counter.
     ///
     /// # Errors
-    /// [`NamedError`] if `specs` is empty, if a name is malformed or not unique, or if memory is
-    /// short.
+    /// [`NamedError`] if `specs` is empty, if a name is malformed or not unique, or if there is not
+    /// enough memory.
     pub fn new(machine: &M, counting: Counting, specs: &[CounterSpec]) -> Result<Self, NamedError> {
         for (nth, spec) in specs.iter().enumerate() {
             let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -96,19 +96,19 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns the name and the unit of a counter.
     ///
     /// # Panics
-    /// If no counter of `self` has the number `id`.
+    /// If `self` has no counter `id`.
     #[must_use]
     pub fn spec(&self, id: CounterId) -> CounterSpec {
         self.specs[id.0]
     }
 
-    /// Returns the group and the number of the counter in this group.
+    /// Returns the group of a counter, and the index of the counter within this group.
     ///
     /// # Panics
-    /// If no counter of `self` has the number `id`.
+    /// If `self` has no counter `id`.
     #[inline]
     fn at(&self, CounterId(id): CounterId) -> (&AnyCounters<M>, usize) {
-        // Check the number, because the last group may have spare counters without a name.
+        // Check the index, because the last group may have spare counters without a name.
         assert!(id < self.specs.len(), "the counter is of other counters");
         (&self.groups[id / self.width], id % self.width)
     }
@@ -116,18 +116,18 @@ impl<M: Machine> NamedCounters<M> {
     /// Adds `delta` to a counter, in this CPU's part (Linux: `count_vm_events`). Never allocates.
     ///
     /// # Panics
-    /// If no counter of `self` has the number `id`.
+    /// If `self` has no counter `id`.
     #[inline]
     pub fn add(&self, machine: &M, id: CounterId, delta: i64) {
         let (group, counter) = self.at(id);
         group.add(machine, counter, delta);
     }
 
-    /// Adds `delta` to a counter like [`NamedCounters::add`], but may also allocate a tree for the
-    /// counter's group if several CPUs add to it. The caller must hold no spinlock.
+    /// Adds `delta` to a counter like [`NamedCounters::add`], but can also allocate a tree for the
+    /// counter's group, if several CPUs add to the group. The caller must hold no spinlock.
     ///
     /// # Panics
-    /// If no counter of `self` has the number `id`.
+    /// If `self` has no counter `id`.
     #[inline]
     pub fn add_growing(&self, machine: &M, id: CounterId, delta: i64) {
         let (group, counter) = self.at(id);
@@ -137,7 +137,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns a range that contains the precise sum, without reading every CPU's part.
     ///
     /// # Panics
-    /// If no counter of `self` has the number `id`.
+    /// If `self` has no counter `id`.
     pub fn range(&self, machine: &M, id: CounterId) -> Range {
         let (group, counter) = self.at(id);
         group.min_max(machine, counter)
@@ -146,7 +146,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns the approximate sum, without reading every CPU's part.
     ///
     /// # Panics
-    /// If no counter of `self` has the number `id`.
+    /// If `self` has no counter `id`.
     pub fn approximate(&self, machine: &M, id: CounterId) -> i64 {
         let (group, counter) = self.at(id);
         group.approximate_sum(machine, counter)
@@ -156,7 +156,7 @@ impl<M: Machine> NamedCounters<M> {
     /// added.
     ///
     /// # Panics
-    /// If no counter of `self` has the number `id`.
+    /// If `self` has no counter `id`.
     pub fn precise(&self, machine: &M, id: CounterId) -> i64 {
         let (group, counter) = self.at(id);
         group.precise_sum(machine, counter)
@@ -205,7 +205,7 @@ pub enum NamedError {
     Malformed(&'static str),
     /// Two counters have this name.
     Twice(&'static str),
-    /// The counters cannot be made on this machine, or memory is short.
+    /// The counters cannot be made on this machine, or there is not enough memory.
     Init(InitError),
 }
 

@@ -9,15 +9,15 @@
 //! - Neighbouring CPUs share an item, and each socket has a root, so no addition crosses sockets.
 //! - The counters of one owner share the cache line of each item.
 //! - A group starts as one shared cache line of plain integers, whose sums are exact. Whenever a
-//!   different CPU adds, the line moves to that CPU. When it has moved so often that a tree would
-//!   have cost as much, the tree is created. So an owner that stays on one CPU never pays for a
-//!   tree. Any owner pays at most twice the cost of the line or of the tree, whichever is cheaper.
+//!   different CPU adds, the line moves to that CPU. When these moves have cost about as much as a
+//!   tree, the tree is created. So an owner that stays on one CPU never pays for a tree. An owner
+//!   pays at most twice the cost of the line or twice the cost of the tree, whichever is cheaper.
 //!   If no memory is available for the tree, the group keeps using the shared line.
 //! - [`Counters::add`] never creates the tree and never allocates. So a caller may hold a
 //!   page-table lock, and the reaper may call it when memory has run out. [`Counters::add_growing`]
 //!   is for callers that may allocate.
 //!
-//! Locks: a tree has none. Creating the tree takes the lock of the area.
+//! Locks: a tree has no lock. The CPU that creates the tree takes the lock of the area.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -46,8 +46,8 @@ const BEHIND: usize = WIDTH_MAX;
 /// The index, in the group's first cache line, of the word that tells which CPU added last, and how
 /// often an addition came from another CPU than the addition before.
 const HOME: usize = WIDTH_MAX + 1;
-/// The number of low bits of the word [`HOME`] that hold the number of the CPU that added last,
-/// plus one. The higher bits hold the number of changes from one CPU to another.
+/// The number of low bits of the word [`HOME`] that hold the index of the CPU that added last, plus
+/// one. The higher bits count the changes from one CPU to another.
 const CPU_BITS: u32 = 32;
 /// The number of CPUs whose words can be cleared in about the time it takes to move one cache line.
 /// Clearing takes a few nanoseconds per CPU; a move takes 100 to 200 ns.
@@ -101,8 +101,8 @@ impl<M: Machine> OneSidedTree<M> {
         Self::items_lines(shape) * size_of::<M::Line>()
     }
 
-    /// Creates counters at 0, as many as a place in `area` has room for. The tree is not created
-    /// yet.
+    /// Creates a group of counters with the value 0. The group has as many counters as `area` was
+    /// created for. The tree is not created yet.
     ///
     /// # Errors
     /// If `shape` and `area` are for different numbers of CPUs, or if `area` is for more than 6
@@ -138,7 +138,8 @@ impl<M: Machine> OneSidedTree<M> {
     /// must not allocate.
     ///
     /// # Errors
-    /// As [`OneSidedTree::init_many`]. Also if `items` has too few lines, or if there is no memory.
+    /// The errors of [`OneSidedTree::init_many`]. The function also fails if `items` has too few
+    /// lines, or if there is not enough memory.
     pub fn init_many_grown(
         machine: &M,
         area: &Arc<Area<M>>,
@@ -177,7 +178,7 @@ impl<M: Machine> OneSidedTree<M> {
     /// Creates the tree now unless it exists, for an owner that is about to run on many CPUs.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`] if there is no memory.
+    /// [`InitError::OutOfMemory`] if there is not enough memory.
     pub fn grow(&self, machine: &M) -> Result<(), InitError> {
         if self.is_grown() {
             return Ok(());
@@ -189,22 +190,23 @@ impl<M: Machine> OneSidedTree<M> {
             above: marks(&self.shape),
         };
         if let Err(late) = self.grown.set(grown) {
-            // Another CPU has already installed a tree, which is kept.
+            // Another CPU has already installed a tree, and that tree stays. Return the place of
+            // the tree that this CPU created.
             self.area.put(machine, late.cells);
         }
         Ok(())
     }
 
-    /// Panics if the group has no counter with this number. In the first line, the words after the
-    /// counters are bookkeeping, and must not be used as counters. The cells of a tree make this
-    /// check themselves.
+    /// Panics if the group has no counter with this index. In the first line, the words after the
+    /// counters are bookkeeping, and must not be used as counters. An access to a tree's cells
+    /// needs no call of this function, because it checks the index itself.
     #[inline]
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds to the first line if this CPU also made the last addition. Otherwise the line moves;
-    /// see [`Self::add_moved`].
+    /// Adds to the group's first cache line if this CPU also made the last addition. Otherwise, the
+    /// cache line moves to this CPU, and this function calls [`Self::add_moved`].
     #[inline]
     fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, may: Growth) {
         self.check_counter(counter);
@@ -269,7 +271,8 @@ impl<M: Machine> OneSidedTree<M> {
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let word = grown.cells.word(cpu, counter);
         let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            // The sums include the counter's word in the first line, so no carry is needed.
+            // Without an addition to the cell, add to the counter's word in the first line. All
+            // sums include this word, so no carry is needed.
             self.first.add(machine, counter, delta, Relaxed);
             return;
         };

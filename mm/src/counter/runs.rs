@@ -1,4 +1,4 @@
-//! How the runs, chunks and places of an area (`area.rs`) are numbered.
+//! The numbering of the runs, chunks and places of an area (`area.rs`).
 //!
 //! An area allocates its memory in runs. A run consists of chunks, and a chunk has [`PLACES`]
 //! places. Places are numbered through all runs, in the order of the runs.
@@ -9,7 +9,8 @@ pub(super) const PLACES: usize = 64;
 /// The number of consecutive runs that have equally many chunks. The runs after them have twice as
 /// many chunks each.
 const RUNS_OF_A_LENGTH: usize = 4;
-/// The maximum number of runs. Together they have 16,380 chunks, room for a million groups.
+/// The maximum number of runs. Together these runs have 16,380 chunks, which is room for a million
+/// groups.
 pub(super) const RUNS: usize = 48;
 
 /// Returns the number of chunks of the run with the number `run`.
@@ -27,7 +28,8 @@ pub(super) const fn first_of(run: usize) -> usize {
     chunks * PLACES
 }
 
-/// Returns the run of a place, and the number of the place within that run.
+/// Returns the index of the run that contains the place `number`, and the index of the place within
+/// that run.
 pub(super) const fn run_of(number: usize) -> (usize, usize) {
     let chunk = number / PLACES;
     let longer = (chunk / RUNS_OF_A_LENGTH + 1).ilog2() as usize;

@@ -1,8 +1,8 @@
 //! The shape of a tree of counters: which CPUs share an item, and when an item carries.
 //!
 //! Level 0 has one cell per CPU. When a cell's value passes a multiple of the batch, the cell
-//! carries to an item. An item carries to an item of the next level; an item of the last level
-//! carries to a root.
+//! carries (passes on) that multiple to an item. In the same way, an item carries to an item of the
+//! next level, and an item of the last level carries to a root.
 //!
 //! Carries are rounded down, so the amount that a cell or item has not carried yet is never
 //! negative. A cell keeps at most `batch − 1`. An item receives multiples of the batch of the level

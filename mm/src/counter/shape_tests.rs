@@ -86,8 +86,8 @@ fn a_large_cache_is_split_evenly() {
     assert!((0..5).all(|item| [14, 15].contains(&members(item))));
 }
 
-/// On a machine whose last-level caches have only one CPU each, the lowest items join CPUs of
-/// different caches. So each level has fewer items than the level below, and the tree ends in one
+/// On a machine whose last-level caches have only one CPU each, CPUs with different caches share
+/// the lowest items. So each level has fewer items than the level below, and the tree ends in one
 /// root.
 #[test]
 fn caches_of_one_cpu_do_not_stop_the_tree() {
@@ -127,7 +127,7 @@ fn every_machine_has_a_shape_that_leads_every_cpu_to_a_root() {
     }
 }
 
-/// Batches, numbers of CPUs and fan-ins with which no tree can be built are refused with an error.
+/// A batch, a number of CPUs or a fan-in with which no tree can be built is rejected with an error.
 #[test]
 fn what_cannot_be_is_refused() {
     assert_eq!(Batch::new(1), Err(ShapeError::Batch(1)));

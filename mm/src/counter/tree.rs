@@ -2,8 +2,7 @@
 //!
 //! Each CPU's cell holds the sum of all that the CPU has added. When this value passes a multiple
 //! of the batch, the CPU carries a multiple of the batch to an item, and so on up to a single root.
-//! Items are shared by CPUs whose numbers have equal low bits; on most machines these CPUs are far
-//! apart.
+//! CPUs whose numbers have equal low bits share an item. On most machines these CPUs are far apart.
 //!
 //! The published version has two faults, which this file keeps for comparison. The documented
 //! accuracy is about twice as wide as necessary, and the comparisons swap the two sides of the
@@ -37,12 +36,13 @@ pub struct Tree<M: Machine> {
     cells: Place<M>,
     /// The items, counter by counter. Each item has a cache line to itself.
     items: Items<M>,
-    /// For each counter, the amount that [`Counters::set`] has added to its sum.
+    /// For each counter, the amount that [`Counters::set`] has added to the counter's sum.
     bias: M::Line,
 }
 
 impl<M: Machine> Tree<M> {
-    /// Returns the number of cache lines that the items of `counters` counters of `shape` need.
+    /// Returns the number of cache lines that the items of a group of `counters` counters need, if
+    /// their trees have the shape `shape`.
     #[must_use]
     pub fn items_lines(shape: &Shape, counters: usize) -> usize {
         shape.items() * counters
@@ -55,12 +55,13 @@ impl<M: Machine> Tree<M> {
         Self::items_lines(shape, counters) * size_of::<M::Line>()
     }
 
-    /// Creates counters at 0, as many as a place in `area` has room for. Their upper levels use
-    /// `items` (Linux: `percpu_counter_tree_init_many`).
+    /// Creates a group of counters with the value 0. The group has as many counters as `area` was
+    /// created for. The upper levels of the counters' trees use the memory `items` (Linux:
+    /// `percpu_counter_tree_init_many`).
     ///
     /// # Errors
-    /// [`InitError`] if `shape`, `area` and `items` do not fit together, or if there is no memory.
-    /// In that case nothing has been written.
+    /// [`InitError`] if `shape`, `area` and `items` do not fit together, or if there is not enough
+    /// memory. In these cases nothing has been written.
     pub fn init_many(
         machine: &M,
         area: &Arc<Area<M>>,
@@ -99,8 +100,9 @@ impl<M: Machine> Tree<M> {
         self.items.line(counter * self.shape.items() + item)
     }
 
-    /// Panics if the group has no such counter. The cells make this check themselves, but the items
-    /// do not, because the caller may have supplied more items than these counters need.
+    /// Panics if the group has no such counter. An access to the cells checks the index itself. An
+    /// access to the items does not, because the caller may have supplied more items than these
+    /// counters need.
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
     }
@@ -208,9 +210,9 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.unbiased_sum(machine, counter).wrapping_add(bias)
     }
 
-    /// Reads all counters of a CPU together. The proposed code for Linux passes through all CPUs
-    /// once for each counter, so this method also reports the work of the further passes to the
-    /// machine.
+    /// Passes through all CPUs once, and reads all counters of each CPU together. The proposed code
+    /// for Linux passes through all CPUs once for each counter. So this method also reports the
+    /// work of these further passes to the machine.
     fn precise_total(&self, machine: &M) -> i64 {
         let further = self.shape.cpus() * count_of(self.width() - 1);
         machine.spend(Work::NextCpu, further);
@@ -233,7 +235,8 @@ impl<M: Machine> Counters<M> for Tree<M> {
     }
 
     /// Compares as the published code does, with the two sides of the accuracy swapped. So with
-    /// small batches on many CPUs, a counter may compare greater or less than its own value.
+    /// small batches on many CPUs, the result for a counter and its own precise value may be
+    /// `Greater` or `Less`.
     fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         let Accuracy { under, over } = self.accuracy(machine, counter);
         let ahead = value.wrapping_sub(self.approximate_sum(machine, counter));

@@ -3,7 +3,7 @@
 //!
 //! A bit is set before its cell or item holds anything, and is never cleared.
 //!
-//! Locks: none.
+//! This record needs no lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -54,7 +54,7 @@ impl<'a, M: Machine> Used<'a, M> {
         false
     }
 
-    /// Returns the CPUs that have ever added, in ascending order.
+    /// Returns the indices of the CPUs that have ever added, in ascending order.
     pub(super) fn cpus(self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
         (0..cpus.div_ceil(64)).flat_map(move |nth| {
             let set = ones(self.cpus_of(machine, nth, cpus));
@@ -62,12 +62,12 @@ impl<'a, M: Machine> Used<'a, M> {
         })
     }
 
-    /// Returns a word with one bit for each of the 64 CPUs from `64 * nth` on. The bit is 1 if the
-    /// CPU has ever added. The machine has `cpus` CPUs in total.
+    /// Returns a word with one bit for each of the 64 CPUs whose indices start at `64 * nth`. The
+    /// bit is 1 if the CPU has ever added. The machine has `cpus` CPUs in total.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize, cpus: usize) -> u64 {
         let (line, word, _) = self.word_of(nth * 64);
-        // The bits of the items follow those of the CPUs, so they are masked out.
+        // The bits of the items follow the bits of the CPUs. Mask out the bits of the items.
         line.load(machine, word, Relaxed).cast_unsigned() & first_ones(cpus - nth * 64)
     }
 }

@@ -1,5 +1,5 @@
-//! The points of a process: the pages that killing it would free, plus its adjustment
-//! (`oom_score_adj`), in pages.
+//! The points of a process: the number of pages that killing the process would free, plus the
+//! process's adjustment (`oom_score_adj`), converted to pages.
 //!
 //! Plimsoll clamps every step of the computation, so more memory never means fewer points. Linux
 //! computes in `long` and relies on the absence of overflow.
@@ -13,8 +13,8 @@ use crate::units::PAGE_SIZE;
 /// The fewest points that a candidate can have. Linux uses the next lower value, `LONG_MIN`, for a
 /// process that must not be killed.
 pub const POINTS_MIN: i64 = i64::MIN + 1;
-/// The most points that a candidate can have by its memory. A candidate that asked to be killed
-/// first (an origin) has one point more.
+/// The most points that a candidate can have because of its memory. A candidate that asked to be
+/// killed first (an origin) has one point more.
 pub const POINTS_MAX: i64 = i64::MAX - 1;
 /// The points of an origin, a candidate that asked to be killed first.
 pub(super) const POINTS_OF_ORIGIN: i64 = i64::MAX;
@@ -98,7 +98,8 @@ pub(super) fn points(pages: i64, adj: ScoreAdj, total: TotalPages) -> i64 {
 }
 
 /// Returns the value that `/proc/<pid>/oom_score` shows for `badness`. The value is 0 if the
-/// process must not be killed, mostly 666 to 1333 for an adjustment of 0, and up to 2000 otherwise.
+/// process must not be killed. Otherwise, it is usually from 666 to 1333 if the adjustment is 0,
+/// and from 0 to 2000 with other adjustments.
 ///
 /// The score exceeds 2000 only if the process has more pages than `total`. It is never negative.
 #[must_use]

@@ -1,11 +1,11 @@
-//! The trait that provides a selection with the facts about its candidates.
+//! The trait by which a selection (the search for a victim) gets the facts about its candidates.
 
 use super::facts::{Facts, GroupId};
 use super::select::Slot;
 use crate::counter::Reading;
 
-/// The processes or tenants, one of which may be killed. They are numbered from 0, in the order in
-/// which they were created.
+/// The processes or tenants, one of which a selection chooses to be killed. They are numbered from
+/// 0, in the order in which they were created.
 ///
 /// Among candidates with equal points, a selection chooses the one with the higher number. A
 /// candidate may exit at any time. Its number is not reused while the selection runs, and
@@ -28,8 +28,8 @@ pub trait Candidates {
     /// exited.
     fn approximate(&self, candidate: u32) -> Option<Reading>;
 
-    /// Returns the exact memory of a candidate, in pages; `None` if the candidate has exited. May
-    /// be slow.
+    /// Returns the exact memory of a candidate, in pages; `None` if the candidate has exited. This
+    /// call may be slow.
     fn precise(&self, candidate: u32) -> Option<i64>;
 
     /// Takes the precise sums of several candidates at once. For each slot, calls [`Slot::add`]

@@ -1,6 +1,6 @@
-//! Presents the processes of an embedder to a selection, as its [`Candidates`].
+//! Presents the processes of an embedder as the [`Candidates`] of a selection.
 //!
-//! Locks: none.
+//! This file takes no lock.
 
 use alloc::sync::Arc;
 use core::fmt;

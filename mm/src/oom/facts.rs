@@ -25,7 +25,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The facts of an ordinary process, which may be killed: no adjustment, every node, group 0.
+    /// The facts of an ordinary process that may be killed. It has no adjustment, may use every
+    /// node, and is in group 0.
     pub const PROCESS: Self = Self {
         kind: Kind::Process,
         memory: Memory::Own,

@@ -65,7 +65,7 @@ pub struct OomKiller<M: Machine, S> {
 pub struct Killed {
     /// The number of processes that were signalled to die.
     pub signalled: u32,
-    /// The fate of the victim's memory.
+    /// The way in which the victim's memory will be freed.
     pub aftermath: Aftermath,
 }
 
@@ -77,9 +77,9 @@ pub enum Aftermath {
     Queued,
     /// The address space had already been handed to the reaper.
     QueuedBefore,
-    /// The system's first process uses the same memory, so the reaper does not touch it, and no
-    /// process that uses it is chosen again. Or the first process itself was to be killed, and
-    /// nothing was done.
+    /// The system's first process uses the victim's memory. So the reaper does not touch this
+    /// memory, and no process that uses this memory is chosen again. The result is also `Shielded`
+    /// if the victim is the first process itself. In that case nothing was done.
     Shielded,
     /// The victim had already left its address space, so no process was signalled.
     Gone,
@@ -109,7 +109,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
 
     /// Returns the number of victims that have not left their address space (Linux: `oom_victims`).
     pub fn victims(&self, machine: &M) -> u64 {
-        // Acquire pairs with the release in `exit`: a CPU that reads 0 victims sees the memory that
+        // Acquire pairs with the Release in `exit`: a CPU that reads 0 victims sees the memory that
         // the victims freed.
         total_in(self.victims.load(machine, Acquire))
     }
@@ -120,16 +120,17 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         total_in(self.kills.load(machine, Relaxed))
     }
 
-    /// Makes a process that uses `space`, or a kernel thread without a space, and reserves the room
-    /// that the reaper needs for the process. If `space` has users already, the caller must make
-    /// sure that at least one of them does not leave the space during the call.
+    /// Makes a process that uses `space`, or a kernel thread without a space, and reserves room for
+    /// the process in the reaper's queue. If `space` has users already, the caller must make sure
+    /// that at least one of them does not leave the space during the call.
     ///
     /// The caller puts the process into an [`Arc`], as it does with address spaces. Stable Rust has
     /// no fallible way to allocate an `Arc`, so the caller decides which allocator it uses, and
-    /// what happens if there is no memory.
+    /// what happens if there is not enough memory.
     ///
     /// # Errors
-    /// [`NoMemory`] if the reaper's room cannot be allocated; nothing has changed then.
+    /// [`NoMemory`] if the room in the queue cannot be allocated. In that case, nothing has
+    /// changed.
     ///
     /// # Panics
     /// If a process other than a kernel thread has no space.
@@ -150,8 +151,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
 
     /// Kills `victim` and every process that has to die with it. These are all processes that use
     /// the victim's memory and, if the victim's group is killed together, all processes of the
-    /// group. `domain` is the budget that ran out of pages; `None` means that the machine did.
-    /// `all` iterates over all processes.
+    /// group. `domain` is the budget that ran out of pages; `None` means that the machine ran out
+    /// of pages. `all` iterates over all processes.
     ///
     /// If the victim is already dying, no process is signalled. The victim may then use the
     /// reserves, and is handed to the reaper.
@@ -306,7 +307,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
         let parted = process.part(memory);
         if process.is(memory.machine, State::Victim) {
-            // Release pairs with the acquire in the method `victims`.
+            // Release pairs with the Acquire in the method `victims`.
             self.victims.add(memory.machine, -1, Release);
         }
         parted
@@ -316,14 +317,15 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     /// of an address space also frees the space's counters, unless the caller keeps a reference to
     /// the space.
     ///
-    /// Dropping a process without this call frees the same memory. But then the memory of its
-    /// counters is reclaimed only when more is needed, and miscounts are not reported.
+    /// Dropping a process without this call frees the same memory. But without this call, the
+    /// memory of the counters can be reused only when the counters' area needs more memory, and
+    /// miscounts are not reported.
     ///
     /// # Errors
     /// [`BadRss`] if pages of the address space were miscounted.
     ///
     /// # Panics
-    /// If the process has not left.
+    /// If the process has not left its address space.
     pub fn retire(&self, machine: &M, process: Arc<Process<M>>) -> Result<(), BadRss> {
         assert!(
             process.is(machine, State::Left),

@@ -9,8 +9,8 @@ pub(super) struct Membership {
 
 impl Membership {
     /// Makes a membership. All memberships of a reaper hold a reference to the same `roll`, so the
-    /// reference count is their number. The caller has made sure that the queue has room for one
-    /// more entry.
+    /// reference count of `roll` tells how many memberships exist. The caller has made sure that
+    /// the queue has room for one more entry.
     pub(super) fn of(roll: &Arc<()>) -> Self {
         Self {
             _roll: Arc::clone(roll),

@@ -11,7 +11,7 @@
 //! a dying process at once. [`OutOfMemory`] connects all of this to the page allocator, as its last
 //! resort.
 //!
-//! A selection does not depend on a machine, takes no lock and does not allocate. The caller of a
+//! A selection takes no lock, does not allocate, and can run on any machine. The caller of a
 //! selection describes the processes, or the tenants, by the trait [`Candidates`]:
 //!
 //! ```
@@ -49,7 +49,7 @@
 //! # }
 //! ```
 //!
-//! Locks: `ReapQueue`, taken by the reaper; `OomKill`, taken before a kill.
+//! Locks: the reaper takes `ReapQueue`. A CPU takes `OomKill` before it kills a process.
 
 mod badness;
 mod candidate;

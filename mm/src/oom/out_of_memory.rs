@@ -21,8 +21,9 @@
 //! Handling a shortage allocates nothing: the selection works in slots that
 //! [`OutOfMemory::reserve`] has reserved.
 //!
-//! Locks: `OomKill`, which the kill path only tries to take; inside it, the locks of draining and
-//! of `reaper`.
+//! Locks: `OomKill`. A CPU that handles a shortage does not wait for this lock: it tries once to
+//! take it. While a CPU holds the lock, it takes the locks that are needed to drain page lists, and
+//! those that `reaper` takes.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -81,8 +82,8 @@ pub trait Owner<M: Machine> {
         NodeSet::ALL
     }
 
-    /// Reports that a process was killed, or why none was. Called with the OOM lock held,
-    /// from inside [`Owner::with_processes`].
+    /// Reports that a process was killed, or why none was. The method is called from inside
+    /// [`Owner::with_processes`], while the OOM lock is held.
     fn report(&self, machine: &M, report: &Report<'_, M>) {
         let _ = (machine, report);
     }
@@ -150,9 +151,9 @@ struct KillState {
     waited: u32,
 }
 
-/// The largest number of pauses for a victim that is leaving its address space although the reaper
-/// has finished with the space. The task that empties the space may hold pages that are not free
-/// yet, but that task may also be stuck.
+/// The largest number of pauses for a victim that is still leaving its address space after the
+/// reaper has finished with the space. The task that empties the space may hold pages that are not
+/// free yet, but that task may also be stuck.
 const WAITS_MAX: u32 = 10;
 
 /// The result of a decision under the OOM lock.
@@ -214,7 +215,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     /// called under the OOM lock.
     ///
     /// # Errors
-    /// [`NoMemory`] if the slots cannot be allocated; nothing has changed then.
+    /// [`NoMemory`] if the slots cannot be allocated. In that case, nothing has changed.
     pub fn reserve(&self, machine: &M, candidates: usize) -> Result<(), NoMemory> {
         let room = self
             .kill_state
@@ -392,8 +393,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         dies
     }
 
-    /// Returns the allocating process, by its number as a candidate, if it is to be killed and no
-    /// other process is to be considered.
+    /// Returns the allocating process, as the number of a candidate, if the rules say that this
+    /// process is to be killed and that no other process is to be considered.
     fn requester(
         &self,
         census: &Census<'_, M>,

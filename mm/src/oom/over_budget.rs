@@ -1,7 +1,7 @@
 //! Faults that kill a process to make room under a budget, instead of failing (Linux:
 //! `try_charge_memcg`).
 //!
-//! Locks: none here.
+//! This file itself takes no lock.
 
 use super::kill::Signals;
 use super::out_of_memory::{OutOfMemory, Owner};
@@ -11,13 +11,13 @@ use crate::space::{Access, AddressSpace, FaultError, Faulted, Memory};
 use crate::units::Vpn;
 
 impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
-    /// Does what [`AddressSpace::fault`] does, except if a budget has no room for the page. Then
-    /// this call kills a process under that budget, and waits until the budget has room.
+    /// Does what [`AddressSpace::fault`] does, unless a budget has no room for the page. In that
+    /// case, this call kills a process under that budget, and waits until the budget has room.
     ///
     /// # Errors
-    /// Those of the fault, with two differences. [`FaultError::OverBudget`] is returned only if no
-    /// process under the budget may be killed. [`FaultError::Killed`] is also returned if the
-    /// caller's own process is dying.
+    /// The errors of [`AddressSpace::fault`], with two differences. [`FaultError::OverBudget`] is
+    /// returned only if no process under the budget may be killed. [`FaultError::Killed`] is also
+    /// returned if the caller's own process is dying.
     pub fn fault_or_kill(
         &self,
         memory: Memory<'_, M>,

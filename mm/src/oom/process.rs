@@ -4,7 +4,7 @@
 //! each other. For example, a victim cannot be frozen again, and a process that has left its
 //! address space cannot become a victim.
 //!
-//! Locks: none.
+//! This file takes no lock.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -30,7 +30,7 @@ pub struct Process<M: Machine> {
     _room: Membership,
 }
 
-/// A state that a process may be in; a process may be in several at once.
+/// A state of a process. A process may be in several states at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -138,7 +138,8 @@ impl<M: Machine> Process<M> {
     /// Puts the process into `state`. Returns whether it was not in that state before.
     ///
     /// # Panics
-    /// If `state` is one that only other calls set: frozen, a victim, left.
+    /// If `state` is [`State::Frozen`], [`State::Victim`] or [`State::Left`], which only other
+    /// methods change.
     pub fn set(&self, machine: &M, state: State) -> bool {
         assert_told(state);
         self.change(machine, |now| Some(now | bit(state)))
@@ -148,7 +149,8 @@ impl<M: Machine> Process<M> {
     /// Takes the process out of `state`.
     ///
     /// # Panics
-    /// If `state` is one that only other calls set: frozen, a victim, left.
+    /// If `state` is [`State::Frozen`], [`State::Victim`] or [`State::Left`], which only other
+    /// methods change.
     pub fn clear(&self, machine: &M, state: State) {
         assert_told(state);
         let cleared = self.change(machine, |now| Some(now & !bit(state)));
@@ -247,7 +249,7 @@ impl<M: Machine> Process<M> {
     }
 
     fn state(&self, machine: &M) -> i64 {
-        // Acquire pairs with the release in `change`, so that stores made before a state was set
+        // Acquire pairs with the Release in `change`, so that stores made before a state was set
         // are visible.
         self.state.load(machine, Acquire)
     }
@@ -260,8 +262,8 @@ impl<M: Machine> Process<M> {
         // The loop ends: an exchange fails only if another CPU has changed the state in the
         // meantime, which happens seldom.
         while let Some(next) = to(now) {
-            // AcqRel: the release pairs with the acquire in `state` and with the acquire of later
-            // exchanges here.
+            // AcqRel: the Release part pairs with the Acquire in `state`, and with the Acquire part
+            // of later exchanges here.
             match self.state.compare_exchange(machine, now, next, AcqRel) {
                 Ok(before) => return Ok(before),
                 Err(others) => now = others,

@@ -6,11 +6,12 @@
 //! No selection chooses that space again, so another process is killed if memory is still short.
 //!
 //! The queue never grows when memory is short. It has room for one entry per enrolled process, and
-//! an address space is queued at most once. An entry keeps its process alive, and a living process
-//! keeps its room in the queue. That room is allocated before the queue's lock is taken, because a
-//! CPU that kills a process needs the lock.
+//! an address space is queued at most once. An entry holds a reference to its process, and the room
+//! for a process stays reserved until the process is freed. That room is allocated before the
+//! queue's lock is taken, because a CPU that kills a process needs the lock.
 //!
-//! Locks: `ReapQueue`, with nothing inside. The reaper does not hold it while it reaps.
+//! Locks: `ReapQueue`. A CPU that holds this lock takes no other lock. The reaper does not hold the
+//! lock while it empties an address space.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -263,8 +264,8 @@ impl<M: Machine> Reaper<M> {
         first.map_or(Next::Idle, Next::At)
     }
 
-    /// Finishes with a victim. Marks the victim's space so that no selection chooses it again:
-    /// whatever the outcome, no more memory can be gained from that space.
+    /// Finishes with a victim. Marks the victim's space so that no selection chooses it again. With
+    /// every outcome, the reaper can free no more memory of that space.
     fn finish(machine: &M, entry: Entry<M>, how: How) -> Done {
         let process = entry.process.id();
         if let Some(space) = entry.process.last_space() {

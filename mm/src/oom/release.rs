@@ -20,7 +20,8 @@ use crate::space::{Flag, Memory};
 /// The outcome of a successful [`release()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// All memory that can be reaped has been emptied, by this call or by other CPUs meanwhile.
+    /// All memory that can be reaped has been emptied, by this call or by other CPUs at the same
+    /// time.
     All,
     /// There was nothing to do: the memory had already been reaped, given up on, or emptied by the
     /// exit of the process.
@@ -48,8 +49,8 @@ pub enum ReleaseError {
 /// was not found. `all` iterates over all processes, and `killed` returns whether the caller itself
 /// is to die.
 ///
-/// In designs that give way, this call stops for a task that waits to change the mappings. It
-/// starts to empty the memory again when that task has changed them.
+/// In some designs, this call gives way to a task that waits to change the mappings. The call then
+/// goes on to empty the memory when that task has changed the mappings.
 ///
 /// # Errors
 /// See [`ReleaseError`]. Only with [`ReleaseError::Again`] may some memory have been emptied.

@@ -50,8 +50,9 @@ pub enum Trigger {
 }
 
 impl Standing {
-    /// Returns the standing of a candidate (Linux: the order of tests in `oom_evaluate_task`).
-    /// `candidates` says which groups are inside which.
+    /// Returns the standing of a candidate, which says how a selection treats the candidate. The
+    /// tests have the same order as in Linux (`oom_evaluate_task`). `candidates` says which groups
+    /// are inside which.
     pub fn of<C: Candidates + ?Sized>(candidates: &C, scope: &Scope, facts: &Facts) -> Self {
         if facts.kind != Kind::Process || !may_help(candidates, scope.constraint, facts) {
             return Self::Exempt;

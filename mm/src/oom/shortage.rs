@@ -1,4 +1,5 @@
-//! The two kinds of shortages for which a process may be killed: of the machine, and of a budget.
+//! The two kinds of shortages for which a process may be killed: the machine has too little memory,
+//! or a budget has no room.
 
 use alloc::sync::Arc;
 

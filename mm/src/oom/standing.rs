@@ -2,7 +2,7 @@
 
 use super::facts::ScoreAdj;
 
-/// How a selection treats a candidate, whatever memory the candidate has.
+/// How a selection treats a candidate, regardless of the memory that the candidate has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The selection skips the candidate.

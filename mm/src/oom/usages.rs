@@ -11,8 +11,8 @@ use crate::space::AddressSpace;
 use crate::space::rss::Rss;
 use crate::units::count_of;
 
-/// Adds to each of `slots` the pages of every kind that its candidate has, resident and in swap.
-/// Does so for all slots together: sorts the slots in the order of their counters in memory, then
+/// Adds to each of `slots` the number of pages that its candidate has, both resident and in swap.
+/// Works on all slots together: sorts the slots in the order of their counters in memory, and then
 /// sums CPU by CPU. Adds nothing to a slot if `rss_of` returns no counters for its candidate.
 pub fn sum_rss<'r, M: Machine + 'r>(
     machine: &M,
@@ -35,8 +35,7 @@ pub fn sum_rss<'r, M: Machine + 'r>(
 
 /// Computes [`AddressSpace::usage_precise`] of many address spaces at once, CPU by CPU, for
 /// [`Candidates::precise_many`]. Adds to each slot the pages of the space that `space_of` returns
-/// for its candidate. Marks a candidate without a space as exited. Leaves the slots in another
-/// order.
+/// for its candidate. Marks a candidate without a space as exited. Changes the order of the slots.
 ///
 /// [`Counting::batch_gain`] says how many times faster this is than summing one by one.
 ///

@@ -31,8 +31,9 @@ pub(super) const BATCH: usize = 510;
 /// freeing them does not take too long.
 pub(crate) const BATCHES_MAX: usize = 10_000 / BATCH;
 
-/// The records of a batch. There is room for one more than [`BATCH`]: a CPU that unmaps a huge page
-/// adds the page and the table kept for splitting it, and can flush only after both.
+/// The records of a batch. There is room for one record more than [`BATCH`]. A CPU that unmaps a
+/// huge page adds two records before it can flush: one for the page, and one for the table that was
+/// kept for splitting the page.
 pub(crate) type Records = [Record; BATCH + 1];
 
 /// A record of a gather, packed into 64 bits: one unmapped page, or one page table.
@@ -84,14 +85,14 @@ impl<M: Machine> Batches<M> {
         })
     }
 
-    /// Returns the number of batches to set aside for `cpus` CPUs: enough for a full gather on each
-    /// CPU, and for one more, which is kept for dying processes.
+    /// Returns the number of batches to set aside for `cpus` CPUs: enough for one full gather on
+    /// each CPU, and for one more gather, whose batches are kept for dying processes.
     pub(super) fn for_cpus(cpus: u32) -> u32 {
         count_of(BATCHES_MAX).saturating_mul(cpus.saturating_add(1))
     }
 
-    /// Takes the memory for the records of one batch. Returns `None` if there is none that a gather
-    /// of this `share` may take.
+    /// Takes the memory for the records of one batch. Returns `None` if no memory is left that a
+    /// gather of this `share` is allowed to take.
     pub(crate) fn take(&self, machine: &M, share: Share) -> Option<Box<Records>> {
         let left = match share {
             Share::Dying => 0,
@@ -102,7 +103,7 @@ impl<M: Machine> Batches<M> {
         })
     }
 
-    /// Gives back the memory for the records of `batches`, all in one hold of the lock.
+    /// Gives back the memory for the records of all `batches`. Takes the lock only once.
     pub(crate) fn give_back(&self, machine: &M, batches: impl Iterator<Item = Box<Records>>) {
         self.spare.with(machine, Site::Gather, |spare| {
             for records in batches {
@@ -155,7 +156,7 @@ impl Record {
             return Gathered::Table(Pfn((self.0 >> Self::PFN_SHIFT) as u32));
         }
         let [order, ..] = (self.0 >> Self::ORDER_SHIFT).to_le_bytes();
-        // Only `of_page` writes the order, so the default is never used.
+        // `of_page` has written a valid order to these bits, so the default is never used.
         let order = Order::new(order).unwrap_or(Order::ZERO);
         Gathered::Page(Page::decode(self.0), order)
     }

@@ -8,11 +8,12 @@
 //!        └─ tab   used 200 of 200
 //! ```
 //!
-//! A charge counts against its budget and every budget above it or, if one of these budgets refuses
-//! the charge, against none. Each budget has one word for its charged pages, and no lock: a charge
-//! adds its pages to the word, compares the sum with the limit, and subtracts the pages again if
-//! the sum exceeds the limit. So no accepted charge ever exceeds a limit. But if two CPUs charge at
-//! once, both charges may be refused although one would fit.
+//! A charge counts against its budget and against every budget above. If one of these budgets
+//! refuses the charge, the charge counts against none of them. Each budget has one word for its
+//! charged pages, and no lock. A charge adds its pages to the word, compares the sum with the
+//! limit, and subtracts the pages again if the sum exceeds the limit. So no accepted charge ever
+//! exceeds a limit. But if two CPUs charge at the same time, both charges can be refused, although
+//! one of them would fit.
 //!
 //! Invariant: when no charge is under way, `used` is the number of pages charged and not uncharged.
 
@@ -24,8 +25,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::machine::{Field, Machine, Word};
 use crate::units::{at_least_0, signed};
 
-/// The largest number of pages that can be charged to a budget, whatever its limit. It is more than
-/// any machine has, but small enough that sums of charges cannot wrap.
+/// The largest number of pages that can be charged to a budget, even to one without a limit. It is
+/// more than any machine has, but small enough that sums of charges cannot wrap.
 const PAGES_MAX: u64 = 1 << 48;
 
 /// A limit of pages, and the number of pages charged against it.
@@ -36,7 +37,8 @@ pub struct Budget<M: Machine> {
     group: Group,
 }
 
-/// The processes that die together with a member that the OOM killer kills.
+/// The other processes under a budget that the OOM killer kills when it kills one process under
+/// that budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     /// No other process.
@@ -46,7 +48,7 @@ enum Group {
 }
 
 impl<M: Machine> Budget<M> {
-    /// Makes a budget of at most `limit` pages without a parent; [`u64::MAX`] means no limit.
+    /// Makes a budget without a parent, with a limit of `limit` pages. [`u64::MAX`] means no limit.
     #[must_use]
     pub fn new(machine: &M, limit: u64) -> Self {
         Self {
@@ -67,7 +69,7 @@ impl<M: Machine> Budget<M> {
         }
     }
 
-    /// Returns this budget with all processes under it marked to die together (Linux:
+    /// Returns this budget, marked so that all processes under it are killed together (Linux:
     /// `memory.oom.group`).
     #[must_use]
     pub fn killed_together(self) -> Self {
@@ -79,11 +81,11 @@ impl<M: Machine> Budget<M> {
 
     /// Charges `pages` to this budget and to all above it (Linux: `page_counter_try_charge`).
     ///
-    /// While a charge that will be refused is under way, readers of `used` may see its pages.
+    /// The pages of a charge that is refused can be visible in [`Budget::used`] for a moment.
     ///
     /// # Errors
     /// [`OverBudget`] names the first budget, from this one upwards, that would exceed its limit.
-    /// Nothing is charged then. A charge of 0 pages always succeeds.
+    /// In that case, nothing is charged. A charge of 0 pages always succeeds.
     pub fn charge(&self, machine: &M, pages: u64) -> Result<(), OverBudget> {
         if pages == 0 {
             return Ok(());
@@ -140,11 +142,13 @@ impl<M: Machine> Budget<M> {
         iter::successors(Some(self), |budget| budget.parent()).nth(level as usize)
     }
 
-    /// Returns the budget whose members all die if a member of this one is killed because `domain`
-    /// ran out of pages. A `domain` of `None` means the machine. The result is the highest budget
-    /// marked to die together, from this one up to `domain` (Linux: `mem_cgroup_get_oom_group`).
+    /// Returns the budget whose processes are all killed if a process of this budget is killed
+    /// because `domain` ran out of pages. A `domain` of `None` means the machine. The result is the
+    /// highest budget between this one and `domain` that is [marked](Self::killed_together) so that
+    /// all its processes are killed together (Linux: `mem_cgroup_get_oom_group`).
     ///
-    /// Returns `None` if the member dies alone, or if this budget is not under `domain`.
+    /// Returns `None` if only the process itself is killed, or if this budget is not under
+    /// `domain`.
     #[must_use]
     pub fn dies_together(self: &Arc<Self>, domain: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         let mut highest = None;
@@ -168,7 +172,7 @@ impl<M: Machine> Budget<M> {
     }
 
     /// Charges this budget, but none of those above it. If the charge would exceed the limit,
-    /// returns the number of pages of this budget that other charges use.
+    /// returns, as the error, the number of pages that other charges use.
     fn charge_here(&self, machine: &M, pages: u64) -> Result<(), u64> {
         let limit = self.limit().min(PAGES_MAX);
         let wanted = match i64::try_from(pages) {
@@ -209,7 +213,8 @@ impl<M: Machine> fmt::Debug for Budget<M> {
     }
 }
 
-/// The budget that a charge would exceed. Nothing was charged.
+/// The error of a refused charge: the budget whose limit the charge would exceed. Nothing was
+/// charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverBudget {
     /// The budget's level: 0 is the budget that was charged, 1 its parent, and so on.

@@ -1,16 +1,17 @@
 //! Files whose pages are reclaimed (Linux: the page cache): looking a page up, reading it, and
 //! dropping it when memory is short.
 //!
-//! A page of an enlisted file is on the lists by which pages are aged. It leaves memory when
-//! reclaim drops it, or when the file is emptied. `mm` never writes a page back to its file. So a
-//! page that was mapped shared stays in memory, because a process may have written to it.
+//! A file whose pages may be reclaimed is *enlisted*. A page of an enlisted file is on the lists by
+//! which pages are aged. The page leaves memory when reclaim drops it, or when the file is emptied.
+//! `mm` never writes a page back to its file. A process may have written to a page that was mapped
+//! shared, so such a page stays in memory.
 //!
 //! A CPU takes a page out of the index of its file under the lock of the file, and the same CPU
 //! then frees the page. Reclaim takes a page out only if it has no use (see `lru/shares.rs`), and a
 //! CPU that looks a page up adds a use under the same lock. So no CPU uses a page that was freed.
 //!
-//! Locks: `Object`, with no other lock inside. Pages are allocated, freed and put on the lists with
-//! no lock held but `Mmap`.
+//! Locks: a CPU that holds `Object` takes no other lock here. A CPU that allocates a page, frees it
+//! or puts it on the lists holds no lock but `Mmap`.
 
 use alloc::sync::Arc;
 
@@ -69,7 +70,7 @@ impl<M: Machine> Memory<'_, M> {
     /// either, whose pages always stay in memory: reclaim moves only anonymous pages to swap.
     ///
     /// # Errors
-    /// [`EnlistError`]; nothing has changed.
+    /// [`EnlistError`] if the file cannot be enlisted. In that case, nothing has changed.
     ///
     /// # Panics
     /// If the file has pages already.
@@ -85,8 +86,8 @@ impl<M: Machine> Memory<'_, M> {
         rmap.enlist_file(self.machine, file)
     }
 
-    /// Reads the page of `file` at `index` without mapping it, as `read` does (Linux:
-    /// `filemap_read`). If the page is not in memory, allocates it as `request` says.
+    /// Reads the page of `file` at `index` without mapping it, as the system call `read` does
+    /// (Linux: `filemap_read`). If the page is not in memory, allocates it as `request` says.
     ///
     /// # Errors
     /// [`PageError`] if no page can be allocated, or if the global allocator has no memory.
@@ -180,8 +181,9 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Allocates a page with no lock held, and puts it into the index and on the lists. If another
-    /// CPU puts a page at the index first, uses that page and frees its own.
+    /// Allocates a page while no lock is held, and puts it into the index of the file and on the
+    /// lists. If another CPU puts a page at the same index first, uses that page and frees the page
+    /// that was allocated here.
     #[cold]
     fn bring_in(
         &self,
@@ -234,8 +236,8 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Returns the first state of a page of a file that comes into memory. If the file had a page
-    /// at this index that was dropped, `shadow` is what stayed in its place.
+    /// Returns the state with which a page of a file comes into memory. `shadow` is what an earlier
+    /// page at this index has left in the file, if that page was dropped.
     fn start_of(&self, aged: &Aged<M>, shadow: Option<Shadow>) -> OfFile {
         let swaps = self.spaces.swap.free() > 0;
         let back = shadow.map(|shadow| aged.refault(self.machine, shadow, swaps));
@@ -252,7 +254,8 @@ impl<M: Machine> Memory<'_, M> {
 
     fn pin(&self, aged: &Aged<M>, pfn: Pfn) {
         let share = aged.share(self.manager.pages(), pfn);
-        // The page has a share, the record of its uses, since before it was put into the index.
+        // The page got its share, which is the record of its uses, before it was put into the
+        // index.
         if let Some(share) = share {
             share.pin(self.machine);
         }
@@ -262,9 +265,9 @@ impl<M: Machine> Memory<'_, M> {
         self.spaces.lru.aged()?.share(self.manager.pages(), pfn)
     }
 
-    /// Returns the share of `pfn`, which records the uses of a page, if `pfn` is a page of an
-    /// enlisted file. The caller knows that the page has a use: a page table's entry maps it, or
-    /// mapped it until now.
+    /// Returns the share of `pfn`, which is the record of its uses, if `pfn` is a page of an
+    /// enlisted file. The caller knows that the page has a use, because an entry of a page table
+    /// maps the page or mapped it until now.
     fn share_of_mapped(&self, pfn: Pfn) -> Option<&Share<M>> {
         let aged = self.spaces.lru.aged()?;
         let pages = self.manager.pages();
@@ -273,7 +276,8 @@ impl<M: Machine> Memory<'_, M> {
         owner.file.and_then(|_| aged.share(pages, pfn))
     }
 
-    /// Drops the use (Linux: the page reference) of a page that was looked up and not mapped.
+    /// Drops the use (Linux: the page reference) that a look-up has added to a page. The page was
+    /// not mapped.
     pub(super) fn drop_found(&self, found: &Found) {
         if found.is_pinned
             && let Some(share) = self.share(found.pfn)
@@ -316,8 +320,8 @@ impl<M: Machine> Memory<'_, M> {
     }
 
     /// Takes `pfn` out of `file` and leaves `shadow` in its place, if the page is still at `index`,
-    /// has no use and was never mapped shared. Returns whether it did so; the caller then owns the
-    /// page.
+    /// has no use and was never mapped shared. Returns whether the page was taken out. If so, the
+    /// caller owns the page.
     pub(crate) fn drop_cached(
         &self,
         file: &Object<M>,

@@ -1,12 +1,13 @@
 //! Enlisting an address space for reclaim, and the steps by which reclaim takes one page from it
 //! (Linux: `folio_referenced_one`, `try_to_unmap_one`).
 //!
-//! Each step takes the lock of the page's table and checks that the page is still mapped where its
-//! owner says. The steps do not need the lock of the mappings: a CPU that unmaps a page, here or
-//! elsewhere, replaces or empties the page's entry under the lock of the table. Only the CPU that
-//! did so may free the page. A table does not disappear while one of its entries is in use.
+//! Reclaim knows from a record, the page's *owner*, where a page is mapped. Each step takes the
+//! lock of the page's table and checks that the page is still mapped there. The steps do not need
+//! the lock of the mappings: every CPU that unmaps a page replaces or empties the page's entry
+//! under the lock of the table. Only the CPU that did so may free the page. A table does not
+//! disappear while one of its entries is in use.
 //!
-//! Locks: `PageTable`, with `Counter` inside. The caller holds `Rmap` as a reader.
+//! Locks: `PageTable`, then `Counter`. The caller holds `Rmap` as a reader.
 
 use alloc::sync::Arc;
 
@@ -40,7 +41,7 @@ impl<M: Machine> Memory<'_, M> {
     /// [aging](super::Spaces::aging), this has no effect.
     ///
     /// # Errors
-    /// [`EnlistError`]; nothing has changed.
+    /// [`EnlistError`] if the space cannot be enlisted. In that case, nothing has changed.
     pub fn enlist(&self, space: &Arc<AddressSpace<M>>) -> Result<(), EnlistError> {
         match &self.spaces.rmap {
             Some(rmap) => rmap.enlist(self.machine, space),
@@ -100,7 +101,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Returns whether `page` was touched since the last call. Returns `None` if the table's entry
-    /// for `page` no longer maps the single page `pfn`, of this kind, or if the page is anonymous
+    /// for `page` no longer maps `pfn` as a single page of this kind, or if the page is anonymous
     /// and the space is about to free it.
     pub(crate) fn was_touched(&self, machine: &M, page: Vpn, pfn: Pfn, kind: Kind) -> Option<bool> {
         if kind == Kind::Anon && self.is_dying(machine) {
@@ -127,7 +128,7 @@ impl<M: Machine> AddressSpace<M> {
         unmapped.is_some()
     }
 
-    /// Returns whether the space ends or is being reaped. Writing its pages to swap would be work
+    /// Returns whether the space is being ended or reaped. Writing its pages to swap would be work
     /// for nothing, because they are about to be freed (Linux: `folio_referenced_one` keeps them).
     fn is_dying(&self, machine: &M) -> bool {
         self.has(machine, Flag::Exiting) || self.has(machine, Flag::Unstable)
@@ -135,8 +136,8 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Unmaps `page`, and writes `slot` into the page table's entry that mapped it. Does nothing if
     /// the entry no longer maps the single anonymous page `pfn`, if the space is about to free the
-    /// page, or if the embedder cannot store its contents. If the result is [`Eviction::Moved`],
-    /// the caller owns `pfn`, and frees it after a flush of translations.
+    /// page, or if the embedder cannot store the page's contents. If the result is
+    /// [`Eviction::Moved`], the caller owns `pfn`, and frees it after a flush of translations.
     pub(crate) fn evict(
         &self,
         memory: Memory<'_, M>,

@@ -1,16 +1,16 @@
 //! The end of an address space (Linux: `exit_mmap`).
 //!
-//! The order is that of Linux:
+//! The steps have the same order as in Linux:
 //!
-//! 1. The last user empties page tables as a reader of the mappings' lock, so that the reaper may
+//! 1. The last user empties page tables as a reader of the mappings' lock, so that the reaper can
 //!    help.
 //! 2. The last user marks the space as no longer worth reaping.
 //! 3. The last user takes the lock as the writer. From then on no reader holds the lock.
 //! 4. The last user frees page tables and mappings.
 //!
-//! With [`Reaping::MeetInTheMiddle`], the walkers share a frontier, so no two of them visit the
-//! same table. The walker that leaves last does steps 2 to 4, so the last user does not wait for
-//! helpers.
+//! With [`Reaping::MeetInTheMiddle`], the CPUs that empty the space (the walkers) share a frontier,
+//! so no two of them visit the same table. The walker that leaves last does steps 2 to 4, so the
+//! last user does not wait for helpers.
 //!
 //! Locks: `Mmap`, then the locks that `zap` takes.
 
@@ -31,7 +31,7 @@ use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::Vpn;
 
-/// The largest number of page tables that a walker claims together. These tables map 128 MiB.
+/// The largest number of page tables that a walker claims at once. These tables map 128 MiB.
 const SHARE_MAX: u64 = 64;
 
 /// The walker that completes the exit of an address space.
@@ -48,7 +48,7 @@ impl<M: Machine> AddressSpace<M> {
     /// fault may be under way or follow. Helpers may join at any time.
     ///
     /// # Errors
-    /// [`ExitError::Ended`] if this was called before; nothing has changed.
+    /// [`ExitError::Ended`] if this method was called before. In that case, nothing has changed.
     pub fn exit(&self, memory: Memory<'_, M>) -> Result<Exited, ExitError> {
         let machine = memory.machine;
         if !self.raise(machine, Flag::Exiting) {
@@ -117,11 +117,11 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// Completes the work on a claim. If the last user has joined, spends the time for dropping the
-    /// mappings that begin in the claimed tables. If other walkers are at work, and the gather has
-    /// at least as many records as `share` tables have entries, frees the gathered pages. The fewer
-    /// tables are left, the smaller is `share`. So no walker still holds many pages when all tables
-    /// are claimed.
+    /// Completes the work on a claim. If the last user has joined, reports to the machine the work
+    /// of dropping the mappings that begin in the claimed tables. Frees the gathered pages if other
+    /// walkers are at work and the gather has at least as many records as `share` tables have
+    /// entries. Callers pass a smaller `share` when fewer tables are left. So no walker still holds
+    /// many pages when all tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
@@ -132,9 +132,9 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Spends the time that it takes to drop the mappings that begin in the tables of `range`
-    /// (Linux: `remove_vma`). The mappings and their sources are only dropped later, all of them
-    /// together.
+    /// Reports to the machine the work of dropping the mappings that begin in the tables of `range`
+    /// (Linux: `remove_vma`). The mappings and their sources themselves are dropped later, all at
+    /// once.
     fn forget_mappings(&self, machine: &M, range: &Range<u64>) {
         let (start, end) = (first_page(range.start), first_page(range.end));
         let mut cursor = Cursor::at(&self.tree, start);
@@ -177,8 +177,9 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::of_dying(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
-            // With a frontier, each walker has already spent the time for dropping the mappings in
-            // the page tables that it claimed, so only few mappings are left for this walker.
+            // With a frontier, each walker has already reported the work of dropping the mappings
+            // in the page tables that it claimed. So this walker reports only the few mappings that
+            // are left.
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self
                     .frontier

@@ -16,8 +16,8 @@ use crate::units::Pfn;
 const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
-/// The value that stands for an empty place of a last-level node. Other values are a frame's number
-/// plus one, or a shadow, which has [`Shadow::MARK`] set.
+/// The value that stands for an empty place of a last-level node. Any other value is either the
+/// number of a frame plus one, or a shadow. A shadow has the bit [`Shadow::MARK`] set.
 const NONE: u64 = 0;
 
 /// The index of an object: for each index, the frame of its page, or the shadow of a dropped page.

@@ -71,7 +71,7 @@ impl<M: Machine> AddressSpace<M> {
     /// adjacent mappings of its kind.
     ///
     /// # Errors
-    /// [`MapError`]; the address space is unchanged then.
+    /// [`MapError`] if the mapping cannot be added. In that case the address space is unchanged.
     pub fn map(&self, memory: Memory<'_, M>, request: MapRequest<M>) -> Result<Vma, MapError> {
         request.check()?;
         let machine = memory.machine;
@@ -87,7 +87,8 @@ impl<M: Machine> AddressSpace<M> {
     /// pages that the space owns.
     ///
     /// # Errors
-    /// [`MapError`]; the address space is unchanged then. A range without mappings is no error.
+    /// [`MapError`] if the pages cannot be unmapped. In that case the address space is unchanged. A
+    /// range without mappings is no error.
     pub fn unmap(&self, memory: Memory<'_, M>, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = range(start, pages)?;
         let machine = memory.machine;
@@ -168,7 +169,7 @@ impl<M: Machine> AddressSpace<M> {
     fn place(&self, mappings: &Mappings<M>, request: &MapRequest<M>) -> Result<Vpn, MapError> {
         let (tree, editor) = (&self.tree, &mappings.editor);
         let align = request.align();
-        // Look for a gap that is so large that the start can move up to an aligned page.
+        // Look for a gap in which the pages still fit if the start is moved up to an aligned page.
         let pages = request.pages + align - 1;
         let no_room = MapError::NoRoom(request.pages);
         match request.place {
@@ -186,8 +187,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Adds `new`. If its pages come from no object and no given frames, merges it with each
-    /// neighbour that has the same id.
+    /// Adds `new`. If its pages are anonymous or reserved memory, merges it with each neighbour
+    /// that has the same id.
     fn join_or_insert(
         &self,
         machine: &M,

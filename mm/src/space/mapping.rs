@@ -41,7 +41,8 @@ pub enum Backing<M: Machine> {
     },
 }
 
-/// The kind of a mapping's pages, without their source.
+/// The kind of a mapping's pages. Unlike [`Backing`], it does not say which file, object or frames
+/// they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MappingKind {
     /// Fresh memory that belongs to the address space.
@@ -50,7 +51,7 @@ pub enum MappingKind {
     PrivateFile,
     /// Pages that other address spaces may share.
     Shared,
-    /// Reserved huge pages, see [`Backing::Reserved`].
+    /// Reserved huge pages; see [`Backing::Reserved`].
     Reserved,
     /// Frames that no zone manages.
     Frames,
@@ -77,8 +78,7 @@ impl MappingKind {
     }
 
     /// Returns whether helpers may empty the mapping while its dying owner still runs. They may do
-    /// so if no other process can miss the mapping's pages (Linux: the rule of
-    /// `__oom_reap_task_mm`).
+    /// so if no other process uses the mapping's pages (Linux: the rule of `__oom_reap_task_mm`).
     #[must_use]
     pub const fn is_reapable(self) -> bool {
         matches!(self, Self::Anonymous | Self::PrivateFile)
@@ -91,8 +91,8 @@ impl MappingKind {
 const KIND_MASK: u32 = 7;
 const HUGE: u32 = 8;
 const SOURCE_SHIFT: u32 = 4;
-/// The largest number of sources of an address space: a mapping's id has no room for larger
-/// numbers.
+/// The largest number of sources of an address space. A mapping's id has no room for the index of a
+/// further source.
 const SOURCES_MAX: usize = (Vma::ID_MAX >> SOURCE_SHIFT) as usize;
 
 /// Returns whether huge pages may be used in `vma`.
@@ -100,7 +100,7 @@ pub(super) const fn allows_huge(vma: &Vma) -> bool {
     vma.id & HUGE != 0
 }
 
-/// Returns the number of the source of `vma`, if it has one.
+/// Returns the index of the source of `vma`, if `vma` has a source.
 fn source_of(vma: &Vma) -> Option<usize> {
     (vma.id >> SOURCE_SHIFT)
         .checked_sub(1)
@@ -113,7 +113,7 @@ pub(super) struct Mappings<M: Machine> {
     pub(super) sources: Sources<M>,
 }
 
-/// The sources of mappings, by number.
+/// The sources of mappings. The index of a source in `by_number` is its number.
 pub(super) struct Sources<M: Machine> {
     by_number: Vec<Option<Source<M>>>,
     /// The numbers (indexes in `by_number`) that no source has now.
@@ -124,8 +124,8 @@ pub(super) struct Sources<M: Machine> {
 pub(super) struct Source<M: Machine> {
     /// The object that owns the pages, or `None` if the source is a range of frames.
     pub(super) object: Option<Arc<Object<M>>>,
-    /// The number to add to the number of a virtual page to get the page's index in the object, or
-    /// its frame. The addition wraps.
+    /// The difference between the index of a page in the object (or the page's frame) and the
+    /// number of its virtual page. The arithmetic wraps.
     base: u64,
     /// The number of mappings that have this source.
     pieces: u32,
@@ -191,15 +191,15 @@ impl<M: Machine> Sources<M> {
             return Err(NoMemory);
         }
         self.by_number.try_reserve(1).map_err(|_| NoMemory)?;
-        // Reserve room for every number in the list of free numbers now, so that dropping a source
-        // needs no memory.
+        // Now reserve room for all numbers in the list of free numbers, so that dropping a source
+        // later allocates nothing.
         self.free.try_reserve(number + 1).map_err(|_| NoMemory)?;
         self.by_number.push(Some(source));
         Ok(count_of(number))
     }
 
     /// Records that the number of mappings with the source of `vma` has grown by `pieces`, or has
-    /// shrunk if `pieces` is negative. Drops the source with the last mapping.
+    /// shrunk if `pieces` is negative. Drops the source when no mapping has it any more.
     pub(super) fn count_pieces(&mut self, vma: &Vma, pieces: i32) {
         let Some(number) = source_of(vma) else { return };
         let Some(source) = &mut self.by_number[number] else {

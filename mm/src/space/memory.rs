@@ -42,13 +42,13 @@ pub struct Spaces<M: Machine> {
 /// overwrites memory (Linux: `arch_free_page`).
 pub trait Discard<M: Machine>: Send + Sync {
     /// Notifies the listener that the `1 << order` pages of each of `pfns` are unused and do not
-    /// yet belong to another owner. May be called on any CPU, by several CPUs at once. The caller
-    /// may hold the lock of an address space's mappings, and no other lock.
+    /// yet belong to another owner. Several CPUs may call this method at the same time. The caller
+    /// may hold the lock of an address space's mappings, but holds no other lock.
     fn discard(&self, machine: &M, pfns: &[Pfn], order: Order);
 }
 
 /// A machine, its memory, and the parts that its address spaces share. Every operation on an
-/// address space takes a `Memory`. It consists of three references, so it is cheap to copy.
+/// address space takes a `Memory`. A `Memory` consists of three references, so it is cheap to copy.
 pub struct Memory<'m, M: Machine> {
     /// The machine.
     pub machine: &'m M,
@@ -64,8 +64,8 @@ impl<M: Machine> Spaces<M> {
     /// until they are freed; [`Spaces::with_batches`] sets aside another amount.
     ///
     /// # Errors
-    /// [`InitError`] if resident pages cannot be counted in the design's way on this machine, or if
-    /// the global allocator has no memory.
+    /// [`InitError`] if this machine does not support the design's way of counting resident pages,
+    /// or if the global allocator has no memory.
     pub fn new(machine: &M, design: &Design, swap: u32) -> Result<Self, InitError> {
         let no_memory = |NoMemory| InitError::OutOfMemory;
         let batches = Batches::<M>::for_cpus(machine.topology().cpus());
@@ -89,9 +89,8 @@ impl<M: Machine> Spaces<M> {
     /// Returns the shared parts with `batches` batches set aside, instead of 19 for each CPU and 19
     /// more. A batch takes 4 KiB and holds the records of 510 unmapped pages. A CPU that unmaps
     /// pages uses up to 19 batches at once. A CPU that unmaps pages of a living process leaves at
-    /// least 19 batches to the CPUs that empty dying address spaces. If there are no more batches,
-    /// a CPU flushes translations after fewer pages, at worst after every 8 pages; nothing else
-    /// changes.
+    /// least 19 batches to the CPUs that empty dying address spaces. A CPU that gets no further
+    /// batch flushes translations after fewer pages, at worst after every 8 pages.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if the global allocator has no memory.
@@ -102,9 +101,10 @@ impl<M: Machine> Spaces<M> {
 
     /// Returns the shared parts with lists that record the age of each page, so that the pages of
     /// up to `spaces_max` address spaces at a time may be reclaimed. Without this, no page is
-    /// reclaimed. Takes 17 bytes for each page of memory. When a page is first used for an enlisted
-    /// file, the chunk of 1024 pages that contains it takes memory for a word and a field of each
-    /// page: 256 bytes a page on real threads. Call this before any page is mapped.
+    /// reclaimed. The lists take 17 bytes for each page of memory. Further memory is needed when a
+    /// page is first used for an enlisted file. It is allocated for the whole chunk of 1024 pages
+    /// that contains this page: a word and a field for each page, which are 256 bytes on real
+    /// threads. Call this method before any page is mapped.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if the global allocator has no memory.
@@ -175,7 +175,7 @@ impl<M: Machine> Spaces<M> {
 
 /// Functions that call the embedder's [`Contents`], if there is one.
 impl<M: Machine> Spaces<M> {
-    /// Gives the frame `pfn` its contents, before it is mapped.
+    /// Lets the embedder fill the frame `pfn` with its contents, before the frame is mapped.
     #[inline]
     pub(super) fn fill_frame(&self, machine: &M, pfn: Pfn, source: Source) {
         let Some(contents) = &self.contents else {
@@ -195,8 +195,8 @@ impl<M: Machine> Spaces<M> {
         }
     }
 
-    /// Stores the contents of a page that is about to move to swap. Returns whether the page may
-    /// move: `false` if the embedder has no room for the contents.
+    /// Stores the contents of a page that is about to move to swap. Returns `false` if the embedder
+    /// has no room for the contents, so that the page must not move.
     pub(super) fn store_frame(&self, machine: &M, pfn: Pfn, slot: SwapSlot) -> bool {
         let stored = |contents: &dyn Contents<M>| contents.write_out(machine, pfn, slot).is_ok();
         self.contents.as_deref().is_none_or(stored)

@@ -10,8 +10,9 @@
 //! divides the work between them. `rss` counts the resident pages of a space, `usage` counts the
 //! pages that a kill would free, and `budget` limits the pages that a space may use. `walk` reads
 //! page tables. Address spaces share `object`, `swap`, `lru`, `batches` and `memory`. Reclaim finds
-//! the mapping of a page through `rmap`, and unmaps the page by `evict`. `cached` has the files whose
-//! pages are reclaimed. `contents` calls the embedder for the bytes of pages.
+//! the mapping of a page through `rmap`, and unmaps the page by `evict`. `cached` has the files
+//! whose pages are reclaimed. Through `contents`, the embedder fills, copies and stores the bytes
+//! of pages.
 
 pub(crate) mod batches;
 pub mod budget;
@@ -78,7 +79,8 @@ pub struct AddressSpace<M: Machine> {
     mappings: M::RwLock<Mappings<M>>,
     tree: VmaTree<M>,
     table: PageTable<M>,
-    /// Not 0 while a mapping replaces other mappings whose pages are still in the page tables.
+    /// The field is not 0 while a mapping replaces other mappings whose pages are still in the page
+    /// tables.
     replacing: M::Field,
     rss: Rss<M>,
     flags: M::Word,
@@ -110,8 +112,8 @@ pub trait Notified<M: Machine>: Send + Sync {
     /// using translations to these pages.
     fn start(&self, machine: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused>;
 
-    /// Notifies the holder that the pages announced by `start` have left, or will not leave after
-    /// all. A page that has left may already be back in memory, in another frame.
+    /// Notifies the holder that the pages announced by `start` have left, or will stay where they
+    /// are. A page that has left may already be back in memory, in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
     /// Notifies the holder that the address space is about to be emptied for good: from now on the
@@ -133,8 +135,8 @@ pub enum Flag {
     Killed,
     /// Private pages may already be unmapped, so touching them is refused (Linux: `MMF_UNSTABLE`).
     Unstable,
-    /// A kill can free no more memory of this space: it must not be reaped or chosen again (Linux:
-    /// `MMF_OOM_SKIP`).
+    /// A kill can free no more memory of this space, so the space must not be reaped or chosen
+    /// again (Linux: `MMF_OOM_SKIP`).
     Skip,
     /// The space has been handed to the reaper (Linux: `MMF_OOM_REAP_QUEUED`).
     ReapQueued,
@@ -160,7 +162,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Makes an address space in which nothing is mapped.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`] if there is no memory.
+    /// [`InitError::OutOfMemory`] if there is not enough memory.
     pub fn new(memory: Memory<'_, M>) -> Result<Self, InitError> {
         let machine = memory.machine;
         let (tree, editor) = VmaTree::new(machine).map_err(|NoMemory| InitError::OutOfMemory)?;
@@ -232,8 +234,8 @@ impl<M: Machine> AddressSpace<M> {
     /// `/proc/PID/pagemap`).
     ///
     /// The page may move to another frame at any moment. A [`Notified`] of this space can rely on
-    /// the answer until it is next notified of a range with `page`, unless such a notification came
-    /// during this call.
+    /// the result until the next notification of a range with `page`. It cannot rely on the result
+    /// if such a notification came during this call.
     pub fn frame_of(&self, machine: &M, page: Vpn) -> Option<Pfn> {
         let spot = self.table.find(page).filter(|_| page < END)?;
         let index = spot.clip(&(page..Vpn(page.0 + 1))).start;
@@ -251,7 +253,8 @@ impl<M: Machine> AddressSpace<M> {
         self.flags.load(machine, Acquire) & bit(flag) != 0
     }
 
-    /// Raises `flag`. Returns whether this call raised it, rather than an earlier one.
+    /// Raises `flag`. Returns `true` if this call raised the flag, and `false` if it was raised
+    /// before.
     pub fn raise(&self, machine: &M, flag: Flag) -> bool {
         !self.raise_after(machine, flag, flag)
     }
@@ -277,7 +280,8 @@ impl<M: Machine> AddressSpace<M> {
     /// Counts one more process that uses the space (Linux: `mmget`).
     pub(crate) fn add_user(&self, machine: &M) {
         debug_assert!(!self.has(machine, Flag::Exiting), "it is not over yet");
-        // Relaxed: the caller is itself a user, or has just made the space, and publishes nothing.
+        // Relaxed: the caller is itself a user, or has just made the space, and makes nothing
+        // visible to other CPUs by this count.
         self.users.add(machine, 1, Relaxed);
     }
 
@@ -308,12 +312,12 @@ impl<M: Machine> AddressSpace<M> {
     /// translation to these pages.
     fn announce(&self, machine: &M, pages: &Range<Vpn>) {
         for notified in &self.notified {
-            // A holder refuses only if it may not wait.
+            // A holder refuses only if it must not wait, and here it may wait.
             let _waited = notified.start(machine, pages, true);
         }
     }
 
-    /// Notifies each [`Notified`] that `pages` have left, or will not leave after all.
+    /// Notifies each [`Notified`] that `pages` have left, or will stay where they are.
     fn announce_end(&self, machine: &M, pages: &Range<Vpn>) {
         for notified in &self.notified {
             notified.end(machine, pages);
@@ -325,8 +329,8 @@ impl<M: Machine> AddressSpace<M> {
         if let Ok(found) = self.tree.find(page) {
             return found;
         }
-        // Other CPUs changed the mappings during every try of the lookup. No CPU changes them while
-        // this CPU holds the lock.
+        // Other CPUs changed the mappings during every try of the lookup. So look up once more
+        // while this CPU holds the lock, under which no other CPU changes the mappings.
         self.mappings
             .read(machine, site, |_| self.tree.find(page).ok().flatten())
     }

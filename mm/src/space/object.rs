@@ -7,8 +7,8 @@
 //!
 //! Invariant: every page of an object was allocated for it as a single page, and has one index.
 //!
-//! Lock: one, which guards the index. Pages and index nodes are allocated and freed with no lock
-//! held.
+//! Lock: each object has one lock, which guards its index. Pages and index nodes are allocated and
+//! freed while no lock is held.
 
 use core::fmt;
 
@@ -61,7 +61,7 @@ impl<M: Machine> Object<M> {
     ///
     /// # Errors
     /// [`PageError`] if no page can be allocated, or if the global allocator has no memory to
-    /// record the page. The object is unchanged then.
+    /// record the page. In both cases the object is unchanged.
     ///
     /// # Panics
     /// If the object is an enlisted file, whose pages may be reclaimed at any time: use
@@ -81,8 +81,8 @@ impl<M: Machine> Object<M> {
         }
     }
 
-    /// Allocates a page with no lock held. If another CPU puts a page at the index first, uses that
-    /// page and frees its own.
+    /// Allocates a page while no lock is held. If another CPU puts a page at the same index first,
+    /// uses that page and frees the page that was allocated here.
     #[cold]
     fn page_slow(
         &self,

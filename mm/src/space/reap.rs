@@ -27,7 +27,8 @@ use crate::units::Vpn;
 pub enum Reaped {
     /// No table is left for a helper to claim. Other walkers may still be emptying their claims.
     All,
-    /// A holder of translations refused to give some of them up. Everything else was emptied.
+    /// A holder of translations refused to give up the translations to some pages. Everything else
+    /// was emptied.
     Partly,
     /// The helper stopped for a writer that waits to change the mappings. More is left to empty.
     GaveWay,
@@ -37,8 +38,8 @@ pub enum Reaped {
 }
 
 impl Reaped {
-    /// Combines this outcome with that of a later step, `next`: returns the first of the two that
-    /// is not `All`.
+    /// Combines this outcome with `next`, the outcome of a later step. Returns the earlier of the
+    /// two outcomes that is not `All`.
     const fn and(self, next: Self) -> Self {
         match self {
             Self::All => next,
@@ -58,15 +59,15 @@ enum Stop {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Empties the private memory of the space, as the OOM reaper does. Gives up immediately if
-    /// another CPU is changing the mappings.
+    /// Empties the private memory of the space, as the OOM reaper does. Returns [`Reaped::Busy`] at
+    /// once if another CPU is changing the mappings.
     pub fn try_reap(&self, memory: Memory<'_, M>) -> Reaped {
         self.try_reap_after(memory, || ())
     }
 
     /// Empties the private memory of the space like [`AddressSpace::try_reap`]. Also calls `starts`
-    /// when it has got the lock of the mappings, unless [`Flag::Skip`] says that nothing is left to
-    /// empty.
+    /// once the lock of the mappings is held. It does not call `starts` if [`Flag::Skip`] says that
+    /// nothing is left to empty.
     pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));
@@ -100,7 +101,8 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Finishes the space if this walker was the last to leave. Returns `reaped`.
+    /// If this walker was the last to leave, finishes the work on the space, such as freeing its
+    /// page tables. Returns `reaped`.
     fn conclude(&self, memory: Memory<'_, M>, reaped: Reaped, left: Left, site: Site) -> Reaped {
         if left == Left::Finish {
             self.finish(memory, site);
@@ -195,8 +197,8 @@ impl<M: Machine> AddressSpace<M> {
         outcome
     }
 
-    /// Runs `f` after every holder of translations has given up its translations to `pages`. If a
-    /// holder refuses, does not run `f`.
+    /// Asks every holder of translations to give up its translations to `pages`, and then runs `f`.
+    /// If a holder refuses, does not run `f`.
     fn announced(&self, machine: &M, pages: &Range<Vpn>, f: impl FnOnce()) -> Result<(), Refused> {
         for (told, notified) in self.notified.iter().enumerate() {
             if let Err(refused) = notified.start(machine, pages, false) {
@@ -246,8 +248,8 @@ impl<M: Machine> AddressSpace<M> {
         while let Some(claim) = self.claim(machine, walker) {
             reaped = reaped.and(self.reap_tables(gather, &claim.tables, site));
             self.conclude_claim(gather, &claim, walker.share());
-            // If `Skip` is raised, no helper would come back for the tables that are left, so do
-            // not stop.
+            // If `Skip` is raised, no helper will come back for the tables that are left. So do not
+            // stop for the writer.
             if self.mappings.writer_waits(machine) && !self.has(machine, Flag::Skip) {
                 return Reaped::GaveWay;
             }
@@ -255,7 +257,8 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Empties claimed tables. Hands back those that a holder of translations refuses to give up.
+    /// Empties claimed tables. Hands back the tables to which a holder of translations refuses to
+    /// give up its translations.
     fn reap_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let (mut reaped, mut from) = (Reaped::All, tables.start);

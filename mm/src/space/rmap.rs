@@ -1,19 +1,19 @@
-//! The way from a page to the address space that maps it, or to its file (Linux: `anon_vma`,
-//! `rmap_walk`).
+//! Records by which reclaim finds the address space that maps a page, or the file of a page (Linux:
+//! `anon_vma`, `rmap_walk`).
 //!
 //! Each enlisted address space and each enlisted file has a number. A page's *owner* combines this
 //! number with the virtual page, or with the page's index in the file. A space remains enlisted
-//! until it has ended. So as long as a space maps a page, the page's owner, if it has one, leads to
-//! that space. An owner may be outdated: its number may have been given to another space since. So
-//! a CPU that follows an owner checks the entry of the page table, or the index of the file.
+//! until it has ended. So as long as a space maps a page that has an owner, the owner leads to that
+//! space. An owner may be outdated, because its number may now belong to another space. So a CPU
+//! that follows an owner also checks the entry of the page table, or the index of the file.
 //!
-//! A CPU that reclaims holds the lock of a number as a reader while it looks at or unmaps one page.
-//! The CPU only tries to take the lock; if another CPU holds it as the writer, the page stays in
-//! memory. A space that ends takes the lock as the writer, so it waits until no CPU is unmapping
-//! one of its pages.
+//! Each number has a lock. A CPU that reclaims holds the lock as a reader while it looks at or
+//! unmaps one page. The CPU does not wait for the lock: if another CPU holds it as the writer, the
+//! page stays in memory. A space that ends takes the lock as the writer, so it waits until no CPU
+//! is unmapping one of its pages.
 //!
-//! Locks: `Rmap` as a reader; inside it `PageTable`, and inside that `Counter`. A CPU that holds
-//! the lock of the free numbers, `RmapFree`, takes no other lock.
+//! Locks: `Rmap` as a reader, then `PageTable`, then `Counter`. A CPU that holds the lock of the
+//! free numbers, `RmapFree`, takes no other lock.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -70,22 +70,26 @@ impl fmt::Display for EnlistError {
 
 impl core::error::Error for EnlistError {}
 
-/// The owner of a page: where the page is mapped or, for a page of a file, its place in the file.
+/// The owner of a page: where an anonymous page is mapped, or where a page of a file is in its
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     number: u32,
-    /// The virtual page, or for a page of a file its index in the file.
+    /// The virtual page of an anonymous page, or the index of a page of a file in its file.
     pub(crate) page: Vpn,
     /// The state of a page of a file; `None` for an anonymous page.
     pub(crate) file: Option<OfFile>,
 }
 
-/// The state of a page of a file that its owner word holds beside the page's place.
+/// The state of a page of a file, which is stored in the page's owner together with the page's
+/// place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OfFile {
-    /// True if the page must stay in memory: it was mapped shared, so it may have been written to.
+    /// True if the page must stay in memory, because it was mapped shared and may have been written
+    /// to.
     pub(crate) stays: bool,
-    /// True if the page begins on the active list, because it is back soon after it had left.
+    /// True if the page begins on the active list, because it came back into memory soon after it
+    /// had left.
     pub(crate) begins_active: bool,
     /// True if the page had been active before it left memory.
     pub(crate) was_active: bool,
@@ -99,13 +103,13 @@ impl Owner {
     const WAS_ACTIVE: u64 = 1 << 60;
     const MARKS: u64 = Self::FILE | Self::STAYS | Self::BEGINS_ACTIVE | Self::WAS_ACTIVE;
 
-    /// Returns the owner of an anonymous page as a number other than 0.
+    /// Returns the owner of an anonymous page, packed into an integer that is never 0.
     pub(super) const fn pack(number: u32, page: Vpn) -> u64 {
         (number as u64 + 1) << SPACE_BITS | page.0
     }
 
-    /// Returns the owner of a page of a file as a number. Returns 0, the owner of a page that
-    /// cannot be reclaimed, if the index is too large for an owner.
+    /// Returns the owner of a page of a file, packed into an integer. If the index is too large for
+    /// an owner, returns 0, which means that the page cannot be reclaimed.
     pub(super) const fn pack_file(number: u32, index: u64, file: OfFile) -> u64 {
         if index >> SPACE_BITS != 0 {
             return 0;
@@ -123,8 +127,8 @@ impl Owner {
         marks | Self::pack(number, Vpn(index))
     }
 
-    /// Returns this owner of a page of a file, packed with the mark that the page must stay in
-    /// memory. Returns `None` for an anonymous page.
+    /// Returns this owner of a page of a file in packed form, with the mark that the page must stay
+    /// in memory. Returns `None` if this is the owner of an anonymous page.
     pub(super) fn that_stays(self) -> Option<u64> {
         let file = self.file?;
         let file = OfFile {
@@ -153,7 +157,8 @@ impl Owner {
 }
 
 impl<M: Machine> Rmap<M> {
-    /// The largest number of address spaces with which an owner still fits into 64 bits.
+    /// The largest number of address spaces and files whose numbers still fit into an owner of 64
+    /// bits.
     const MAX: u32 = (1 << (u64::BITS - SPACE_BITS - Owner::MARKS.count_ones())) - 1;
 
     pub(super) fn new(machine: &M, spaces_max: u32) -> Result<Self, NoMemory> {
@@ -221,8 +226,8 @@ impl<M: Machine> Rmap<M> {
         Ok(number)
     }
 
-    /// Frees the number of an address space that has ended, or of a file whose pages are reclaimed
-    /// no more. First waits until no CPU is reclaiming a page of it.
+    /// Frees the number of an address space that has ended, or of a file whose pages are no longer
+    /// reclaimed. First waits until no CPU is reclaiming a page of this space or file.
     pub(super) fn give_back(&self, machine: &M, number: u32) {
         let Some(place) = self.spaces.get(number as usize) else {
             return;
@@ -240,8 +245,8 @@ impl<M: Machine> Rmap<M> {
         });
     }
 
-    /// Runs `f` with the address space of `owner`, which does not end meanwhile. Returns `None` if
-    /// no space has this number, or if the space is being enlisted or is ending.
+    /// Runs `f` with the address space of `owner`. The space does not end while `f` runs. Returns
+    /// `None` if no space has this number, or if the space is being enlisted or is ending.
     pub(crate) fn with<R>(
         &self,
         machine: &M,

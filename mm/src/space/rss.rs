@@ -26,7 +26,7 @@ impl RssKind {
     /// The kinds of pages that occupy memory.
     const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
 
-    /// Returns the Linux name.
+    /// Returns the name of this kind in Linux.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,15 +43,15 @@ impl RssKind {
 pub struct Rss<M: Machine>(AnyCounters<M>);
 
 impl<M: Machine> Rss<M> {
-    /// The number of counters in a group, one for each kind. A plan for resident pages must be for
-    /// groups of this number of counters.
+    /// The number of counters in a group, which has one counter for each kind. The [`Plan`] for
+    /// resident pages must be for groups of this size.
     pub const WIDTH: usize = RssKind::ALL.len();
 
     /// Makes counters that are all 0.
     ///
     /// # Errors
-    /// [`InitError::AreaWidth`] if `plan` is for another number of counters;
-    /// [`InitError::OutOfMemory`] if there is no memory.
+    /// [`InitError::AreaWidth`] if `plan` is for groups of another size. [`InitError::OutOfMemory`]
+    /// if there is not enough memory.
     pub fn new(machine: &M, plan: &Plan<M>) -> Result<Self, InitError> {
         let width = plan.area().width();
         if width != Self::WIDTH {
@@ -63,15 +63,16 @@ impl<M: Machine> Rss<M> {
         Ok(Self(plan.init_many(machine)?))
     }
 
-    /// Adds `pages` pages of a kind; a negative number subtracts (Linux: `add_mm_counter`). Never
-    /// allocates.
+    /// Adds `pages`, which may be negative, to the counter of a kind (Linux: `add_mm_counter`).
+    /// Never allocates.
     #[inline]
     pub fn add(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add(machine, kind as usize, pages);
     }
 
-    /// Adds `pages` pages of a kind, for callers that hold no spinlock. If a one-sided counter is
-    /// due to become a tree, and there is memory, this call also creates the tree.
+    /// Adds `pages` to the counter of a kind, for callers that hold no spinlock. If so many CPUs
+    /// add to a one-sided counter that it should become a tree, this call also creates the tree,
+    /// provided that memory is available.
     #[inline]
     pub fn add_growing(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add_growing(machine, kind as usize, pages);
@@ -82,8 +83,8 @@ impl<M: Machine> Rss<M> {
         self.0.approximate_sum_positive(machine, kind as usize)
     }
 
-    /// Returns the number of pages of a kind, exact when no addition is under way (Linux:
-    /// `get_mm_counter_sum`).
+    /// Returns the number of pages of a kind. The number is exact if no addition is under way
+    /// (Linux: `get_mm_counter_sum`).
     pub fn precise(&self, machine: &M, kind: RssKind) -> u64 {
         self.0.precise_sum_positive(machine, kind as usize)
     }
@@ -104,8 +105,8 @@ impl<M: Machine> Rss<M> {
             .fold(Range::exactly(0), |sum, range| sum + range)
     }
 
-    /// Returns the number of resident pages of all kinds, exact when no addition is under way
-    /// (Linux: `get_mm_rss_sum`).
+    /// Returns the number of resident pages of all kinds. The number is exact if no addition is
+    /// under way (Linux: `get_mm_rss_sum`).
     pub fn resident_precise(&self, machine: &M) -> u64 {
         let of = |kind| self.precise(machine, kind);
         RssKind::RESIDENT.into_iter().map(of).sum()
@@ -139,16 +140,16 @@ impl<M: Machine> Rss<M> {
         self.0.precise_total(machine).max(0)
     }
 
-    /// Returns the underlying counters; the number of each is its `RssKind as usize`.
+    /// Returns the underlying counters. The index of a counter is its `RssKind as usize`.
     pub fn counters(&self) -> &AnyCounters<M> {
         &self.0
     }
 
-    /// Destroys the counters; all must be exactly 0 (Linux: `check_mm`).
+    /// Destroys the counters. All of them must be exactly 0 (Linux: `check_mm`).
     ///
     /// # Errors
     /// [`BadRss`] with the first counter that is not 0, and its value. The counters are destroyed
-    /// all the same.
+    /// in this case, too.
     pub fn destroy(self, machine: &M) -> Result<(), BadRss> {
         let left = RssKind::ALL.into_iter().find_map(|kind| {
             let pages = self.0.precise_sum(machine, kind as usize);

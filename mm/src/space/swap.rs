@@ -1,14 +1,15 @@
 //! A swap area: the slots for pages that are not in memory (Linux: `swap_info_struct`).
 //!
-//! The area records only which slots are taken. The embedder stores their contents. A slot takes
-//! four bytes of memory, which are first written when the slot is first taken. The free slots are
-//! linked into a list through these bytes.
+//! The area records only which slots are taken. The embedder stores their contents. Each slot takes
+//! four bytes of memory, which are first written when the slot is first taken. Slots that were
+//! freed are linked into a list through these bytes.
 //!
 //! Invariant: a slot is taken, or on the list of free slots, or was never taken.
 //!
-//! Lock: `Swap`, which guards the list. No other lock is taken and no memory allocated while it is
-//! held. A CPU spends the time for freeing a slot only after it has released the lock, because
-//! Linux has one lock for each cluster of 512 slots and CPUs seldom contend for one of those locks.
+//! Lock: `Swap`, which guards the list. A CPU that holds it takes no other lock and allocates no
+//! memory. Linux has one lock for each cluster of 512 slots, and CPUs seldom contend for one of
+//! those locks. To imitate this, a CPU reports the work of freeing a slot only after it has
+//! released the lock.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -26,7 +27,7 @@ pub struct SwapSlot(pub u32);
 pub struct SwapArea<M: Machine> {
     slots: u32,
     table: M::Lock<Table>,
-    /// A copy of the number of slots that are taken, to be read without the lock.
+    /// A copy of the number of slots that are taken. CPUs read it without the lock.
     taken: M::Field,
 }
 
@@ -44,7 +45,7 @@ struct Table {
 }
 
 impl<M: Machine> SwapArea<M> {
-    /// Makes `slots` slots, all free; 0 means no swap.
+    /// Makes `slots` free slots. If `slots` is 0, there is no swap.
     ///
     /// # Errors
     /// [`NoMemory`] if the global allocator cannot provide four bytes for each slot.
@@ -74,9 +75,9 @@ impl<M: Machine> SwapArea<M> {
         })
     }
 
-    /// Takes free slots in one hold of the lock: one for each element of `slots`, or as many as are
-    /// free. Returns how many it took (Linux: `get_swap_pages`, which fills a CPU's cache of 64
-    /// slots).
+    /// Takes a free slot for each element of `slots`, or as many as are free, while holding the
+    /// lock once. Returns the number of slots that were taken (Linux: `get_swap_pages`, which fills
+    /// a CPU's cache of 64 slots).
     pub fn take_many(&self, machine: &M, slots: &mut [SwapSlot]) -> usize {
         self.table.with(machine, Site::SwapAlloc, |table| {
             let mut taken = 0;
@@ -92,11 +93,11 @@ impl<M: Machine> SwapArea<M> {
         })
     }
 
-    /// Frees slots, all in one hold of the lock (Linux: `free_swap_and_cache_nr`).
+    /// Frees `slots`, while holding the lock once (Linux: `free_swap_and_cache_nr`).
     ///
     /// # Errors
-    /// [`BadSlot`] for the first slot that is not taken. The slots before it are freed; that slot
-    /// and those after it are not.
+    /// [`BadSlot`] for the first slot that is not taken. The slots before that slot are freed. That
+    /// slot and the slots after it are not.
     pub fn give_back(&self, machine: &M, slots: &[SwapSlot]) -> Result<(), BadSlot> {
         if slots.is_empty() {
             return Ok(());
@@ -117,7 +118,7 @@ impl<M: Machine> SwapArea<M> {
         self.table.with(machine, Site::Control, |table| table.used)
     }
 
-    /// Returns the number of free slots; may be outdated.
+    /// Returns the number of free slots. The number may be outdated.
     #[must_use]
     pub fn free(&self) -> u64 {
         u64::from(self.slots).saturating_sub(self.taken.get())
@@ -177,7 +178,7 @@ impl Table {
     }
 }
 
-/// The error that a slot is not taken, and so cannot be freed.
+/// The error for a slot that cannot be freed because it is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSlot {
     /// The slot that the caller tried to free.

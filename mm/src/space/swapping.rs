@@ -3,7 +3,8 @@
 //! The embedder chooses which pages to move, and when. A later fault brings a page back into
 //! memory.
 //!
-//! Locks: `Mmap` as a reader; inside it `Swap` and `PageTable`, one after the other.
+//! Locks: `Mmap` as a reader. While holding it, a CPU takes `Swap` and `PageTable`, one after the
+//! other.
 
 use core::ops::Range;
 
@@ -67,7 +68,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Moves the page of an entry to swap if it is an anonymous page in memory and the embedder can
-    /// store its contents. Returns whether the page was moved, or `None` if no slot is free.
+    /// store the page's contents. Returns whether the page was moved, or `None` if no slot is free.
     fn swap_out_page(
         &self,
         gather: &mut Gather<'_, M>,

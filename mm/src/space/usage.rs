@@ -1,5 +1,5 @@
-//! The number of pages that would be freed if the processes of an address space were killed. A
-//! [selection](crate::oom) compares candidates by this number.
+//! The number of pages that would be freed if the processes of an address space were killed. The
+//! [OOM killer](crate::oom) compares candidates by this number.
 
 use super::AddressSpace;
 use crate::counter::{Range, Reading};
@@ -8,8 +8,8 @@ use crate::units::signed;
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns an estimate of the number of pages that the space has, with the range of that
-    /// number. It includes resident pages, pages in swap and pages of page tables (Linux: the sum
-    /// in `oom_badness`).
+    /// number. The number includes resident pages, pages in swap and pages of page tables (Linux:
+    /// the sum in `oom_badness`).
     pub fn usage(&self, machine: &M) -> Reading {
         let Reading { estimate, range } = self.rss.usage(machine);
         let tables = self.tables(machine);

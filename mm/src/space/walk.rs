@@ -1,6 +1,6 @@
 //! Walks over the entries of page tables (Linux: `walk_page_range`, `/proc/PID/pagemap`).
 //!
-//! Locks: `Mmap` as a reader; inside it `PageTable`, of one table at a time.
+//! Locks: `Mmap` as a reader, then the `PageTable` lock of one table at a time.
 
 use core::ops::Range;
 

@@ -4,9 +4,9 @@
 //! When the gather is full, translations are flushed before the lock is released. Then the gathered
 //! pages are freed, and the walk continues.
 //!
-//! Locks: `PageTable`; for a huge page that is not claimed, also `UpperTable` around it. Inside
-//! `PageTable`: `Swap`, the locks that counters take, `Batches`, `Pcp` and `Zone` to add a batch to
-//! the gather, and `Lru` when a huge page is split.
+//! Locks: `PageTable`. For a huge page that is not claimed, a CPU takes `UpperTable` first. A CPU
+//! that holds `PageTable` takes `Swap` and the locks of counters. It takes `Batches`, `Pcp` and
+//! `Zone` when it adds a batch to the gather, and `Lru` when it splits a huge page.
 
 use core::ops::Range;
 
@@ -40,7 +40,7 @@ struct Stop {
     full: bool,
 }
 
-/// A count of the entries that were emptied under one hold of the table's lock.
+/// Counts of the entries that were emptied while the table's lock was held once.
 struct Tally {
     counted: [u64; RssKind::ALL.len()],
     pages: u32,
@@ -87,8 +87,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties the entries `range` of a table under one hold of the table's lock, until the gather
-    /// is full.
+    /// Takes the lock of a table once, and empties the entries `range` of the table until the
+    /// gather is full.
     fn zap(
         &self,
         gather: &mut Gather<'_, M>,
@@ -115,8 +115,8 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Spends the time that it takes to empty the entries that `tally` counts. Frees the swap slots
-    /// of these entries, and subtracts their pages from the counters.
+    /// Reports to the machine the work of emptying the entries that `tally` counts. Frees the swap
+    /// slots of these entries, and subtracts their pages from the counters.
     fn settle(&self, memory: Memory<'_, M>, tally: &mut Tally) {
         let machine = memory.machine;
         machine.spend(Work::Zap, tally.unmapped);
@@ -184,7 +184,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Unmaps a huge page. Returns whether the gather is full, and the table that was kept for
-    /// splitting it.
+    /// splitting the huge page.
     fn zap_huge(
         &self,
         gather: &mut Gather<'_, M>,
@@ -233,8 +233,8 @@ impl<M: Machine> AddressSpace<M> {
             if part > 0 {
                 self.own(memory, spot, part, pfn);
             }
-            // The lists of used pages hold a huge page as its first page. So only the other pages
-            // have to be added now.
+            // On the lists of used pages, the first page stands for the whole huge page. So only
+            // the other pages have to be added now.
             if page.kind == PageKind::Anon && part > 0 {
                 spaces.lru.add(machine, manager.pages(), pfn);
             }

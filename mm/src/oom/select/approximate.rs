@@ -1,5 +1,5 @@
-//! Chooses a victim in one pass over the candidates' approximate sums: fast, but as wrong as these
-//! sums (Linux before 6.18).
+//! Chooses a victim in one pass over the candidates' approximate sums. This is fast, but the choice
+//! can be wrong by the errors of these sums (Linux before 6.18).
 
 use super::key::{Highest, Key};
 use super::{Outcome, SelectError, Selection, Stop, Victim};
@@ -8,7 +8,7 @@ use crate::counter::Range;
 use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 
-/// Chooses the candidate whose estimated points are the most.
+/// Chooses the candidate with the most estimated points.
 #[derive(Clone, Copy, Debug)]
 pub struct Approximate;
 

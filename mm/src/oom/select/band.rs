@@ -21,7 +21,7 @@ use crate::units::count_of;
 /// The number of slots that the first sort puts in order.
 const SORTED_FIRST: usize = 32;
 
-/// The candidates in the caller's slots; those that may have the most points come first.
+/// The candidates in the caller's slots. The candidates that may have the most points come first.
 pub(super) struct Band<'a> {
     slots: &'a mut [Slot],
     next: usize,
@@ -58,8 +58,9 @@ impl<'a> Band<'a> {
         (self.floor, self.rest, self.is_short) = (None, None, false);
     }
 
-    /// Returns the floor: the largest minimum of any candidate seen. A candidate without a slot has
-    /// a smaller key than the floor, or at most the key that [`Band::rest`] returns.
+    /// Returns the floor: the largest minimum of any candidate seen. The key (points, then number)
+    /// of a candidate without a slot is smaller than the floor, or is at most the key that
+    /// [`Band::rest`] returns.
     pub(super) fn floor(&self) -> Option<Key> {
         self.floor
     }
@@ -103,8 +104,8 @@ impl<'a> Band<'a> {
         self.used += 1;
     }
 
-    /// Drops the candidates that are below the current floor: some other candidate surely ranks
-    /// above them.
+    /// Drops the candidates that are below the current floor, because another candidate surely has
+    /// a larger key.
     pub(super) fn drop_below_floor(&mut self) {
         self.used = self.retain_from(0, self.floor);
     }
@@ -159,7 +160,8 @@ impl<'a> Band<'a> {
         left.iter().filter(|slot| Some(slot.high()) > bar).count()
     }
 
-    /// Takes out the candidate that may have the most points, as a slice of one. There must be one.
+    /// Takes out the candidate that may have the most points, and returns its slot as a slice of
+    /// one element. The band must not be empty.
     pub(super) fn take_first(&mut self) -> &mut [Slot] {
         self.sort(1);
         self.next += 1;
@@ -188,7 +190,7 @@ impl<'a> Band<'a> {
     }
 
     /// Sorts until the next `wanted` slots are in order. The sorted part at least doubles each
-    /// time, so all sorting together costs little more than sorting everything once.
+    /// time, so all calls together cost little more than sorting all slots once.
     fn sort(&mut self, wanted: usize) {
         if self.next + wanted <= self.sorted || self.sorted == self.used {
             return;
@@ -214,7 +216,7 @@ impl<'a> Band<'a> {
         mem::take(&mut self.comparisons)
     }
 
-    /// Returns all slots, for passes that need no order. Empties the band.
+    /// Empties the band, and returns all slots, for a pass that needs no order of the slots.
     pub(super) fn window(&mut self) -> &mut [Slot] {
         self.clear();
         self.slots

@@ -2,8 +2,8 @@
 //! precise sums as a proof of the result needs.
 //!
 //! The first pass reads the range of every candidate. The second pass sums one candidate after
-//! another, always the one that may have the most points, until one surely has more than any other
-//! may have:
+//! another, always the one that may have the most points. It ends when one candidate surely has
+//! more points than any other candidate may have:
 //!
 //! ```text
 //!              points →
@@ -15,41 +15,43 @@
 //! **Correct.** At the end the victim's minimum, or its sum, is above the maximum of every other
 //! candidate, as last read. Equal points are ordered by number, so exactly one candidate is chosen.
 //!
-//! **As few sums as possible.** Let `m` be the largest key and `w` its candidate. Any proof that
-//! `w` has the most, even a lucky one, has to sum every other candidate whose range reaches above
-//! `m`: without a sum, that candidate might have more. This selector always sums the candidate that
-//! may have the most. If that candidate is not `w`, its range reaches above the range of `w`, and
-//! hence above `m`. So every proof has to sum that candidate too, and only the sum of `w` may be
-//! unnecessary: *sums ≤ least possible + 1*. No method that does not know the sums beforehand can
-//! promise less: if two ranges overlap, the sum of either candidate may be the one that decides.
+//! **As few sums as possible.** Let `m` be the largest key (points, then number), and `w` its
+//! candidate. Any proof that `w` has the most points has to sum every other candidate whose range
+//! reaches above `m`. Without its sum, that candidate might have more points than `w`. This
+//! selector always sums the candidate that may have the most points. If that candidate is not `w`,
+//! its range reaches above the range of `w`, and hence above `m`. So every proof has to sum that
+//! candidate too, and only the sum of `w` may be unnecessary: *sums ≤ least possible + 1*. No
+//! method that does not know the sums beforehand can promise fewer sums: if two ranges overlap,
+//! either candidate may be the one whose sum decides.
 //!
 //! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as summing `n / g`
 //! of them one by one, where `g` is [`Candidates::batch_gain`]. A batch of a few candidates costs
 //! nearly as much as a batch of all, because a batch is cheap only by reading memory sequentially.
 //! So this is a rent-or-buy problem: single sums are the rent. The purchase is a batch of all
-//! candidates that are left, which ends the search whatever it finds. A batch is bought only if
-//! more than `n / g` are left, and then as soon as one of these conditions holds:
+//! candidates that are left, which ends the search with any result. A batch is bought only if more
+//! than `n / g` candidates are left, as soon as one of these conditions holds:
 //!
 //! - At least 16 candidates have been summed, and at that pace the rest would cost more than a
 //!   batch. Suppose that `k` sums put `d` candidates out of the band, the summed ones included, and
 //!   `l` are left. Then the condition is `l × k / d > n / g`. The search tests this each time `k`
 //!   has doubled. If approximate sums cannot tell candidates apart, each precise sum puts only its
-//!   own candidate out; then `d = k`, and a batch is bought at once.
-//! - `n / 4g` candidates (or 16 if that is more) have been summed, whatever the pace.
+//!   own candidate out of the band. In that case `d = k`, and a batch is bought at once.
+//! - At any pace, `n / 4g` candidates (or 16, if that is more) have been summed.
 //!
-//! So a whole search costs at most `n / 4g + n / g` single sums. With a gain of 6 that is little
-//! more than a fifth of the cost of summing all one by one. If all candidates look alike, the
-//! search costs `16 + n / g`. Before the batch, at most one sum is unnecessary. In the batch, many
-//! sums may be unnecessary: the very next single sum might have decided. The search cannot know
-//! that, and a wrong guess costs at most `n / g`.
+//! So a whole search costs at most `n / 4g + n / g` single sums. With `g = 6`, that is little more
+//! than a fifth of the cost of summing all candidates one by one. If approximate sums cannot tell
+//! candidates apart, the search costs `16 + n / g`. Before the batch, at most one sum is
+//! unnecessary. In the batch, many sums may be unnecessary: the next single sum might have ended
+//! the search. The search cannot know that, and a wrong guess costs at most `n / g`.
 //!
 //! **Slots.** The band is kept in slots of 40 bytes that the caller supplies. Nothing can be
 //! allocated when memory has run out, and a fixed number of slots would be too few for some callers
 //! and too many for most. One slot per candidate is always enough. With fewer slots the result is
-//! equally correct: the slots keep the candidates that may have the most. If these candidates do
-//! not decide the search, a third pass reads all candidates again. It collects the candidates that
-//! may have more than the best so far, and sums them each time all slots are full, and at the end.
-//! Then each candidate is summed at most twice.
+//! equally correct: the slots keep the candidates that may have the most points. If these
+//! candidates do not decide the search, a third pass reads all candidates again. It collects the
+//! candidates that may have more points than the best candidate so far. It sums the collected
+//! candidates each time all slots are full, and at the end. With this pass, each candidate is
+//! summed at most twice.
 //!
 //! **Change.** The search checks each candidate again before summing it, and the victim before
 //! returning it. If the candidate that others were compared with has exited or shrunk by then, the
@@ -59,10 +61,10 @@
 //! A sum is not a snapshot: it reads one CPU after the other. With a batch of 10,000 candidates,
 //! this takes milliseconds. If a page is freed on a CPU already read, and allocated on a CPU not
 //! yet read, the page counts twice; in the opposite case it is missed. So a sum outside the range
-//! last read is taken once more, and the second sum is used; several such sums are retaken
-//! together. A sum inside its range may still be wrong by the width of the range. So "correct"
-//! above holds for candidates that do not change while they are summed, and for others up to that
-//! width.
+//! that was last read is taken once more, and the second sum is used. Several such sums are taken
+//! again together. A sum inside its range may still be wrong by the width of the range. So the
+//! claim "Correct" above holds exactly for candidates that do not change while they are summed. For
+//! other candidates, it holds up to that width.
 
 use core::cmp::Reverse;
 
@@ -79,7 +81,8 @@ use crate::oom::scope::Scope;
 /// round follows.
 const ROUNDS_MAX: u32 = 3;
 
-/// Chooses the candidate with the most points, or one near it if the number of sums is limited.
+/// Chooses the candidate with the most points. If the number of sums is limited, chooses a
+/// candidate whose points are near the maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
     budget: u64,
@@ -98,9 +101,10 @@ impl Bounded {
         Self::with_budget(u64::MAX)
     }
 
-    /// Makes a selector that takes at most `precise_sums`. If these are not enough, the victim is
-    /// the candidate with the smallest bound on its distance from the maximum; [`Victim::behind`]
-    /// is the bound.
+    /// Makes a selector that takes at most `precise_sums` precise sums. If these sums are not
+    /// enough, each candidate has an upper bound on the difference between its points and the
+    /// maximum. The victim is the candidate with the smallest bound, and [`Victim::behind`] is this
+    /// bound.
     #[must_use]
     pub const fn with_budget(precise_sums: u64) -> Self {
         Self {
@@ -112,7 +116,8 @@ impl Bounded {
     /// take longer.
     ///
     /// # Errors
-    /// [`SelectError::NoSlot`] if there are candidates but no slots; [`SelectError::Reading`].
+    /// [`SelectError::NoSlot`] if there are candidates but no slots. [`SelectError::Reading`] if
+    /// the approximate sum of a candidate is an impossible reading.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,
@@ -343,7 +348,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         u64::from(self.len / self.candidates.batch_gain().max(1))
     }
 
-    /// Returns the candidate nearest to the maximum, as far as is known.
+    /// Returns the candidate with the smallest known bound on the difference between its points and
+    /// the maximum.
     fn nearest(&mut self) -> Option<Nearest> {
         let top = self.band.top();
         let best = self.best;

@@ -1,5 +1,6 @@
-//! Tests of candidates that exit, are chosen, grow or shrink while a selection runs. The tests try
-//! every change of every candidate before every query of the selection.
+//! Tests of candidates that change while a selection runs: they exit, are chosen as victims, grow
+//! or shrink. The tests try every such change, of every candidate, before every query of the
+//! selection.
 //!
 //! A selection promises this about the last look at each candidate: the fewest points that the
 //! victim may have are not below the most that any other candidate may have.
@@ -264,9 +265,9 @@ fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1));
 }
 
-/// In this test the patch must not take a precise sum, so it judges the other process by its
-/// estimate plus the bound of the estimate's error. This total exceeds the placeholder points of the
-/// origin, and yet the patch chooses the origin.
+/// In this test the patch that was proposed for Linux must not take a precise sum, so the patch
+/// judges the other process by its estimate plus the bound of the estimate's error. This total
+/// exceeds the placeholder points of the origin, and yet the patch chooses the origin.
 #[test]
 fn the_patch_keeps_an_origin_however_uncertain_another_process_is() {
     let mut origin = Member::exactly(10);

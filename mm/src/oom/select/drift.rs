@@ -41,8 +41,8 @@ impl Random {
     }
 }
 
-/// Makes a process with `pages` pages, and an approximate sum as the tree proposed for Linux would
-/// give it.
+/// Makes a process with `pages` pages. Its approximate sum has an error as in the tree of counters
+/// proposed for Linux.
 fn counted(random: &mut Random, pages: i64) -> Member {
     let behind: i64 = (0..4).map(|_| random.below(BEHIND_MAX + 1)).sum();
     Member::new(pages, pages - behind, UNDER, OVER)
@@ -118,8 +118,8 @@ fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
         (1000, 200, 380, 16),
     ];
     assert_eq!(found, expected);
-    // With 1000 candidates, the patch loses as much as a random choice, about 400 MB: the largest
-    // of 1000 members has nearly 800 MB, the mean member 400 MB.
+    // With 1000 candidates, the patch loses as much as a random choice, which is about 400 MB. The
+    // largest of 1000 members has nearly 800 MB, and the mean of all members is 400 MB.
     let by_lot = 400;
     assert!(found[3].2.abs_diff(by_lot) < by_lot / 10);
 }

@@ -61,16 +61,16 @@ pub trait Selector: Send + Sync {
     /// Chooses one of `candidates`, or nobody. Before it chooses a candidate, the selector asks
     /// [`Standing::of`], which says whether the candidate may be killed. If it finds a candidate
     /// that is [dying](Standing::Dying), it should return [`NoVictim::Aborted`], because that
-    /// candidate will free its memory soon. The selector may use `slots`, whose contents are of no
-    /// value to it.
+    /// candidate will free its memory soon. The selector may overwrite `slots`, whose contents have
+    /// no meaning when it is called.
     ///
-    /// The selector is called again, at most three times more, if the candidate that it named has
-    /// exited meanwhile. It must not return [`NoVictim::Unsettled`] for ever: the allocation pauses
-    /// and tries again each time.
+    /// The selector is called again, at most three times more, if the candidate that it chose has
+    /// exited since. It must not return [`NoVictim::Unsettled`] for ever: the allocation pauses and
+    /// tries again each time.
     ///
     /// # Errors
-    /// [`SelectError`]; the allocation then fails, no process is killed, and
-    /// [`Owner::report`](crate::oom::Owner::report) gets the error.
+    /// [`SelectError`] if the selector fails. In that case, the allocation fails, no process is
+    /// killed, and [`Owner::report`](crate::oom::Owner::report) gets the error.
     fn select(
         &self,
         candidates: &dyn Candidates,
@@ -105,8 +105,8 @@ const TRIES: usize = 4;
 /// [`NoVictim::Unsettled`].
 ///
 /// # Errors
-/// Those of the selector; also [`SelectError::NoSuchCandidate`], [`SelectError::Exempt`] and
-/// [`SelectError::NotDying`].
+/// The errors of the selector, and [`SelectError::NoSuchCandidate`], [`SelectError::Exempt`] and
+/// [`SelectError::NotDying`] if its choice is wrong.
 pub(in crate::oom) fn select_by(
     selector: &dyn Selector,
     candidates: &dyn Candidates,
@@ -140,7 +140,7 @@ pub(in crate::oom) fn select_by(
     })
 }
 
-/// Looks again at the candidate that a selector's outcome names. Returns the outcome that stands
+/// Looks again at the candidate that a selector's outcome names. Returns the outcome that is valid
 /// after this look, or an error if the candidate does not fit the selector's outcome.
 fn checked(
     candidates: &dyn Candidates,

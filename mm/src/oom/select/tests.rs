@@ -238,8 +238,8 @@ fn a_range_that_is_not_in_order_is_an_error_that_says_whose() {
     }
 }
 
-/// Runs a selection on one candidate that may not be killed and has the wrong reading `reading`. No
-/// selection reads the memory of such a candidate.
+/// Runs a selection on one candidate that must not be killed and has the wrong reading `reading`.
+/// No selection reads the memory of such a candidate.
 fn population_of_who_may_not_be_killed(reading: Reading) -> Result<Outcome, SelectError> {
     let member = Member {
         reading,
@@ -340,7 +340,8 @@ fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_
     let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
     let selection = selection.expect("readings are in order");
     assert_eq!(population.regret(&selection), Some(0));
-    // A batch costs as much as 2000 / 8 = 250 single sums, and is taken after a quarter of them.
+    // A batch costs as much as 2000 / 8 = 250 single sums, and is taken after a quarter of that
+    // number of single sums.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (62, 1438));
 }

@@ -156,8 +156,8 @@ impl Population {
         }
     }
 
-    /// Returns the smallest, true and largest key of every candidate that may be chosen, in
-    /// ascending order of candidates.
+    /// Returns the smallest possible, the true and the largest possible key of every candidate that
+    /// may be chosen, in ascending order of candidates.
     pub(super) fn keys(&self) -> Vec<(Key, Key, Key)> {
         let members = self.members.borrow();
         let key = |(nth, member): (usize, &Option<Member>)| {

@@ -149,8 +149,8 @@ fn estimate_all<C: Candidates + ?Sized>(
     Ok(chosen)
 }
 
-/// Returns whether a candidate may be above the chosen one, or level with it, by the patch's
-/// computation.
+/// Returns whether, by the patch's computation, a candidate may have at least as many points as the
+/// chosen one.
 fn may_replace(read: &Read, chosen: &Chosen) -> bool {
     match (read.standing, chosen.standing) {
         (Standing::Origin, _) => true,

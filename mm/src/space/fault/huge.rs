@@ -64,7 +64,8 @@ impl<M: Machine> AddressSpace<M> {
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
-            // Spend the work of 512 faults: most of the cost of a fault is clearing the page.
+            // Report the work of 512 faults, because most of the work of a fault is clearing the
+            // page.
             machine.spend(Work::Fault, ENTRIES);
             memory.spaces.clear_huge(machine, pfn);
             let whole = Page { pfn, kind };
@@ -109,10 +110,10 @@ impl<M: Machine> AddressSpace<M> {
                 spot.leaf.set_huge(entries, whole);
                 self.own_no_part(memory, whole);
                 self.table.count(machine, made);
-                // A CPU looks for huge pages without a lock only after it has removed the mapping
-                // (if it unmaps) or raised `Unstable` (if it reaps). Here the huge page is in its
-                // place already. So either the checks below see that change, or that CPU sees the
-                // huge page.
+                // A CPU that unmaps removes the mapping first, and a CPU that reaps raises
+                // `Unstable` first. Only then does such a CPU look for huge pages, without a lock.
+                // Here the huge page is already in its place. So either the checks below see the
+                // CPU's change, or that CPU sees the huge page.
                 let refused = if private && self.has(machine, Flag::Unstable) {
                     Err(Unstable)
                 } else if self.tree.version() != version {

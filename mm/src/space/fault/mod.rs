@@ -1,10 +1,10 @@
 //! Page faults: mapping a page that a process has touched (Linux: `handle_mm_fault`).
 //!
 //! Private memory is faulted in without the lock of the mappings. The fault looks up the mapping,
-//! allocates a page, takes the lock of the page table and then compares the tree's version with the
-//! version that it saw first. If the version has changed, the fault starts over. After
-//! [`FAULT_TRIES`] tries, the fault takes the lock of the mappings as a reader, so that no CPU can
-//! change the mappings.
+//! allocates a page, takes the lock of the page table, and then checks whether the version of the
+//! tree of mappings has changed since the look-up. If the version has changed, the fault starts
+//! over. After [`FAULT_TRIES`] tries, the fault takes the lock of the mappings as a reader, so that
+//! no CPU can change the mappings.
 //!
 //! Suppose that a CPU unmaps, or raises [`Flag::Unstable`], and then empties a table under the
 //! table's lock. This CPU leaves no page behind: a fault either fills its entry before the table is
@@ -72,7 +72,7 @@ pub enum Faulted {
 /// The outcome of one attempt at a fault.
 enum Attempt {
     Done(Faulted),
-    /// The mappings have changed meanwhile; the fault has to start over.
+    /// The mappings have changed during the attempt, so the fault has to start over.
     Again,
 }
 
@@ -81,8 +81,8 @@ impl<M: Machine> AddressSpace<M> {
     /// victim of the OOM killer, pages may be allocated from below the watermarks.
     ///
     /// # Errors
-    /// [`FaultError`]. The address space is unchanged then, but a file or shared object may have
-    /// allocated the page.
+    /// [`FaultError`] if the page cannot be mapped. In that case the address space is unchanged,
+    /// but a page may have been allocated for a file or for shared memory.
     pub fn fault(
         &self,
         memory: Memory<'_, M>,
@@ -105,7 +105,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Handles a fault while holding the lock of the mappings as a reader, so that no CPU changes
-    /// the mappings meanwhile.
+    /// the mappings during the fault.
     #[cold]
     fn fault_alone(
         &self,
@@ -185,9 +185,9 @@ impl<M: Machine> AddressSpace<M> {
     /// unmapped.
     fn version(&self, machine: &M) -> Result<u64, FaultError> {
         let version = self.tree.version();
-        // Reading a field is an acquire. `replacing` is set before the tree changes, so a fault
-        // that reads the new version sees `replacing` set. A fault that reads the old version finds
-        // later that the tree has changed.
+        // A read of a field has Acquire ordering. `replacing` is set before the tree changes, so a
+        // fault that reads the new version sees `replacing` set. A fault that reads the old version
+        // finds later that the tree has changed.
         if self.replacing.get() == 0 {
             return Ok(version);
         }

@@ -1,6 +1,7 @@
 //! Filling entries of one page table with fresh pages or with pages from swap.
 //!
-//! Locks: `PageTable`. Pages are allocated before it is taken, and freed after it is released.
+//! Locks: `PageTable`. Pages are allocated before this lock is taken, and freed after the lock is
+//! released.
 
 use core::ops::Range;
 
@@ -74,8 +75,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Fills the entries of `pages`, which are in one table, with fresh pages or pages from swap.
-    /// If there are more than [`TOGETHER`] entries, or if memory runs out, fills only as many as it
-    /// has pages for.
+    /// If there are more than [`TOGETHER`] entries, or if memory runs out, fills only the first of
+    /// them.
     pub(super) fn fill_together(
         &self,
         memory: Memory<'_, M>,
@@ -141,8 +142,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Fills entries of a table with the pages of `batch`. If there are `spares`, first gives the
-    /// table its page, so that it may be filled.
+    /// Fills entries of a table with the pages of `batch`. If there are `spares`, first provides
+    /// the table with memory from `spares`, so that the table can be filled.
     fn fill_table<const MAX: usize>(
         &self,
         memory: Memory<'_, M>,
@@ -157,8 +158,9 @@ impl<M: Machine> AddressSpace<M> {
         {
             return Ok(Attempt::Done(Faulted::Already));
         }
-        // Spend the whole cost of the faults here, before the lock is taken: entry, clearing and
-        // mapping. Of these, only the mapping happens under the lock.
+        // Report the whole work of the faults here, before the lock is taken: entering the kernel,
+        // clearing the pages and mapping them. In a real kernel, only the mapping happens under the
+        // lock.
         memory.machine.spend(Work::Fault, count_of(batch.len));
         self.install(memory, version, spot, range, batch)
     }
@@ -179,8 +181,8 @@ impl<M: Machine> AddressSpace<M> {
         count_of(missing)
     }
 
-    /// Charges the budget for `pages` pages, or as many as `batch` can hold, and allocates them for
-    /// the empty `batch`. If memory runs out, `batch` has fewer pages.
+    /// Charges the budget for `pages` pages, or for as many as `batch` can hold, and allocates
+    /// these pages for the empty `batch`. If memory runs out, `batch` has fewer pages.
     ///
     /// # Errors
     /// The error of the budget, or of the allocation if there is not even one page.

@@ -2,8 +2,9 @@
 //! file, of shared memory or of a device does this. So does any fault that had to start over too
 //! often because the mappings changed.
 //!
-//! Locks: `Mmap` as a reader. Inside it `Object` and the locks that make and fill a table
-//! (`UpperTable`, `PageTable`). `Object` is never held together with these.
+//! Locks: `Mmap` as a reader. While a CPU holds this lock, it takes `Object`, and the locks under
+//! which a table is made and filled (`UpperTable`, `PageTable`). It never holds `Object` together
+//! with one of these.
 
 use super::{Access, Attempt, Faulted};
 use crate::machine::{Lock, Machine, Once, RwLock};
@@ -19,7 +20,7 @@ use crate::units::{Order, Pfn, Vpn, narrow};
 
 impl<M: Machine> AddressSpace<M> {
     /// Maps a page of any kind while holding the lock of the mappings as a reader, so that no CPU
-    /// changes the mappings meanwhile.
+    /// changes the mappings during the fault.
     pub(super) fn fault_sourced(
         &self,
         memory: Memory<'_, M>,

@@ -1,4 +1,4 @@
-//! Making a page table live: giving the table its page, so that faults may fill it.
+//! Making a page table live: providing the table with its memory, so that faults can fill it.
 //!
 //! Locks: `UpperTable`, then `PageTable`. Pages are allocated before these locks are taken, and
 //! freed after the locks are released.
@@ -29,8 +29,8 @@ impl Spares {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes a table live, so that faults may fill it, with the pages of `spares`. Returns `false`
-    /// if a huge page is mapped there.
+    /// Makes a table live with the memory of `spares`, so that faults can fill the table. Returns
+    /// `false` if a huge page is mapped there.
     pub(super) fn add_table(
         &self,
         memory: Memory<'_, M>,

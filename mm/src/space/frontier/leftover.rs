@@ -1,5 +1,5 @@
-//! The *rest* of a walker: the tables that the walker has claimed and not begun. Other walkers may
-//! take tables from a rest.
+//! The *rest* of a walker (a CPU that empties a dying address space): the tables that the walker
+//! has claimed and not begun. Other walkers may take tables from a rest.
 //!
 //! A rest is one word: the range of tables, and the other fields of the claim. Any walker,
 //! including the walker whose rest it is, takes a table by shrinking the range in one atomic step.
@@ -20,7 +20,8 @@ pub(super) struct Leftover<M: Machine>(M::Word);
 const NONE: i64 = 0;
 
 // All accesses are relaxed: the word holds everything about the claim. The lock of a table orders
-// the work on that table, and leaving the frontier makes that work visible to the finisher.
+// the work on that table, and the atomic step by which a walker leaves the frontier makes the work
+// visible to the walker that finishes.
 impl<M: Machine> Leftover<M> {
     /// Makes an empty place, which holds no claimed tables.
     pub(super) fn none(machine: &M) -> Self {

@@ -21,7 +21,7 @@
 //! hands that table back on a list. Walkers that come later take such tables, and the CPU that
 //! finishes looks at every table anyway.
 //!
-//! Locks: `LeftOver`, with nothing inside.
+//! Locks: `LeftOver`. A CPU that holds this lock takes no other lock.
 
 use core::array;
 use core::convert::Infallible;
@@ -61,7 +61,7 @@ pub(crate) struct Frontier<M: Machine> {
 /// Tables that a walker has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The numbers of the claimed tables. Some of these tables may be *missing*, that is, they do
+    /// The indices of the claimed tables. Some of these tables may be *missing*, that is, they do
     /// not exist.
     pub(crate) tables: Range<u64>,
     /// True if the last user has joined, so that nothing in these tables will be used again.
@@ -72,7 +72,7 @@ pub(crate) struct Claim {
 
 /// The outcome of a claim that found no unclaimed table.
 struct NoneLeft {
-    /// True if other walkers may have rests, tables that they have claimed and not begun; see
+    /// True if other walkers may have rests (tables that they have claimed and not begun); see
     /// [`State`].
     rested: bool,
 }

@@ -1,5 +1,5 @@
-//! The lists of all nodes, by which used pages are aged, with the lock of each node and the batch
-//! of each CPU.
+//! The lists by which the used pages of all nodes are aged, with a lock for each node and a batch
+//! for each CPU.
 //!
 //! ```text
 //! add ──> this CPU's batch ──(31)──> inactive <──> active
@@ -9,11 +9,12 @@
 //! The *owner* of an anonymous page is the place where the page is mapped. The CPU that maps the
 //! page writes the owner under the lock of the page table, so no two CPUs write it at once. The
 //! owner of a page of a file is the page's place in the file, which is written before the page is
-//! in the file's index. An owner is read without a lock, and may be outdated. So a CPU that unmaps
-//! a page first checks, under the lock of the page table, that the page is still mapped there.
+//! in the file's index. CPUs read an owner without a lock, so the owner may be outdated. A CPU that
+//! unmaps a page therefore first checks, under the lock of the page table, that the page is still
+//! mapped where its owner says.
 //!
-//! Locks: `LruBatch` or `Lru`, never both, and with no other lock inside. A CPU takes the pages out
-//! of its batch before it takes the lock of their node.
+//! Locks: `LruBatch` or `Lru`. A CPU that holds one of these locks takes no other lock. A CPU takes
+//! the pages out of its batch before it takes the lock of their node.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -53,12 +54,13 @@ struct Node<M: Machine> {
     pages: u32,
     /// Copies of the lengths of the lists, to be read without the lock.
     lengths: [M::Field; List::ALL.len()],
-    /// Copies of the numbers of isolated pages of each kind.
+    /// For each kind of pages, a copy of the number of isolated pages, to be read without the lock.
     isolated: [M::Field; Kind::ALL.len()],
     shares: Shares<M>,
 }
 
-/// The list on which a page of a file begins when it is back in memory, and its use before it left.
+/// The list on which a page of a file begins when it is back in memory, and what is known about the
+/// page's use before it left memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refault {
     /// True if the page begins on the active list.
@@ -134,8 +136,8 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Removes pages that are about to be freed. Each hold of a node's lock removes up to 31 of its
-    /// pages.
+    /// Removes pages that are about to be freed. Takes the lock of a node once for up to 31 pages
+    /// of that node.
     pub(crate) fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
         self.each_run(pages, pfns, |node, run| {
             node.with(machine, Site::LruRemove, |lists| {
@@ -162,22 +164,22 @@ impl<M: Machine> Aged<M> {
         }
     }
 
-    /// Records `owner` for `pfn`: the packed place where the page is mapped, or its place in a
-    /// file; 0 if the page cannot be reclaimed. For an anonymous page, the caller holds the lock of
-    /// the page table that maps the page.
+    /// Records `owner` as the owner of `pfn`. The owner is the packed place where the page is
+    /// mapped, or the page's place in a file. It is 0 if the page cannot be reclaimed. For an
+    /// anonymous page, the caller holds the lock of the page table that maps the page.
     pub(crate) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(node) = pages.node_of(pfn) {
             self.nodes[self.place(node)].set_owner(machine, pfn, owner);
         }
     }
 
-    /// Returns the packed owner of `pfn`, a page that was isolated from `node`. The owner is where
-    /// the page is mapped, or its place in a file; it may be outdated.
+    /// Returns the packed owner of `pfn`, a page that was isolated from `node`. The owner says
+    /// where the page is mapped, or where it is in a file, and may be outdated.
     pub(crate) fn owner(&self, node: NodeId, pfn: Pfn) -> u64 {
         self.nodes[self.place(node)].owner(pfn)
     }
 
-    /// Isolates up to `max` pages from the tail of a list, in one hold of the lock (Linux:
+    /// Isolates up to `max` pages from the tail of a list. Takes the node's lock once (Linux:
     /// `isolate_lru_folios`).
     pub(crate) fn isolate(&self, machine: &M, node: NodeId, list: List, max: u32) -> Run {
         let node = &self.nodes[self.place(node)];
@@ -188,7 +190,7 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Ends the isolation of pages, in one hold of the lock (Linux: `move_folios_to_lru`).
+    /// Ends the isolation of `pages`. Takes the node's lock once (Linux: `move_folios_to_lru`).
     pub(crate) fn conclude(&self, machine: &M, node: NodeId, pages: &[(Taken, Fate)]) {
         let node = &self.nodes[self.place(node)];
         node.with(machine, Site::LruPutBack, |lists| {
@@ -225,15 +227,14 @@ impl<M: Machine> Aged<M> {
         node.with(machine, Site::LruIsolate, |lists| lists.balance)
     }
 
-    /// Notes that a reclaim from `node` has ended.
+    /// Records that a run of reclaim on `node` has ended.
     pub(crate) fn note_end(&self, machine: &M, node: NodeId) {
         let node = &self.nodes[self.place(node)];
         node.with(machine, Site::LruPutBack, |lists| lists.balance.note_end());
     }
 
-    /// Notes that a page of a file is back in memory after it had left (Linux:
-    /// `workingset_refault`).
-    /// `swaps` is true if anonymous pages can be reclaimed.
+    /// Records that a page of a file is back in memory after it had left (Linux:
+    /// `workingset_refault`). `swaps` is true if anonymous pages can be reclaimed.
     pub(crate) fn refault(&self, machine: &M, shadow: Shadow, swaps: bool) -> Refault {
         let node = &self.nodes[self.place(NodeId(shadow.node))];
         node.with(machine, Site::LruAdd, |lists| {
@@ -248,8 +249,8 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Makes the share of `pfn`, which records the uses of a page of a file, if there is none yet.
-    /// Call with no lock held, because this may ask the global allocator.
+    /// Makes the share of `pfn`, the record of the uses of a page of a file, if it does not exist
+    /// yet. The caller must hold no lock, because this method may call the global allocator.
     pub(crate) fn prepare(
         &self,
         machine: &M,
@@ -271,8 +272,8 @@ impl<M: Machine> Aged<M> {
         node.shares.get(pfn.0.wrapping_sub(node.first.0))
     }
 
-    /// Returns the packed owner of `pfn`: where the page is mapped, or its place in a file. It may
-    /// be outdated.
+    /// Returns the packed owner of `pfn`, which says where the page is mapped, or where it is in a
+    /// file. The owner may be outdated.
     pub(crate) fn owner_of(&self, pages: &PageAllocator<M>, pfn: Pfn) -> u64 {
         let node = pages.node_of(pfn);
         node.map_or(0, |node| self.nodes[self.place(node)].owner(pfn))
@@ -283,12 +284,13 @@ impl<M: Machine> Aged<M> {
         count_of(self.place(node))
     }
 
-    /// Returns the number of pages on a list of `node`; may be outdated.
+    /// Returns the number of pages on a list of `node`. The number may be outdated.
     pub(crate) fn len(&self, node: NodeId, list: List) -> u64 {
         self.nodes[self.place(node)].lengths[list as usize].get()
     }
 
-    /// Returns the number of isolated pages of a kind of `node`; may be outdated.
+    /// Returns the number of isolated pages of `node` that have this kind. The number may be
+    /// outdated.
     pub(crate) fn isolated(&self, node: NodeId, kind: Kind) -> u64 {
         self.nodes[self.place(node)].isolated[kind as usize].get()
     }
@@ -366,8 +368,8 @@ impl<M: Machine> Node<M> {
         field.map_or(0, Field::get)
     }
 
-    /// Sets the owner of a page. If the chunk for the owner does not exist yet, makes it. If there
-    /// is no memory for the chunk, does nothing, and the page cannot be reclaimed. With
+    /// Sets the owner of a page. If the chunk for the owner does not exist yet, makes it. If memory
+    /// is too short for the chunk, does nothing, so the page cannot be reclaimed. With
     /// [`Metadata::Eager`], all chunks exist from the start.
     fn set_owner(&self, machine: &M, pfn: Pfn, owner: u64) {
         let page = pfn.0.wrapping_sub(self.first.0);
@@ -377,7 +379,7 @@ impl<M: Machine> Node<M> {
         if once.get().is_none()
             && let Ok(chunk) = owners_of(machine, self.pages, page / CHUNK)
         {
-            // If another CPU has made the chunk first, its chunk is used, and this one is dropped.
+            // If another CPU has made the chunk first, use that CPU's chunk and drop this one.
             drop(once.set(chunk));
         }
         let field = once
@@ -389,7 +391,8 @@ impl<M: Machine> Node<M> {
     }
 }
 
-/// Returns the list on which a page with this owner begins, and the past of the page.
+/// Returns the list on which a page with this owner begins, and the record of the page's past use
+/// with which it begins.
 fn start_of(owner: u64) -> (List, Past) {
     let Some(owner) = Owner::unpack(owner) else {
         return (List::Unevictable, Past::NEW);
@@ -421,7 +424,8 @@ fn reclaimable(lists: &Lists) -> u64 {
         .sum()
 }
 
-/// Makes the owner fields for the pages of one chunk, number `chunk`, of a node of `pages` pages.
+/// Makes the owner fields for the pages of the chunk with the index `chunk`, on a node of `pages`
+/// pages.
 fn owners_of<M: Machine>(machine: &M, pages: u32, chunk: u32) -> Result<Owners<M>, NoMemory> {
     let len = (pages - chunk * CHUNK).min(CHUNK);
     let mut owners = Vec::new();

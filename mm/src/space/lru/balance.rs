@@ -3,9 +3,9 @@
 //!
 //! The age of a node grows by one for each page of a file that leaves memory, and for each such
 //! page that becomes active. When a page of a file leaves, its file keeps the age in the page's
-//! place, as a *shadow*. If the page is needed again, its *refault distance* is the node's age
-//! then, minus the age in the shadow. The distance says how many more pages of memory would have
-//! sufficed to keep the page.
+//! place, as a *shadow*. If the page is needed again, its *refault distance* is the difference
+//! between the node's age at that time and the age in the shadow. The distance says how many more
+//! pages of memory would have sufficed to keep the page.
 
 use super::kind::Kind;
 
@@ -33,8 +33,8 @@ pub(crate) struct Shadow {
     pub(crate) was_active: bool,
 }
 
-/// The number of pages that a write, or a page that is needed again, adds to the cost of its kind
-/// (Linux: `SWAP_CLUSTER_MAX`).
+/// The cost, in pages, of each page that is written to swap or is needed again. It is added to the
+/// cost of the page's kind (Linux: `SWAP_CLUSTER_MAX`).
 const COST: u64 = 32;
 
 impl Balance {
@@ -60,10 +60,10 @@ impl Balance {
         self.cost
     }
 
-    /// Notes that a page of a file with this shadow is back in memory. `working` is the number of
-    /// pages with which the page competes for memory. If its refault distance is at most `working`,
-    /// the page becomes active. Returns whether it becomes active. `pages` is the number of pages
-    /// on all lists.
+    /// Records that a page of a file, which had left this shadow, is back in memory. `working` is
+    /// the number of pages with which the page competes for memory. The page becomes active if its
+    /// refault distance is at most `working`. Returns whether the page becomes active. `pages` is
+    /// the number of pages on all lists.
     pub(crate) fn refault(&mut self, shadow: Shadow, working: u64, pages: u64) -> bool {
         if self.age.saturating_sub(shadow.age) > working {
             return false;
@@ -81,7 +81,7 @@ impl Balance {
         self.refaults != self.refaults_seen
     }
 
-    /// Notes that reclaim ends.
+    /// Records that reclaim has ended.
     pub(crate) fn note_end(&mut self) {
         self.refaults_seen = self.refaults;
     }

@@ -4,11 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum List {
-    /// Anonymous pages that may be reclaimed next (Linux: `LRU_INACTIVE_ANON`).
+    /// Anonymous pages from which reclaim takes the next ones (Linux: `LRU_INACTIVE_ANON`).
     Inactive,
     /// Anonymous pages that were touched several times (Linux: `LRU_ACTIVE_ANON`).
     Active,
-    /// Pages of files that may be reclaimed next (Linux: `LRU_INACTIVE_FILE`).
+    /// Pages of files from which reclaim takes the next ones (Linux: `LRU_INACTIVE_FILE`).
     InactiveFile,
     /// Pages of files that were touched several times (Linux: `LRU_ACTIVE_FILE`).
     ActiveFile,
@@ -17,7 +17,7 @@ pub enum List {
     Unevictable,
 }
 
-/// The kind of pages that can be reclaimed.
+/// A kind of pages that reclaim can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {

@@ -4,17 +4,18 @@
 //! add ──> this CPU's batch ──(31)──> the node's lists ──> remove, up to 31 in a hold
 //! ```
 //!
-//! If pages may be reclaimed, `aged` and `lists` record which pages are on which list. Otherwise
-//! the lists are reduced to what exiting processes contend for: the number of pages on the lists of
-//! each node, and the lock of those lists. In that case, only the sum of lists and batches has to
-//! be right, so a page may be subtracted from the lists while a batch still counts it. Until that
-//! batch is moved, the lists count too few pages, perhaps fewer than 0.
+//! If reclaim is on, `aged` and `lists` record which pages are on which list. Otherwise, each node
+//! has only two things: the number of pages on its lists, and the lock of its lists, for which
+//! exiting processes contend. In that case, only the sum over the lists and the batches has to be
+//! right, so a page may be subtracted from the lists while a batch still counts it. Until that
+//! batch is moved, the number of pages on the lists is too low, and can be negative.
 //!
 //! Invariant: when no call is under way, the lists and the batches together count the pages that
 //! were added and not removed.
 //!
-//! Locks: the lock of a node, with no other lock inside. A batch is a word that is emptied in one
-//! atomic step, so whichever CPU moves it, no page is counted twice or lost.
+//! Locks: the lock of a node, and no other lock while it is held. Without reclaim, a batch is a
+//! word that a CPU empties in one atomic step. So no page is counted twice or lost, even if another
+//! CPU moves the batch.
 
 mod aged;
 mod balance;
@@ -36,23 +37,25 @@ use crate::page::PageAllocator;
 use crate::site::{LockClass, Site, Work};
 use crate::units::{CpuId, NodeId, Pfn, count_of};
 
-/// The number of pages that are added to or removed from the lists in one hold (Linux: folio
-/// batch).
+/// The number of pages that are added to or removed from the lists while the lock is held once
+/// (Linux: folio batch).
 const BATCH: u32 = 31;
 
-/// The lists of used pages of every node or, if no pages are reclaimed, only their lengths.
+/// The lists of the used pages of every node. If no pages are reclaimed, only the lengths of the
+/// lists.
 pub struct Lru<M: Machine> {
     /// For each node, the number of pages on its lists.
     nodes: Box<[M::Lock<i64>]>,
     /// For each CPU, the number of used pages that it has not moved to the lists yet.
     batches: Box<[Batch<M>]>,
-    /// The lists themselves, if pages may be reclaimed. Then `nodes` and `batches` are unused.
+    /// The lists themselves, if reclaim is on. In that case `nodes` and `batches` are unused.
     aged: Option<Aged<M>>,
 }
 
-/// One CPU's newly used pages of each node, in cache lines that no other CPU's batch uses (Linux:
-/// `cpu_fbatches`). Here each node's pages are moved to the lists separately. Linux has one batch
-/// for all nodes, and moves that batch when it holds 31 pages in total.
+/// For each node, the number of pages that one CPU has newly put to use. A batch shares no cache
+/// line with other CPUs' batches (Linux: `cpu_fbatches`). Here, the pages of each node are moved to
+/// the lists separately. Linux has one batch for all nodes, and moves that batch when it holds 31
+/// pages in total.
 #[repr(align(128))]
 struct Batch<M: Machine>(Box<[M::LocalWord]>);
 
@@ -85,14 +88,14 @@ impl<M: Machine> Lru<M> {
         })
     }
 
-    /// Returns the lists themselves, if pages may be reclaimed.
+    /// Returns the lists themselves, if reclaim is on.
     pub(crate) fn aged(&self) -> Option<&Aged<M>> {
         self.aged.as_ref()
     }
 
-    /// Records `owner`, which says where a page is mapped, if pages may be reclaimed. The caller
-    /// holds the lock of the page table that maps the page. The caller adds the page to the lists
-    /// only afterwards.
+    /// If reclaim is on, records `owner`, which says where a page is mapped. The caller holds the
+    /// lock of the page table that maps the page, and adds the page to the lists only after this
+    /// call.
     #[inline]
     pub(super) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(aged) = &self.aged {
@@ -100,8 +103,8 @@ impl<M: Machine> Lru<M> {
         }
     }
 
-    /// Returns the number of pages on a list of `node`, which may be outdated. Without aging, there
-    /// are no such lists, and the number is 0.
+    /// Returns the number of pages on a list of `node`. The number may be outdated. Without aging,
+    /// no record of these lists exists, and the number is 0.
     pub fn len(&self, node: NodeId, list: List) -> u64 {
         self.aged.as_ref().map_or(0, |aged| aged.len(node, list))
     }
@@ -159,7 +162,8 @@ impl<M: Machine> Lru<M> {
         (0..self.nodes.len()).for_each(|node| self.move_batch(machine, batch, node));
     }
 
-    /// Returns the number of used pages, on lists and in batches. Exact when no call is under way.
+    /// Returns the number of used pages on lists and in batches. The number is exact when no call
+    /// is under way.
     pub fn total(&self, machine: &M) -> i64 {
         if let Some(aged) = &self.aged {
             return aged.total(machine);
@@ -178,8 +182,8 @@ impl<M: Machine> Lru<M> {
 
     /// Moves the pages of one node from a CPU's batch to the lists, if there are any.
     fn move_batch(&self, machine: &M, batch: &Batch<M>, node: usize) {
-        // The take is one atomic step: a task that has migrated since it looked up its CPU takes
-        // what is left in that CPU's batch, and no more.
+        // The batch is emptied in one atomic step. So a task that has migrated since it looked up
+        // its CPU takes only what is still in that CPU's batch.
         let fresh = batch.0[node].take(machine);
         if fresh != 0 {
             self.nodes[node].with(machine, Site::LruAdd, |listed| *listed += fresh);

@@ -2,9 +2,10 @@
 //! moment, and where the page is mapped (Linux: `page->_refcount`, `page->_mapcount`).
 //!
 //! A CPU that looks up a page of an enlisted file adds a use under the lock of the file. The CPU
-//! drops the use when it has read the page, or leaves the use to the page-table entry that it
-//! makes. When the entry is emptied, its use is dropped as soon as translations have been flushed.
-//! A page leaves memory only if it has no use, which is checked under the lock of the file.
+//! drops the use when it has read the page. If the CPU maps the page, the use passes to the entry
+//! of the page table instead. When the entry is emptied, its use is dropped as soon as translations
+//! have been flushed. A page leaves memory only if it has no use, which is checked under the lock
+//! of the file.
 //!
 //! The shares of 1024 pages form a chunk. A chunk is made when one of its pages is first used for
 //! an enlisted file.
@@ -19,11 +20,11 @@ use crate::space::error::NoMemory;
 
 /// The uses of one page of a file (Linux: its references), and where it is mapped.
 pub(crate) struct Share<M: Machine> {
-    /// The number of uses in the lower half, and in the upper half the number of reads since
-    /// reclaim last looked at the page.
+    /// The lower half of the word is the number of uses. The upper half is the number of reads
+    /// since reclaim last looked at the page.
     uses: M::Word,
-    /// The place where the page was mapped last, as a packed owner; 0 if it is mapped nowhere that
-    /// reclaim knows.
+    /// The place where the page was last mapped, as a packed owner. The field is 0 if reclaim knows
+    /// of no such place.
     mapper: M::Field,
 }
 
@@ -47,8 +48,8 @@ impl<M: Machine> Share<M> {
 
     /// Drops a use.
     pub(crate) fn unpin(&self, machine: &M) {
-        // The Release in AcqRel pairs with the Acquire in `uses`: the CPU that frees the page does
-        // so after everything that its users did.
+        // The Release in AcqRel pairs with the Acquire in `uses`: so the CPU that frees the page
+        // does so after all accesses of the page's users.
         let left = self.uses.add(machine, -1, AcqRel);
         debug_assert!(left & USES != USES, "a use is dropped once");
     }
@@ -58,7 +59,7 @@ impl<M: Machine> Share<M> {
         (self.uses.load(machine, Acquire) & USES).unsigned_abs()
     }
 
-    /// Notes that a CPU has read the page without mapping it (Linux: `folio_mark_accessed`).
+    /// Records that a CPU has read the page without mapping it (Linux: `folio_mark_accessed`).
     pub(crate) fn note_read(&self, machine: &M) {
         // Relaxed, as in `take_reads`: the number of reads is only a hint.
         self.uses.add(machine, READ, Relaxed);

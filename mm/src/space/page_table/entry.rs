@@ -105,8 +105,8 @@ impl Page {
         PAGE | (self.kind as u64) << KIND_SHIFT | u64::from(self.pfn.0) << VALUE_SHIFT
     }
 
-    /// Returns the page that [`Page::encode`] turned into `bits`, whatever the bits from 5 to 31
-    /// are.
+    /// Returns the page that [`Page::encode`] turned into `bits`. The bits from 5 to 31 may have
+    /// any value.
     pub(in crate::space) fn decode(bits: u64) -> Self {
         let kind = (bits >> KIND_SHIFT & KIND_MASK) as usize;
         Self {

@@ -4,9 +4,10 @@
 //! PageTable ── Upper, 1 GiB: a lock ── Leaf, 2 MiB: a lock, and 512 entries or a huge page
 //! ```
 //!
-//! `entry` is one entry, and `table` the entries of one table. `sparse` finds tables without a
-//! lock: the place of a table is never removed, and only the table in it comes and goes. So a CPU
-//! that frees a table need not wait for CPUs that still use the table's place.
+//! `entry` has the type of one entry, and `table` that of the entries of one table. `sparse` finds
+//! tables without a lock. This is possible because the place of a table is never removed; only the
+//! table itself is. So a CPU that frees a table need not wait for CPUs that still use the table's
+//! place.
 //!
 //! Every table takes a page of memory, and so does every upper table, which covers 1 GiB. The
 //! levels above (a page per 512 GiB) are not modelled.
@@ -36,7 +37,7 @@ pub(super) const SPACE_BITS: u32 = 35;
 /// The number of tables of an address space on the lowest level.
 pub(super) const TABLES: u64 = 1 << (SPACE_BITS - TABLE_BITS);
 
-/// Returns the number of the table that `page` is in.
+/// Returns the index of the table that maps `page`.
 #[inline]
 pub(super) const fn table_of(page: Vpn) -> u64 {
     page.0 >> TABLE_BITS
@@ -53,8 +54,8 @@ pub(super) const fn first_page(index: u64) -> Vpn {
 pub(super) struct PageTable<M: Machine> {
     uppers: Sparse<M, Upper<M>>,
     /// The number of pages that tables take. A CPU that makes a table changes this word, and so
-    /// does a CPU that is about to empty tables. Therefore at least one of the two sees what the
-    /// other did before: see [`PageTable::count`].
+    /// does a CPU that is about to empty tables. Therefore at least one of these two CPUs sees what
+    /// the other did before; see [`PageTable::count`].
     frames: M::Word,
 }
 
@@ -72,7 +73,7 @@ pub(super) struct Upper<M: Machine> {
 /// The place of one table.
 pub(super) struct Leaf<M: Machine> {
     pub(super) entries: M::Lock<Entries>,
-    /// A copy of the place's state, to be read without the lock.
+    /// A copy of the place's state (nothing, a table, or a huge page), to be read without the lock.
     what: M::Field,
 }
 
@@ -81,19 +82,21 @@ const TABLE: u64 = 1;
 const HUGE: u64 = 2;
 
 impl<M: Machine> Leaf<M> {
-    /// Returns whether there is a table. May be outdated unless the lock is held.
+    /// Returns whether the place holds a table. The result may be outdated unless the caller holds
+    /// the lock.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
         self.what.get() == TABLE
     }
 
-    /// Returns whether there is a huge page. May be outdated unless the lock is held.
+    /// Returns whether the place holds a huge page. The result may be outdated unless the caller
+    /// holds the lock.
     #[inline]
     pub(super) fn is_huge(&self) -> bool {
         self.what.get() == HUGE
     }
 
-    /// Allows the table to be filled from now on. The caller has provided the table's page.
+    /// Allows faults to fill the table from now on. The caller has provided the table's page.
     pub(super) fn go_live(&self, entries: &mut Entries) {
         entries.set_what(What::Table);
         self.what.set(TABLE);
@@ -116,7 +119,7 @@ impl<M: Machine> Leaf<M> {
 
 /// A table and its place.
 pub(super) struct Spot<'t, M: Machine> {
-    /// The number of the table.
+    /// The index of the table in the address space.
     pub(super) index: u64,
     pub(super) upper: &'t Upper<M>,
     pub(super) leaf: &'t Leaf<M>,
@@ -146,7 +149,7 @@ impl<M: Machine> PageTable<M> {
         at_least_0(self.frames.load(machine, Relaxed))
     }
 
-    /// Adds `frames` to the number of pages that tables take; a negative number counts removed
+    /// Adds `frames` to the number of pages that tables take; a negative value counts removed
     /// tables. The caller has already changed the state of the tables' places.
     ///
     /// Suppose that CPU 1 makes a table live, counts the table, and then checks whether it may fill
@@ -159,10 +162,10 @@ impl<M: Machine> PageTable<M> {
         self.frames.add(machine, frames, AcqRel);
     }
 
-    /// To be called after the caller has forbidden other CPUs to fill tables, and before the caller
-    /// looks for live tables. The caller then sees each table that a CPU still fills because that
-    /// CPU has not yet seen the caller's stores. Without this call, the caller might assume that
-    /// such a table does not exist, and skip it without taking its lock.
+    /// A CPU calls this method after it has forbidden other CPUs to fill tables, and before it
+    /// looks for live tables. It then sees each table that another CPU still fills because the
+    /// other CPU has not yet seen the caller's stores. Without this call, the caller might assume
+    /// that such a table does not exist, and skip it without taking its lock.
     pub(super) fn catch_up(&self, machine: &M) {
         // AcqRel pairs with AcqRel in `count`: the CPU that adds second sees what the other CPU did
         // before its addition.
@@ -194,7 +197,7 @@ impl<M: Machine> PageTable<M> {
         Some(Spot { index, upper, leaf })
     }
 
-    /// Returns the first existing place of a table at or after number `index`.
+    /// Returns the first existing place of a table at or after `index`.
     pub(super) fn next(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut from = index;
         loop {
@@ -209,7 +212,7 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// Returns the last existing place of a table below number `index`.
+    /// Returns the last existing place of a table below `index`.
     pub(super) fn prev(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut end = index;
         loop {
@@ -224,13 +227,13 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// Returns the first existing upper table at or after number `index`, with its number.
+    /// Returns the first existing upper table at or after `index`, together with its own index.
     pub(super) fn next_upper(&self, index: u64) -> Option<(u64, &Upper<M>)> {
         self.uppers.next(index)
     }
 }
 
-/// Returns the index, within its upper table, of table number `index`.
+/// Returns the index that table `index` has within its upper table.
 const fn slot(index: u64) -> u64 {
     index & (SLOTS - 1)
 }

@@ -1,8 +1,8 @@
 //! A sparse array. Entries are created at their first use and never removed, so they are found
 //! without a lock.
 //!
-//! It is a tree of fan-out 64 over the bits of the index, like the upper levels of a page table. No
-//! node is freed while the array lives.
+//! The array is a tree of fan-out 64 over the bits of the index, like the upper levels of a page
+//! table. No node is freed while the array lives.
 
 use alloc::vec::Vec;
 
@@ -71,7 +71,7 @@ impl<M: Machine, T> Sparse<M, T> {
         }
     }
 
-    /// Returns the first existing entry at or after `index`, with its index.
+    /// Returns the first existing entry at or after `index`, together with the entry's own index.
     pub(super) fn next(&self, index: u64) -> Option<(u64, &T)> {
         if index >> self.shift >= FAN as u64 {
             return None;
@@ -79,7 +79,7 @@ impl<M: Machine, T> Sparse<M, T> {
         self.root.get()?.first(index, self.shift)
     }
 
-    /// Returns the last existing entry below `index`, with its index.
+    /// Returns the last existing entry below `index`, together with the entry's own index.
     pub(super) fn prev(&self, index: u64) -> Option<(u64, &T)> {
         let last = index.checked_sub(1)?.min(((FAN as u64) << self.shift) - 1);
         self.root.get()?.last(last, self.shift)

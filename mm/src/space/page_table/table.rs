@@ -76,7 +76,7 @@ impl Entries {
         self.used
     }
 
-    /// Keeps `blank` as an empty table that is not live yet.
+    /// Keeps `blank` as the memory of a table that faults cannot fill yet.
     pub(in crate::space) fn provide(&mut self, blank: Blank) {
         debug_assert!(self.frame.is_none(), "a table has one page");
         self.entries = blank.entries;
@@ -127,9 +127,9 @@ impl Entries {
         touched
     }
 
-    /// Empties the entries of `range` in ascending order and passes each to `gone`, until `gone`
-    /// returns `false`. Returns the index at which it stopped: every entry of `range` below it is
-    /// empty.
+    /// Empties the entries of `range` in ascending order and passes the old value of each to
+    /// `gone`, until `gone` returns `false`. Returns the index at which the method stopped. Every
+    /// entry of `range` below this index is empty.
     pub(in crate::space) fn clear(
         &mut self,
         range: Range<u32>,

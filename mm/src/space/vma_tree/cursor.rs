@@ -9,12 +9,13 @@ use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
 /// A position between mappings, stored as a page number. Other CPUs may unmap any mapping before or
-/// after this position. A walk also visits mappings that are added ahead of it.
+/// after this position. A walk with the cursor also visits mappings that are added ahead of the
+/// cursor.
 pub struct Cursor<'t, M: Machine> {
     tree: &'t VmaTree<M>,
     at: u64,
-    /// The leaf of the next mapping, which is in its slot `slot`; the previous mapping is in the
-    /// slot before that. Valid while the tree's version is `version`.
+    /// The leaf that has the next mapping in its slot `slot`, and the previous mapping in the slot
+    /// before. This is valid while the version of the tree is `version`.
     leaf: &'t Node<M>,
     slot: usize,
     version: u64,
@@ -48,7 +49,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// that mapping.
     ///
     /// # Errors
-    /// [`Busy`] if the tree changed during every try; the position has not moved.
+    /// [`Busy`] if the tree changed during every try. In that case the position has not moved.
     #[inline]
     pub fn forward(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(vma) = self.leaf.vma_if_used(self.slot & SLOTS)
@@ -65,7 +66,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// of that mapping.
     ///
     /// # Errors
-    /// [`Busy`] if the tree changed during every try; the position has not moved.
+    /// [`Busy`] if the tree changed during every try. In that case the position has not moved.
     #[inline]
     pub fn backward(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(slot) = self.slot.checked_sub(1) {
@@ -79,10 +80,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.backward_on()
     }
 
-    /// Returns whether the tree is unchanged, so that everything read so far is true.
+    /// Returns whether the tree is unchanged, so that everything read so far is still valid.
     #[inline]
     fn is_current(&self) -> bool {
-        // Fields are read with acquire, so this read is ordered after the earlier ones; see
+        // Fields are read with Acquire ordering, so this read comes after all earlier reads; see
         // `VmaTree::try_read`.
         self.tree.version.get() == self.version
     }

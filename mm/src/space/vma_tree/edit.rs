@@ -24,7 +24,8 @@ impl<M: Machine> VmaTree<M> {
     /// Adds a mapping where nothing is mapped (Linux: `vma_iter_store` into a gap).
     ///
     /// # Errors
-    /// [`VmaError`] if `new` is not a valid mapping or overlaps another, or if there is no memory.
+    /// [`VmaError`] if `new` is not a valid mapping or overlaps another, or if memory is too short
+    /// for a new node.
     pub fn insert(&self, machine: &M, editor: &mut Editor, new: Vma) -> Result<(), VmaError> {
         check(new)?;
         let mut path = Path::new();
@@ -75,7 +76,7 @@ impl<M: Machine> VmaTree<M> {
     ///
     /// # Errors
     /// [`VmaError`] if no mapping begins at `start`, if `new` is not a valid mapping or overlaps
-    /// another, or if there is no memory.
+    /// another, or if memory is too short for a new node.
     pub fn resize(
         &self,
         machine: &M,
@@ -114,8 +115,8 @@ impl<M: Machine> VmaTree<M> {
     /// beyond both ends is split. Calls `gone` with each piece that was removed.
     ///
     /// # Errors
-    /// [`VmaError`] if `new` is not a valid mapping, or if there is no memory; nothing was removed
-    /// then.
+    /// [`VmaError`] if `new` is not a valid mapping, or if memory is too short for a new node. In
+    /// these cases, nothing was removed.
     pub fn store(
         &self,
         machine: &M,
@@ -124,7 +125,8 @@ impl<M: Machine> VmaTree<M> {
         gone: impl FnMut(Vma),
     ) -> Result<(), VmaError> {
         check(new)?;
-        // Two insertions may be needed: the remainder of a mapping that is split, and `new`.
+        // Up to two insertions are needed: one for `new`, and one for the second part of a mapping
+        // that is split.
         self.prepare(machine, editor, 2)?;
         self.take_out(machine, editor, &(new.start..new.end), gone)?;
         self.insert(machine, editor, new)
@@ -135,8 +137,8 @@ impl<M: Machine> VmaTree<M> {
     /// is empty.
     ///
     /// # Errors
-    /// [`VmaError::NoMemory`] if a mapping has to be cut and there is no memory; nothing was
-    /// removed then.
+    /// [`VmaError::NoMemory`] if a mapping has to be cut and memory is too short for a new node. In
+    /// that case, nothing was removed.
     pub fn clear(
         &self,
         machine: &M,
@@ -220,7 +222,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns a mapping that overlaps `new`, other than the one that begins at `but`.
+    /// Returns a mapping that overlaps `new`, if there is one, but ignores the mapping that begins
+    /// at `but`.
     fn in_the_way(&self, new: Vma, but: Vpn) -> Option<Vma> {
         let mut there = self.next_now(new.start)?;
         if there.start == but {
@@ -229,15 +232,16 @@ impl<M: Machine> VmaTree<M> {
         (there.start < new.end).then_some(there)
     }
 
-    /// Returns whether `old`, in the leaf of `path`, may become `new` in the same slot. This is so
-    /// if the mapping keeps its neighbours, and the leaf is also responsible for the start of
-    /// `new`.
+    /// Returns whether the slot of `old`, in the leaf of `path`, can hold `new` instead. The slot
+    /// can hold `new` if the mapping keeps its neighbours, and the leaf is also responsible for the
+    /// start of `new`.
     fn stays(&self, old: Vma, new: Vma, path: &Path) -> bool {
         let meet = new.start < old.end && old.start < new.end;
         meet && (new.start == old.start || self.path(new.start.0).leaf == path.leaf)
     }
 
-    /// Runs `f` as one change of the tree. A reader that overlaps the change will read again.
+    /// Runs `f` as one change of the tree. A reader that reads during the change reads again
+    /// afterwards.
     #[inline]
     fn change<R>(&self, f: impl FnOnce() -> R) -> R {
         let version = self.version.get();

@@ -11,7 +11,7 @@ use crate::units::Vpn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// There is no memory for a new node of the tree.
+/// There is not enough memory for a new node of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
@@ -32,7 +32,7 @@ pub enum VmaError {
     Overlaps(Vma),
     /// No mapping begins at this page.
     NotMapped(Vpn),
-    /// There is no memory for a new node of the tree.
+    /// There is not enough memory for a new node of the tree.
     NoMemory,
 }
 

@@ -3,8 +3,8 @@
 //!
 //! A search begins in the leaf at one end of the allowed range. If nothing fits there, the search
 //! goes up to a node with a child that has a large enough gap, and from there down to the gap. In
-//! the first leaf, the allowed range may contain only a part of the recorded gap. In any later
-//! leaf, a recorded gap that is large enough is really there, unless the search is for more pages
+//! the first leaf, a part of the recorded gap may be outside the allowed range. In any later leaf,
+//! the whole recorded gap can be used. It may still be too small if the search is for more pages
 //! than a node can record ([`GAP_MAX`]).
 
 use core::ops::Range;
@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::units::Vpn;
 
 impl<M: Machine> VmaTree<M> {
-    /// Returns the start of the lowest `pages` free pages within `allowed` (Linux:
+    /// Returns the start of the lowest range of `pages` free pages within `allowed` (Linux:
     /// `mas_empty_area`, `vm_unmapped_area` bottom-up).
     pub fn lowest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
         let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);
@@ -48,7 +48,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns the start of the highest `pages` free pages within `allowed` (Linux:
+    /// Returns the start of the highest range of `pages` free pages within `allowed` (Linux:
     /// `mas_empty_area_rev`, `vm_unmapped_area` top-down).
     pub fn highest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
         let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);
@@ -151,7 +151,7 @@ impl<M: Machine> VmaTree<M> {
     }
 }
 
-/// Returns `from` if the `pages` pages from there end at or below `high`.
+/// Returns `from` if a range of `pages` pages that starts at `from` ends at or below `high`.
 fn fit(from: u64, pages: u64, high: u64) -> Option<Vpn> {
     (from.checked_add(pages)? <= high).then_some(Vpn(from))
 }

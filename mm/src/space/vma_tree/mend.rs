@@ -1,7 +1,7 @@
 //! Updating the recorded gaps: a change in a leaf may change the largest gap of each node above it.
 //!
-//! An update goes up only while the gap of a node changes. It looks at all children of a node only
-//! if the gap that shrank may have been the largest among them.
+//! An update goes up the tree until the largest gap of a node does not change. The update looks at
+//! all children of a node only if the gap that shrank may have been the largest gap in the node.
 
 use super::VmaTree;
 use super::node::{GAP_MAX, NONE, Node};

@@ -1,15 +1,16 @@
 //! The mappings of an address space, in order (Linux: the maple tree of `mm_struct`).
 //!
-//! It is a B+ tree of nodes of eight cache lines (`node`). There is one writer at a time: the
-//! holder of the [`Editor`], which the lock of the mappings should guard. The writer may change the
-//! tree (`edit`, and `split` for adding and removing nodes). The writer may also search for free
-//! space (`gap`), which the nodes record (`mend`). Readers need no lock: they read, check whether
-//! the tree has changed meanwhile, and if so read again. A cursor (`cursor`) holds a page number
-//! rather than a place in the tree, so the cursor stays valid whatever mappings are removed.
+//! The mappings are in a B+ tree, whose nodes take eight cache lines each (`node`). There is one
+//! writer at a time, which holds the [`Editor`]. The lock of the mappings should guard the editor.
+//! The writer may change the tree (`edit`, and `split` for adding and removing nodes). The writer
+//! may also search for free space (`gap`), whose sizes the nodes record (`mend`). Readers need no
+//! lock. A reader reads, then checks whether the tree has changed since it began, and if so reads
+//! again. A cursor (`cursor`) holds a page number rather than a place in the tree, so the cursor
+//! stays valid when mappings are removed.
 //!
 //! `machines/host/examples/mappings.rs` shows all of this in use.
 //!
-//! Locks: none.
+//! The tree itself has no lock.
 
 mod cursor;
 mod edit;
@@ -71,23 +72,23 @@ impl Vma {
 
 /// The mappings of an address space, in order. Readers need no lock.
 pub struct VmaTree<M: Machine> {
-    /// The version of the tree; odd while it is being changed.
+    /// The version of the tree. It is odd while the tree is being changed.
     version: M::Field,
-    /// The root's number in the low 32 bits, and the number of levels below the root in the bits
-    /// above.
+    /// The low 32 bits are the index of the root among the nodes. The bits above are the number of
+    /// levels below the root.
     root: M::Field,
     nodes: Nodes<M>,
 }
 
-/// The largest page number that a search uses. It is above all mappings, and below the value of an
-/// unused key.
+/// The largest page number that a search uses. It is above all mappings, and less than the value of
+/// an unused key.
 const PAGE_MAX: u64 = Vma::END_MAX.0;
 
 impl<M: Machine> VmaTree<M> {
     /// Makes a tree without mappings, and the editor that changes it.
     ///
     /// # Errors
-    /// [`NoMemory`] if there is no memory for the first node.
+    /// [`NoMemory`] if there is not enough memory for the first node.
     pub fn new(machine: &M) -> Result<(Self, Editor), NoMemory> {
         let nodes = Nodes::new(machine);
         let root = nodes.make(machine, 0)?;
@@ -128,7 +129,7 @@ impl<M: Machine> VmaTree<M> {
     }
 
     /// Returns the version of the tree, which changes with every change of the tree. Anything read
-    /// from the tree remains true while the version is the same.
+    /// from the tree remains valid while the version is the same.
     #[inline]
     #[must_use]
     pub(crate) fn version(&self) -> u64 {
@@ -166,14 +167,14 @@ impl<M: Machine> VmaTree<M> {
     fn try_read<R>(&self, look: impl Fn() -> Option<R>) -> Option<R> {
         let version = self.version.get();
         let seen = if version & 1 == 0 { look() } else { None };
-        // Fields are read with acquire, so the reads of `look` are ordered before this one. A
-        // reader that has read a part of a change finds the version of that change here, or a later
-        // one.
+        // Fields are read with Acquire ordering, so the reads of `look` come before this read of
+        // the version. A reader that has read a part of a change finds the version of that change
+        // here, or a later version.
         seen.filter(|_| self.version.get() == version)
     }
 
-    /// Returns the last mapping that begins at or below `page`, with the leaf and slot that it is
-    /// in.
+    /// Returns the last mapping that begins at or below `page`, together with its leaf and its
+    /// slot.
     #[inline]
     fn look_down(&self, page: Vpn) -> Option<Option<Place<'_, M>>> {
         let page = page.0.min(PAGE_MAX);
@@ -184,7 +185,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns the first mapping that ends above `page`, with the leaf and slot that it is in.
+    /// Returns the first mapping that ends above `page`, together with its leaf and its slot.
     #[inline]
     fn look_up(&self, page: Vpn) -> Option<Option<Place<'_, M>>> {
         let page = page.0.min(PAGE_MAX);
@@ -243,7 +244,7 @@ impl<M: Machine> VmaTree<M> {
             .expect("the editor follows links to nodes in use only")
     }
 
-    /// Returns the root's number and the number of levels below it.
+    /// Returns the index of the root among the nodes, and the number of levels below the root.
     #[inline]
     fn top(&self) -> (u32, usize) {
         let root = self.root.get();

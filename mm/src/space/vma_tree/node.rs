@@ -1,11 +1,12 @@
 //! Nodes of the tree of mappings. A node has two arrays of fields, keys and values, in eight cache
 //! lines.
 //!
-//! A leaf has up to [`SLOTS`] entries. The key of an entry is the start of the mapping; its value
-//! is the mapping's length and id. The last value of a leaf links it to its neighbours. An inner
-//! node has up to [`SLOTS`] children. The key of a child is the first key that the child is
-//! responsible for; its value is the child's number and the largest gap in the child. Keys are in
-//! order. Unused keys, and the last key, hold [`NO_KEY`], so no search needs a count.
+//! A leaf has up to [`SLOTS`] entries. The key of an entry is the start of a mapping. The value of
+//! an entry is the mapping's length and id. The last value of a leaf links it to its neighbours. An
+//! inner node has up to [`SLOTS`] children. The key of a child is the first key for which the child
+//! is responsible. The value of a child is its index among all nodes and the largest gap in the
+//! child. Keys are in order. Unused keys, and the last key, hold [`NO_KEY`], so no search needs the
+//! number of used keys.
 //!
 //! The gap of an entry is the free space directly before it. The gap of a leaf's first entry begins
 //! in the previous leaf. The gap of a node is the largest gap below it.
@@ -26,10 +27,10 @@ const GROUP: usize = 8;
 const LINKS: usize = SLOTS;
 /// The value of an unused key; it is larger than any page number.
 pub(super) const NO_KEY: u64 = u64::MAX;
-/// The first key of every inner node. With it, the first child is responsible for every key below
-/// the second child's key.
+/// The first key of every inner node. Because it is 0, the first child is responsible for all keys
+/// below the second child's key.
 pub(super) const FIRST_KEY: u64 = 0;
-/// Stands for no node; no node has this number.
+/// The index that stands for "no node". No node has this index.
 pub(super) const NONE: u32 = u32::MAX;
 /// The largest gap that is recorded exactly; larger gaps are recorded as this value.
 pub(super) const GAP_MAX: u64 = u32::MAX as u64;
@@ -57,13 +58,14 @@ impl<M: Machine> Node<M> {
 
     /// Returns the number of keys that are at most `key`, which must be below [`NO_KEY`].
     ///
-    /// The keys are counted rather than searched, so no branch depends on their values.
+    /// The function compares all keys instead of searching for `key`, so no branch depends on the
+    /// values of keys.
     #[inline]
     pub(super) fn rank(&self, key: u64) -> usize {
         let upto = |slot: usize| usize::from(self.keys[slot].get() <= key);
         let first = GROUP * (upto(GROUP - 1) + upto(2 * GROUP - 1) + upto(3 * GROUP - 1));
-        // The last key of the group need not be counted: it is larger than `key`, or it is the last
-        // key of the node.
+        // The last key of the group is not compared. It is larger than `key`, or it is the last key
+        // of the node, which is unused.
         first + (0..GROUP - 1).map(|nth| upto(first + nth)).sum::<usize>()
     }
 
@@ -77,7 +79,7 @@ impl<M: Machine> Node<M> {
     #[inline]
     pub(super) fn route(&self, key: u64) -> usize {
         // The first key is 0, so the rank is at least 1. A reader that overlaps a change may find
-        // no key at all. Then any child will do, because the reader will read again.
+        // no key at all. For such a reader any child is right, because the reader will read again.
         self.rank(key).wrapping_sub(1) & SLOTS
     }
 
@@ -124,8 +126,8 @@ impl<M: Machine> Node<M> {
         self.keys[slot].set(key);
     }
 
-    /// Returns the child in `slot` of an inner node, and the largest gap in that child, at most
-    /// [`GAP_MAX`].
+    /// Returns the child in `slot` of an inner node, and the recorded size of the largest gap in
+    /// that child, which is at most [`GAP_MAX`].
     #[inline]
     pub(super) fn child(&self, slot: usize) -> (u32, u64) {
         let value = self.vals[slot].get();
@@ -181,7 +183,7 @@ impl<M: Machine> Node<M> {
         widest
     }
 
-    /// Returns the numbers of the leaf before this leaf and the leaf after it.
+    /// Returns the indices of the leaf before this leaf and of the leaf after it.
     #[inline]
     pub(super) fn links(&self) -> (u32, u32) {
         let links = self.vals[LINKS].get();

@@ -1,8 +1,8 @@
-//! The nodes of a tree of mappings, found by their numbers.
+//! The nodes of a tree of mappings. Each node is found by its number.
 //!
 //! A node's number consists of the number of a chunk and the place in this chunk, so finding a node
-//! takes a shift and two loads. Nodes are added, and never freed while the tree lives. So a reader
-//! that follows an outdated number still finds a node, though perhaps the wrong one.
+//! takes a shift and two loads. A node is never freed while the tree exists. So a reader that
+//! follows an outdated number still finds a node, though perhaps the wrong one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,14 +12,15 @@ use super::NoMemory;
 use super::node::{NONE, Node};
 use crate::machine::{Machine, Once};
 
-/// The number of low bits of a node number that give the place in its chunk; the bits above are the
-/// number of the chunk.
+/// The number of low bits of a node's number that hold the node's place in its chunk. The bits
+/// above hold the number of the chunk.
 const PLACE_BITS: u32 = 27;
 const CHUNKS: usize = 1 << (u32::BITS - PLACE_BITS);
-/// The number of nodes of the first chunk; each chunk has twice as many as the one before.
+/// The number of nodes of the first chunk. Each later chunk has twice as many nodes as the chunk
+/// before.
 const FIRST_CHUNK: u32 = 1;
-/// The last chunk that may exist. Up to this chunk there are 2²⁵ − 1 nodes, none of which has the
-/// number [`NONE`].
+/// The number of the last chunk that may exist. The chunks up to this one have 2²⁵ − 1 nodes, none
+/// of which has the number [`NONE`].
 const LAST_CHUNK: u32 = 24;
 
 /// The nodes of a tree. A node's number gives the chunk that the node is in, and its place there.

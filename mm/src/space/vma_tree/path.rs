@@ -1,5 +1,5 @@
 //! The path to a leaf of the tree of mappings. Only the CPU that may change the tree uses a path,
-//! so the tree does not change meanwhile.
+//! so no other CPU changes the tree while a path is in use.
 
 use super::VmaTree;
 use super::node::{self, GAP_MAX, NONE, Node};
@@ -7,8 +7,9 @@ use super::{Place, Vma};
 use crate::machine::Machine;
 use crate::units::Vpn;
 
-/// The largest number of levels of inner nodes. Each further level takes at least sixteen times as
-/// many changes of the tree as the level before, so no tree ever needs more levels.
+/// The largest number of levels of inner nodes. A tree gets one more level only after at least
+/// sixteen times as many changes as for the level before. So no tree ever needs more levels than
+/// this.
 const LEVELS_MAX: usize = 12;
 
 /// The path from the root to a leaf: each inner node on it, and the slot of the child that the path
@@ -19,8 +20,8 @@ pub(super) struct Path {
     steps: [Branch; LEVELS_MAX],
     len: usize,
     pub(super) leaf: u32,
-    /// The largest gap in the leaf, as its parent records it. It is [`GAP_MAX`] if the leaf is the
-    /// root, whose gap is not recorded.
+    /// The largest gap in the leaf, as its parent records it. If the leaf is the root, no node
+    /// records its gap, and this field is [`GAP_MAX`].
     pub(super) gap: u64,
 }
 
@@ -122,8 +123,8 @@ impl<M: Machine> VmaTree<M> {
             .or_else(|| self.undisturbed(self.first_of(leaf.links().1)))
     }
 
-    /// Returns the first mapping that ends above `page`. Unlike [`VmaTree::next`], it needs no
-    /// retry, because only this CPU may change the tree.
+    /// Returns the first mapping that ends above `page`. Unlike [`VmaTree::next`], this function
+    /// needs no retry, because only this CPU may change the tree.
     pub(super) fn next_now(&self, page: Vpn) -> Option<Vma> {
         self.undisturbed(self.look_up(page))
     }

@@ -2,15 +2,15 @@
 //! the tree of mappings.
 //!
 //! All of this happens inside a change, with nodes that were allocated before the change began. An
-//! unused node links to the next unused node; readers see it as an empty node.
+//! unused node links to the next unused node. To readers, an unused node looks like an empty node.
 
 use super::node::{Entry, FIRST_KEY, NONE, SLOTS, child_value};
 use super::path::Path;
 use super::{NoMemory, VmaTree};
 use crate::machine::{Field, Machine};
 
-/// Two leaves are joined only if they have at most this number of entries together. That leaves
-/// room for a few more.
+/// Two leaves are joined only if they have at most this number of entries together. So the joined
+/// leaf has room for a few more entries.
 const JOINED_MAX: usize = SLOTS * 3 / 4;
 
 /// The right to change a tree, and the book-keeping that only the holder of that right needs.
@@ -19,7 +19,7 @@ const JOINED_MAX: usize = SLOTS * 3 / 4;
 /// changes panic or lose mappings.
 #[derive(Debug)]
 pub struct Editor {
-    /// The first unused node; each unused node links to the next.
+    /// The first unused node. Each unused node links to the next unused node.
     spare: u32,
     spares: u32,
     /// The number of nodes ever allocated.
@@ -160,8 +160,9 @@ impl<M: Machine> VmaTree<M> {
         self.root.set((levels as u64 + 1) << 32 | u64::from(id));
     }
 
-    /// Removes the leaf of `path` if it has become empty; otherwise joins it with a neighbour, if
-    /// their entries are few enough. The caller has removed an entry of this leaf.
+    /// Removes the leaf of `path` if the leaf has become empty. Otherwise, joins the leaf with a
+    /// neighbour if both together have few enough entries. The caller has removed an entry of this
+    /// leaf.
     #[cold]
     pub(super) fn erase_join(&self, editor: &mut Editor, path: &Path) {
         let leaf = self.node(path.leaf);

@@ -1,4 +1,4 @@
-//! The lists of one node, by which its used pages are aged. This file takes no locks.
+//! The lists by which the used pages of one node are aged. This file takes no locks.
 //!
 //! ```text
 //! add ──> inactive ──(touched twice)──> active ──(inactive is too short)──> inactive ──> reclaimed
@@ -8,18 +8,18 @@
 //!
 //! A page enters a list at the head and leaves it at the tail. Each page of the node has a record,
 //! which holds the page's links and its place, so no list needs memory of its own. The records of
-//! 1024 pages are together in a chunk. All chunks exist from the start, or each is made when a page
-//! of it is first used; see [`Metadata`].
+//! 1024 pages are together in a chunk. [`Metadata`] says whether all chunks exist from the start,
+//! or each chunk is made when one of its pages is first used.
 //!
 //! CPUs collect new pages in batches, and a page may be freed before its batch reaches the lists.
-//! So a page may be removed before it is added: its record counts such removals, and an addition
-//! that follows cancels one of them. When no call is under way and all batches are empty, a page is
-//! on a list if and only if it was added once more than it was removed.
+//! So a page may be removed before it is added. The page's record counts such removals, and each
+//! later addition cancels one of them. When no call is under way and all batches are empty, a page
+//! is on a list if and only if it was added once more than it was removed.
 //!
 //! A CPU that reclaims *isolates* pages: it takes them off their list, looks at them without the
-//! lock, and puts back those that stay in memory. Meanwhile another CPU may unmap and free such a
-//! page, and the page may be allocated and added again. So each isolation has a number, a *stamp*,
-//! and a page is put back only if its record still has this stamp.
+//! lock, and puts back those that stay in memory. While a page is isolated, another CPU may unmap
+//! and free it, and the page may be allocated and added again. So each isolation has a number, its
+//! *stamp*. A page is put back only if its record still has this stamp.
 
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ use crate::page::Metadata;
 use crate::space::error::NoMemory;
 use crate::units::Pfn;
 
-/// The number of pages that are isolated at a time (Linux: `SWAP_CLUSTER_MAX`).
+/// The largest number of pages that are isolated at a time (Linux: `SWAP_CLUSTER_MAX`).
 pub(crate) const ISOLATED_MAX: usize = 32;
 
 /// The place of a page: on a list, or elsewhere.
@@ -40,24 +40,25 @@ enum Place {
     /// removals.
     Nowhere,
     On(List),
-    /// The page is isolated from a list of this kind. The field `next` of the record's links is the
-    /// stamp, the number of the isolation.
+    /// The page is isolated from a list of this kind. The field `next` of the record's links holds
+    /// the stamp, which is the number of the isolation.
     Isolated(Kind),
 }
 
-/// The pages before and after a page on its list, as numbers within the node.
+/// The pages before and after a page on its list, as indices within the node.
 #[derive(Clone, Copy)]
 struct Links {
     prev: u32,
     next: u32,
 }
 
-/// The place of a page, and what is known about its use. This type is separate from the links, so
-/// that a record takes nine bytes and not twelve.
+/// The place of a page, and what is known about its use. The links are not in this type, so that
+/// the record of a page takes nine bytes and not twelve.
 #[derive(Clone, Copy)]
 struct State(u8);
 
-/// The number that stands for no page. No page of a node has it, because zones end below it.
+/// The index that stands for "no page". No page of a node has this index, because zones end below
+/// it.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -88,8 +89,8 @@ impl Chunk {
 pub(crate) struct Lists {
     first: Pfn,
     pages: u32,
-    /// A chunk is a vector of one element, because a `Vec` can report that there is no memory and a
-    /// `Box` cannot.
+    /// A chunk is a vector of one element, because the allocation of a `Vec` can return an error
+    /// when memory is short. That of a `Box` cannot.
     chunks: Vec<Vec<Chunk>>,
     ends: [Ends; List::ALL.len()],
     /// The number of isolated pages of each kind.
@@ -99,7 +100,7 @@ pub(crate) struct Lists {
     pub(crate) balance: Balance,
 }
 
-/// The lists' record of the earlier use of a page.
+/// What the lists have recorded about the earlier use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Past {
     /// True if an earlier pass found that the page had been touched (Linux: `PG_referenced`).
@@ -127,7 +128,7 @@ pub(crate) struct Taken {
     pub(crate) past: Past,
 }
 
-/// The decision about a page that was isolated.
+/// What happens to an isolated page when its isolation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The page goes to the head of this list.
@@ -154,7 +155,8 @@ impl Run {
         &self.taken[..self.len]
     }
 
-    /// Returns some page of the run, to fill an array with.
+    /// Returns any one page of the run. A caller uses the page as the initial value of an array's
+    /// elements.
     pub(crate) fn any(&self) -> Taken {
         self.taken[0]
     }
@@ -246,8 +248,8 @@ impl Lists {
         }
     }
 
-    /// Removes a page that the caller is about to free, wherever the page is. If the page has not
-    /// been added yet, its addition will have no effect.
+    /// Removes a page that the caller is about to free, whether the page is on a list, isolated or
+    /// on no list. If the page has not been added yet, its addition will have no effect.
     pub(crate) fn remove(&mut self, pfn: Pfn) {
         let Some(page) = self.prepared(pfn) else {
             return;
@@ -297,7 +299,7 @@ impl Lists {
     }
 
     /// Ends the isolation of a page. A page that stays is put on its list, unless another CPU has
-    /// removed it meanwhile.
+    /// removed it while it was isolated.
     pub(crate) fn conclude(&mut self, taken: Taken, fate: Fate) {
         let Fate::Stays { list, referenced } = fate else {
             self.remove(taken.pfn);
@@ -331,7 +333,7 @@ impl Lists {
     }
 
     /// Returns the number of pages that were added and not removed, minus the number of pages that
-    /// were removed and whose additions have not come yet.
+    /// were removed before they were added.
     pub(crate) fn total(&self) -> i64 {
         let listed: i64 = self.ends.iter().map(|ends| i64::from(ends.len)).sum();
         let early_in = |chunk: &Chunk| -> i64 {
@@ -349,8 +351,9 @@ impl Lists {
         (page < self.pages).then_some(page)
     }
 
-    /// Returns the number of a page of the node, and makes its chunk if that does not exist yet.
-    /// `None` if the page is of another node, or there is no memory for the chunk.
+    /// Returns the index of a page within the node, and makes the page's chunk if the chunk does
+    /// not exist yet. Returns `None` if the page is of another node, or if memory is too short for
+    /// the chunk.
     fn prepared(&mut self, pfn: Pfn) -> Option<u32> {
         let page = self.number(pfn)?;
         let chunk = &mut self.chunks[(page / CHUNK) as usize];

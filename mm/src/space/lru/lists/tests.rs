@@ -87,8 +87,8 @@ fn a_page_that_leaves_is_removed_wherever_it_is() {
     let run = lists.isolate(List::Inactive, 1);
     lists.conclude(run.get()[0], Fate::Leaves);
     assert_eq!((lists.isolated(Kind::Anon), lists.total()), (0, 1));
-    // While the page was isolated, it was freed, and another address space used it and added it to
-    // the list again. This CPU then evicts the page from that address space.
+    // While the page was isolated, another CPU freed it, and another address space allocated it and
+    // added it to the list again. This CPU then evicts the page from that other address space.
     lists.add(Pfn(FIRST), List::Inactive, Past::NEW);
     lists.conclude(run.get()[0], Fate::Leaves);
     assert_eq!(lists.total(), 1);
