@@ -38,8 +38,8 @@ pub enum LockClass {
     LeftOver,
     /// The right to decide which process is killed (Linux: `oom_lock`).
     OomKill,
-    /// The memory that is set aside for the batches of gathers. Linux keeps the records of a batch
-    /// in a page, so it has no such lock.
+    /// The memory that is set aside for the batches of gathers (Linux: `mmu_gather`). Linux keeps
+    /// the records of a batch in a page, so it has no such lock.
     Batches,
     /// One CPU's batch of pages that are about to enter the lists by which pages are aged (Linux:
     /// `cpu_fbatches.lock`).

@@ -340,8 +340,8 @@ pub(crate) fn total_in(word: i64) -> u64 {
     u64::try_from(word).expect("a word that never falls below 0")
 }
 
-/// Returns the value of a word, or 0 if it is negative. For a moment, a sum can be negative: a
-/// reader may see a subtraction before the addition that preceded it.
+/// Returns the value of a word that holds a sum, or 0 if the value is negative. A sum can be
+/// negative for a moment: a reader may see a subtraction before the addition that preceded it.
 #[inline]
 pub(crate) const fn at_least_0(word: i64) -> u64 {
     if word < 0 { 0 } else { word.cast_unsigned() }

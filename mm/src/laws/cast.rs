@@ -49,8 +49,8 @@ pub fn enroll<M: Machine, S: Signals<M>>(
     Arc::new(process.expect("there is memory"))
 }
 
-/// Makes those of the `processes` exit that still have their address spaces, and retires all
-/// `processes`. `processes` must be all processes of `killer`, and no other task may use them.
+/// Ends all `processes`: makes each process exit that still has its address space, and then retires
+/// all of them. `processes` must be all processes of `killer`, and no other task may use them.
 ///
 /// # Panics
 /// If a victim or a queued address space is left, or if pages of a process were miscounted.

@@ -454,8 +454,8 @@ impl<M: Machine> fmt::Debug for Counted<M> {
     }
 }
 
-/// Two CPUs each add more than half of what a counter can hold, while a third sums the counter in
-/// every way. The sum wraps, and nothing panics.
+/// Two CPUs each add more than half of what a counter can hold, while a third CPU sums the counter
+/// by each function for sums. The sum wraps, and nothing panics.
 #[must_use]
 pub fn summing_while_it_wraps<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     let much: Body<M, Counted<M>> = |machine, counted| {

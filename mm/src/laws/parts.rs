@@ -53,7 +53,7 @@ impl<M: Machine> Touched<M> {
         self.seen[machine.this_cpu().index()].swap(machine, i64::from(pfn.0), AcqRel);
     }
 
-    /// Asserts that both CPUs got the same page, and that no second page was lost.
+    /// Asserts that both CPUs got the same page, and that no other page stays allocated.
     fn is_one_page(&self, machine: &M) {
         let [first, second] = self.seen.each_ref().map(|word| word.load(machine, Acquire));
         assert!(first >= 0 && first == second, "{first} and {second}");
@@ -225,8 +225,8 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     }
 }
 
-/// The state of a law: the memory for batches of gathers. There is one batch more than the batches
-/// that are kept for dying address spaces.
+/// The state of a law: the memory for batches of gathers (Linux: `mmu_gather`). There is one batch
+/// more than the batches that are kept for dying address spaces.
 pub struct FewBatches<M: Machine>(Batches<M>);
 
 impl<M: Machine> fmt::Debug for FewBatches<M> {

@@ -133,8 +133,8 @@ impl<M: Machine> Zone<M> {
             }
             gauge.stop(machine);
         });
-        // Splitting off a page costs as much here as it does under the lock, but here no CPU waits
-        // for it.
+        // Splitting off a page costs as much here as it does under the lock. But here this CPU does
+        // not hold the lock, so no other CPU waits.
         machine.spend(Work::BuddyAlloc, gauge.moved.pages - gauge.moved.blocks);
         for (first, order) in blocks.iter() {
             for page in first..first + order.pages().0 {
@@ -284,8 +284,8 @@ impl<M: Machine> Zone<M> {
         if !self.has_bitmaps {
             let before = blocks.len();
             machine.spend(Work::Compare, blocks.join(&self.tags));
-            // Joining two blocks costs as much here as merging them does under the lock, but here
-            // no CPU waits for it.
+            // Joining two blocks costs as much here as merging them does under the lock. But here
+            // this CPU does not hold the lock, so no other CPU waits.
             machine.spend(Work::BuddyFree, before - blocks.len());
         }
         let mut rest = blocks.iter().peekable();

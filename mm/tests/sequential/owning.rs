@@ -210,7 +210,7 @@ fn pages_in_an_inbox_can_be_robbed_too() {
     world.is_whole();
 }
 
-/// A whole block that is robbed changes its owner as well.
+/// A block of which all pages are free changes its owner, too, when another CPU robs it.
 #[test]
 fn a_whole_block_can_be_robbed() {
     let world = World::new(Owning::Inbox);
@@ -294,8 +294,8 @@ fn a_cpu_claims_no_block_that_the_zone_cannot_spare() {
     world.is_whole();
 }
 
-/// An inbox that is never opened by its owner is opened by the CPUs that send to it, and whole
-/// blocks go on to the zone.
+/// If the owner of an inbox never empties it, the CPUs that send pages to the inbox empty it, and
+/// return whole blocks to the zone.
 #[test]
 fn an_inbox_that_its_owner_does_not_open_stays_short() {
     let world = World::new(Owning::Inbox);

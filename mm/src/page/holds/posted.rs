@@ -31,9 +31,9 @@ impl Holds for BatchedDrains {
     }
 }
 
-/// The patch that preceded the series: a spill, decay or drain releases the zone lock after each
-/// batch, but keeps the pcp lock. So other CPUs can use the zone in between, but not these page
-/// lists.
+/// A patch that was posted before the series of patches that Linux merged. A spill, decay or drain
+/// releases the zone lock after each batch, but keeps the pcp lock. So other CPUs can use the zone
+/// in between, but not these page lists.
 ///
 /// The posted patch released the zone lock only if another CPU was waiting for the lock. This
 /// policy always releases it: if no CPU waits, taking a free lock again costs little.

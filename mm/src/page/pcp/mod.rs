@@ -147,7 +147,8 @@ pub(super) type Lists = [VecDeque<u32>; LISTS];
 /// that they can hold if they spill at `high`. Unless pages are `grouped`, only lists of unmovable
 /// pages get room. Must be called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
-    // A refill may leave a batch more than `high` on the lists, and a free then adds one block.
+    // A refill may leave up to a batch more than `high` on the lists, and a free then adds one more
+    // block. So there is room for two batches more than `high`.
     let pages = high.0.saturating_add(2 * batch.0).min(managed.0);
     core::array::from_fn(|list| {
         let mut blocks = VecDeque::new();
