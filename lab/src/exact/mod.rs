@@ -22,7 +22,7 @@ use crate::report::Table;
 use crate::run::progress::Progress;
 
 /// The result of an exact replay for one subject, such as page lists: how many of the kernel's
-/// decisions Plimsoll repeats.
+/// decisions Plimsoll makes in the same way.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
     /// The name of the subject as a table row shows it, such as `page lists` or `timer wheel`.
@@ -32,13 +32,14 @@ pub struct Judgement {
     pub unit: &'static str,
     /// The number of the kernel's decisions that were compared with Plimsoll's.
     pub compared: u64,
-    /// The number of compared decisions in which Plimsoll and the kernel agree.
+    /// How many recorded decisions were not compared, because they depend on something that the
+    /// recording does not show. A note says what this is.
     pub identical: u64,
     /// The number of recorded decisions that were not compared, because they depend on something
     /// that the recording does not show. A note says what the recording does not show.
     pub set_aside: u64,
-    /// The first difference between the kernel and Plimsoll, with its surroundings, as lines of at
-    /// most 80 characters.
+    /// The first difference between the kernel and Plimsoll, and what precedes and follows it, as
+    /// lines of at most 80 characters.
     pub first_difference: Vec<String>,
     /// Tables that count the compared and the identical decisions, for example by CPU or by kind.
     pub tables: Vec<Table>,
@@ -51,15 +52,15 @@ pub trait Judge {
     /// The subject's name, as the option `--only` accepts it.
     fn name(&self) -> &'static str;
 
-    /// Compares everything that the recording has about this subject with Plimsoll. `None` if the
-    /// recording has nothing about the subject.
+    /// Compares Plimsoll with everything that the recording has about this subject. Returns `None`
+    /// if the recording has nothing about the subject.
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 
 /// The user's options for an exact replay.
 #[derive(Clone, Debug, Default)]
 pub struct ExactOptions {
-    /// The recording, or `-` for standard input.
+    /// The name of the single subject to judge. `None` stands for all subjects.
     pub file: String,
     /// The name of the only subject to judge. `None` stands for all subjects.
     pub only: Option<String>,

@@ -11,8 +11,8 @@ use crate::report::{Table, markdown, table};
 /// The result of an exact replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// One line that names the file and the recorded kernel and states the numbers of CPUs and
-    /// events.
+    /// One line with the name of the file, the recorded kernel, and how many CPUs and events the
+    /// recording has.
     pub title: String,
     /// The judgements, one for each subject in the recording.
     pub judgements: Vec<Judgement>,
@@ -126,8 +126,8 @@ impl Outcome {
     }
 }
 
-/// The share of comparisons with an identical result, in percent. The share is rounded down, so it
-/// is 100 % only if all comparisons are identical.
+/// The percentage of comparisons with an identical result. It is rounded down, so it is 100 % only
+/// if all comparisons are identical.
 pub(super) fn share(identical: u64, compared: u64) -> String {
     if compared == 0 {
         return crate::report::value::NOTHING.to_owned();

@@ -36,8 +36,8 @@ pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("lru_wait_ns", Unit::Nanos) => raced.lock(LockClass::Lru).wait.0 as f64,
 });
 
-/// The name of the way to empty an address space without helpers: only the last user empties it, as
-/// in Linux. The reports compare all other ways with this way.
+/// The name of the way to empty an address space in which there are no helpers: only the last user
+/// empties the address space, as in Linux. The reports compare all other ways with this way.
 pub(super) const ALONE: &str = "exit alone";
 
 /// The number of helpers that a design of an experiment file gives.
@@ -52,9 +52,9 @@ pub(super) fn helpers(tried: &Tried) -> usize {
     tried.numbers.count(HELPERS.name)
 }
 
-/// The name of the way in which a design empties an address space, without the number of helpers.
-/// The name mentions bounded holds of zone locks, because unbounded holds limit the speed of many
-/// helpers.
+/// The name of the way in which a design empties an address space, without the count of helpers. If
+/// a design has bounded holds of zone locks, the name says so, because unbounded holds limit the
+/// speed of many helpers.
 pub(super) fn way(tried: &Tried) -> String {
     let reaping = tried.design.reaping.name();
     if helpers(tried) == 0 {
@@ -66,7 +66,8 @@ pub(super) fn way(tried: &Tried) -> String {
     }
 }
 
-/// Adds up one kind of time (`time`) of the last user and of all helpers. Returns nanoseconds.
+/// The total time of one kind, in nanoseconds, that the last user and all helpers spent. `time`
+/// returns this time for either party.
 pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Party) -> Nanos) -> f64 {
     (time(raced, Party::Exit).0 + time(raced, Party::Helpers).0) as f64
 }
@@ -80,10 +81,10 @@ fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// Names what limits the speed of a race, with its percentage of the running time of all tasks.
-/// This limit is the spinlock with the longest waits, or "cache lines" if these take more time.
-/// "cache lines" stands for the time to acquire free locks and to move cache lines. If the
-/// percentage is small, the limit is "work".
+/// Names what limits the speed of a race, with the percentage of all tasks' running time that it
+/// takes. The limit is either the spinlock with the longest waits, or "cache lines": the time to
+/// acquire free locks and to move cache lines. The larger of the two is named, unless its
+/// percentage is small. In this case, the limit is "work".
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)
@@ -104,11 +105,11 @@ pub(super) fn limiter(raced: &Raced) -> String {
     format!("{name}, {percent:.0} % of running")
 }
 
-/// [`limiter`] names a lock or "cache lines" only if the lock or the cache lines take at least this
-/// percentage of the running time. Otherwise it names "work".
+/// [`limiter`] names a lock or "cache lines" only if they take at least this percentage of the
+/// running time. Otherwise it names "work".
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
-/// A table of the waits for each lock, in the races on the first seed.
+/// Makes a table of the waits for each lock. It shows only the races with the first seed.
 pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Tried, &'a Raced)>) -> Table {
     let rows = races.flat_map(|(tried, raced)| {
         let classes = waited_for(raced).into_iter();

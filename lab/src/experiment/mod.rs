@@ -50,7 +50,7 @@ pub trait Experiment: Sync {
     /// The question in one line, for listings.
     fn question(&self) -> &str;
 
-    /// Returns whether [`Options::memory`] changes the experiment's runs.
+    /// A table of the runs that [`Experiment::run`] would make.
     fn takes_memory(&self) -> bool;
 
     /// A table of the runs that the experiment would make.
@@ -66,7 +66,7 @@ pub trait Experiment: Sync {
     /// measured.
     ///
     /// # Errors
-    /// If the declaration uses an unknown name.
+    /// If the experiment's file uses an unknown name.
     fn figures(&self) -> Result<Vec<Beside>, Error>;
 
     /// The machines that a full run uses.
@@ -88,12 +88,12 @@ pub trait Experiment: Sync {
     /// No name occurs twice.
     ///
     /// # Errors
-    /// If the declaration uses an unknown machine.
+    /// If the experiment's file names an unknown machine.
     fn reported_metrics(&self, effort: Effort) -> Result<Vec<String>, Error>;
 
     /// Runs only the designs whose names are in `designs`, and makes no tables and no finding.
-    /// `machine` may have scaled prices, as in `grace-72@work.fault=200`. Names of designs that the
-    /// experiment does not have are ignored.
+    /// `machine` can have changed prices, as in `grace-72@work.fault=200`. Names of designs that
+    /// the experiment does not have are ignored.
     ///
     /// # Errors
     /// As [`Experiment::run`], and if the machine is unknown.
@@ -115,8 +115,8 @@ macro_rules! builtin {
     };
 }
 
-/// The experiments that `plimsoll reproduce` runs, in this order, when the user names none. The
-/// experiments that take longest come last, so that a user soon sees a first answer.
+/// The experiments that `plimsoll reproduce` runs, in this order, when the user names no
+/// experiment. The experiments that take longest come last, so that a user sees first results soon.
 pub static CATALOG: LazyLock<Vec<&'static dyn Experiment>> = LazyLock::new(|| {
     vec![
         builtin!("rss-accuracy"),
@@ -143,7 +143,7 @@ static HIDDEN: LazyLock<Vec<&'static dyn Experiment>> = LazyLock::new(|| {
     ]
 });
 
-/// The workloads that have code of their own and that experiment files can name.
+/// The workloads that are Rust code and that experiment files can name.
 static SUBJECTS: LazyLock<Vec<&'static dyn Runs>> = LazyLock::new(|| {
     vec![
         selftest::SUBJECT,
@@ -171,8 +171,8 @@ fn embedded(file: &str, text: &str) -> &'static dyn Experiment {
     Box::leak(found.expect("the file names a workload with code"))
 }
 
-/// Reads the experiment in the file at `path`. Returns `None` if the file's workload has no code of
-/// its own; [`crate::plan`] runs such files.
+/// Reads the experiment in the file at `path`. Returns `None` if the file's workload is not Rust
+/// code. [`crate::plan`] runs such files.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the file cannot be read or has mistakes. The error lists all mistakes.
@@ -182,7 +182,7 @@ pub fn of_file(path: &Path) -> Result<Option<Box<dyn Experiment + Send>>, Error>
     driver::read::experiment((&file, &text), folder, &SUBJECTS)
 }
 
-/// The workloads that have code of their own and that experiment files can name.
+/// The workloads that are Rust code and that experiment files can name.
 pub fn subjects() -> impl Iterator<Item = &'static dyn Subject> {
     SUBJECTS.iter().map(|of| *of as &dyn Subject)
 }
@@ -267,9 +267,9 @@ mod tests {
                              changed, run this test with PLIMSOLL_MISSES=overwrite; if figures \
                              changed, run `plimsoll reproduce --misses docs/misses.md`";
 
-    /// `docs/misses.md` is made from the declared figures and from the results that the page itself
-    /// keeps at its end. If a declared figure changes, this test fails until the page is made
-    /// again.
+    /// `docs/misses.md` is made from the published figures that experiment files declare, and from
+    /// results that are stored at the end of this page. If a declared figure changes, this test
+    /// fails until the page is made again.
     #[test]
     fn the_committed_page_of_misses_is_that_of_the_declared_figures() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/misses.md");

@@ -14,7 +14,8 @@ struct Row {
     experiment: &'static str,
     machine: &'static str,
     metric: &'static str,
-    /// True if the cells are values of the metric; false if they are ratios, ranges or shares.
+    /// True if the row's cells are values of the metric. False if they are computed from such
+    /// values, as ratios, ranges or shares are.
     has_values: bool,
 }
 
@@ -32,7 +33,7 @@ const fn row(
     }
 }
 
-/// As [`row`], but for a row whose cells are computed from several values.
+/// Like [`row`], but for a row whose cells are computed from several values.
 const fn derived(of: [&'static str; 2], from: [&'static str; 3]) -> Row {
     Row {
         has_values: false,
@@ -275,6 +276,7 @@ fn the_readme_has_the_values_of_the_last_full_run() {
             }
         }
     }
-    // If nothing was compared, the test would pass without a check.
+    // If no cell had been compared with a stored value, the test would pass without having checked
+    // anything.
     assert!(compared >= 18, "{compared}");
 }

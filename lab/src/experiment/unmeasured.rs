@@ -32,7 +32,7 @@ struct Source {
 struct Figure {
     what: String,
     unit: Unit,
-    /// One value, or two values: the first with Linux, the second with the patch.
+    /// One value, or two values. Of two values, the first is Linux's and the second is the patch's.
     values: Vec<f64>,
     why: Option<String>,
     /// The name of a reason in the file's table of causes; replaces `why`.
@@ -42,7 +42,7 @@ struct Figure {
 /// The figures that no experiment measures, in the order in which `docs/misses.md` lists them.
 ///
 /// # Panics
-/// If the file has a mistake. A test checks that it has none.
+/// If `unmeasured.toml` has a mistake. A test checks that the file has none.
 pub(super) fn figures() -> Vec<Beside> {
     let File { causes, published } = toml::from_str(FILE).expect("a test reads the file");
     let of_source = |source: Source| {

@@ -4,9 +4,9 @@
 //! the additions are the differences between successive precise sums in `rss_stat` events.
 //!
 //! The recording begins before the log does. So [`Additions`] searches the recording for the place
-//! where the log's additions occur one after the other. The kernel may have made an addition of the
-//! log in two parts; the addition still counts as equal. A note gives the number of additions that
-//! the kernel split.
+//! where the log's additions occur one after the other. If the kernel made an addition of the log
+//! in two parts, the addition still counts as equal. A note says how many additions the kernel
+//! split.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use super::log::{LoggedOp, Run};
 use super::replay::pieces;
 use super::{Judge, Judgement};
 
-/// The index of the counter of anonymous pages (Linux: `MM_ANONPAGES`).
+/// The index of the counter of anonymous pages in `rss_stat` events (Linux: `MM_ANONPAGES`).
 const ANON: u32 = 1;
 
-/// The maximum number of recorded additions that may follow the log's last addition. Such additions
-/// occur because the program's memory is freed when the program exits.
+/// The largest number of recorded additions that may follow the log's last addition. The kernel
+/// makes such additions when it frees the program's memory after the program's exit.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
 /// The judge of additions: it compares the recorded additions to a counter of resident pages with
@@ -76,7 +76,7 @@ impl Judge for Additions {
 }
 
 /// Returns the recorded additions that are compared with the log. If a probe recorded additions,
-/// returns the additions to the counter that has the most additions. Otherwise returns the changes
+/// these are the additions to the counter that has the most of them. Otherwise they are the changes
 /// in the number of anonymous pages of the address space that has the most changes.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
@@ -202,8 +202,8 @@ fn follow(recorded: &[Addition], wanted: &[Addition], begin: usize) -> Found {
 mod tests {
     use super::*;
 
-    /// The judge finds the additions of the log even if the recording has other additions before
-    /// them.
+    /// The judge finds the additions of the log even if other additions precede them in the
+    /// recording.
     #[test]
     fn a_log_is_found_behind_what_came_before_it() {
         let recorded = [(0, 1), (0, 1), (0, 1), (3, -2), (0, -1)];

@@ -1,9 +1,9 @@
-//! The errors of counters other than Linux's flat counter after the additions in a program's log.
+//! The errors that Plimsoll's tree counters would have had during the additions in a program's log.
 //!
-//! By design, the errors of Plimsoll's tree counters differ from the errors of Linux's flat
-//! counter. So the exact replay does not compare the readings of tree counters with Linux's
-//! readings. This table lists the worst error of each counter instead. The counters are built for a
-//! host with one socket and one cache, because an emulated machine reports this topology.
+//! By design, these errors differ from the errors of Linux's flat counter. So the exact replay does
+//! not compare the readings of tree counters with Linux's readings. The table lists the worst error
+//! of each counter instead. The counters are built for a host with one socket and one cache,
+//! because an emulated machine reports this topology.
 
 use plimsoll_mm::counter::Counting;
 

@@ -11,10 +11,11 @@
 //!
 //! `shown` is the approximate number of resident pages that the kernel showed after the step.
 
-/// The largest number of CPUs that a log may state. Recordings have far fewer CPUs, so a larger
+/// The largest number of CPUs that a log can state. Recordings have far fewer CPUs, so a larger
 /// number is an error in the log.
 const CPUS_MAX: u32 = 4096;
-/// The largest number of pages that a line of the log may state; a larger number is an error.
+/// The largest number of pages that a line of the log can state. A larger number is an error in the
+/// log.
 const PAGES_MAX: u64 = 1 << 24;
 /// The number of pages that one page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
@@ -27,11 +28,11 @@ pub(super) struct Run {
     pub(super) size: u64,
     pub(super) warm: Option<Warm>,
     pub(super) steps: Vec<LoggedOp>,
-    /// The number of lines that cannot be judged: the first unreadable line and all later lines of
-    /// the run. After an unreadable line, the state of the counters is unknown.
+    /// How many lines cannot be judged: the first unreadable line and all later lines of the run.
+    /// After an unreadable line, the state of the counters is unknown.
     pub(super) set_aside: u64,
     /// The line number, in the log, of the first unreadable line of this run. The log's first line
-    /// has number 1.
+    /// is line 1.
     bad_line: Option<usize>,
 }
 

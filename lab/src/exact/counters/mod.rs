@@ -3,7 +3,7 @@
 //!
 //! The recorded program moves from CPU to CPU, and logs each step with the kernel's reading after
 //! that step. The judge performs the same additions on the flat counter of `mm`, on the same number
-//! of CPUs, and compares every reading.
+//! of CPUs. It compares every reading of this counter with the logged reading.
 //!
 //! `log` reads the program's log, and `replay` performs its steps on a counter. `beside` reports
 //! the errors that tree counters would have had. `additions` compares the recorded additions with
@@ -52,8 +52,8 @@ impl Judge for Readings {
 }
 
 /// Replays each run of a recording's log on a counter that `make` builds for a host. The host has
-/// as many CPUs as the run. A test can pass a counter that works by another rule than Plimsoll's.
-/// Returns `None` if the recording has no log.
+/// as many CPUs as the run. A test can pass a `make` whose counter works by another rule than
+/// Plimsoll's. Returns `None` if the recording has no log.
 pub fn judge_with<C: Counters<Host>>(
     recording: &Recording,
     make: impl Fn(&Host) -> C,

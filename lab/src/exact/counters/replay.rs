@@ -28,8 +28,8 @@ pub(super) struct Replayed {
     pub(super) readings: u64,
     pub(super) equal: u64,
     pub(super) unmappings: u64,
-    /// The additional cuts of unmappings. The key is the index of the unmapping's step in the run;
-    /// the value is the number of pages before the cut.
+    /// The additional places at which the replay cut unmappings. The key is the index of the
+    /// unmapping's step in the run. The value is the number of pages before the cut.
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
@@ -45,8 +45,8 @@ pub(super) struct Replayed {
     pub(super) first_difference: Vec<String>,
 }
 
-/// Where the replay cuts unmappings, in addition to the ends of page tables and to the pages that
-/// fill a gather.
+/// Where the replay cuts an unmapping into several subtractions, in addition to the ends of page
+/// tables and the places where a gather is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
     /// The replay cuts an unmapping once more only if the reading would otherwise differ from the
@@ -64,7 +64,8 @@ pub(super) struct Replay<'a, C> {
     counter: &'a C,
     /// For each CPU, the number of pages in its differential.
     kept: Vec<i64>,
-    /// The number of pages of files. A reading includes these pages; the replayed counter does not.
+    /// The number of pages of files. A reading includes these pages, but the replayed counter does
+    /// not.
     beside: i64,
     /// The exact number of anonymous pages, which the replay adds up without the counter.
     own: i64,
@@ -129,8 +130,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.beside + self.approximate().max(0)
     }
 
-    /// Adds `delta`. If the counter is still one cache line, this call may turn the counter into a
-    /// tree, as a page fault may.
+    /// Adds `delta`. If the counter is not a tree yet, this call can turn it into a tree, as a page
+    /// fault can.
     fn add(&mut self, cpu: u32, delta: i64) {
         let _entered = self.host.enter(CpuId(cpu));
         let before = self.approximate();
@@ -235,9 +236,9 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
     }
 }
 
-/// Returns the sizes of the subtractions of one unmapping, in pages. The unmapping of `pages` pages
-/// is cut at the ends of page tables, where the gather is full, and after `cut` pages. `offset` is
-/// the first page's index in its page table.
+/// Returns how many pages each subtraction of one unmapping has. The unmapping of `pages` pages is
+/// cut at the ends of page tables, where the gather is full, and after `cut` pages. `offset` is the
+/// first page's index in its page table.
 pub(super) fn pieces(offset: u64, pages: u64, cut: Option<u64>) -> Vec<u64> {
     let mut pieces = Vec::new();
     let mut done = 0;

@@ -12,8 +12,8 @@ fn recording(log: &str) -> Recording {
     recording
 }
 
-/// The start of a log of 16 CPUs, so the batch is 32 and a differential is at most 31. CPU 0 has
-/// counted 10 anonymous pages and has folded none of these pages. The reading shows 5 pages of
+/// The start of a log of 16 CPUs. On 16 CPUs, the batch is 32, and a differential is at most 31.
+/// CPU 0 has counted 10 anonymous pages and has folded none of them. The reading shows 5 pages of
 /// files.
 const START: &str = "# next 16 31 1\nI 0 10 5 5\n";
 
@@ -26,7 +26,7 @@ fn judge(lines: &str) -> Judgement {
 /// so every reading is identical.
 #[test]
 fn a_fold_is_where_linux_has_it() {
-    // CPU 1 keeps 31 pages in its differential; the 32nd page folds all 32 pages.
+    // CPU 1 keeps 31 pages in its differential. The 32nd page makes CPU 1 fold all 32 pages.
     let judgement = judge("1 +31 0 5\n1 +1 31 37\n2 -31 0 37\nP 11 5 37 16 11 16\n");
     assert_eq!((judgement.compared, judgement.identical), (4, 4));
     assert_eq!(judgement.first_difference, [""; 0]);
@@ -43,8 +43,8 @@ fn a_reading_that_differs_is_shown_with_both_sides() {
     );
 }
 
-/// Linux may count the pages of one unmapping in two additions. The replay then finds two sizes
-/// that give the recorded reading. A note gives the number of such unmappings.
+/// Linux can count the pages of one unmapping in two additions. The replay then finds the sizes of
+/// two additions that give the recorded reading. A note says how many such unmappings there are.
 #[test]
 fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
@@ -61,7 +61,7 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
         parts.notes
     );
     // No way to cut the unmapping gives the recorded reading of 50 pages. This reading counts as
-    // different, and the attempted cuts do not change later readings.
+    // different, and the cuts that the replay has tried do not change later readings.
     let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
     assert_eq!((neither.compared, neither.identical), (4, 3));
     assert!(neither.notes[0].starts_with("Of 3 unmappings, 0 match"));
@@ -106,8 +106,9 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     assert_eq!((judgement.compared, judgement.set_aside), (0, 1));
 }
 
-/// If the log says that one CPU's differential holds all initial pages, their number has a limit.
-/// If the log says that all CPUs have folded (`I all`), their number has no limit.
+/// If the log says that one CPU's differential holds all pages that were resident at the start,
+/// there can only be a limited number of them. If the log says that all CPUs have folded (`I all`),
+/// there can be any number of them.
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
     // All of the 500 pages are folded, because no differential can hold 500 pages. The pages of CPU

@@ -1,8 +1,8 @@
 //! Reads the kernel's log of each shortage: the table of candidate processes, the part of the
 //! machine that was short of memory, and the killed processes.
 //!
-//! The kernel prints the table just after its selection. Before 6.18, the kernel reads the counters
-//! of each process approximately, both for the points of the selection and for the table.
+//! The kernel prints the table just after its selection. Before 6.18, the kernel uses approximate
+//! sums of each process's counters, both for the points of the selection and for the table.
 
 use plimsoll_recording::Recording;
 
@@ -14,12 +14,13 @@ pub(crate) const TEXT: &str = "kernel log";
 pub(super) struct Shortage {
     /// The id of the process whose allocation ran into the shortage.
     pub(super) asked_by: Option<u32>,
-    /// True if an operator requested the kill through SysRq, so that no memory needed to be short.
+    /// True if an operator requested the kill through SysRq. In this case, memory was not
+    /// necessarily short.
     pub(super) by_operator: bool,
     /// True if the kernel killed the allocating process without a selection
     /// (`vm.oom_kill_allocating_task`).
     pub(super) kills_who_asks: bool,
-    /// For each node, its number and the number of its present pages.
+    /// For each node, its index and how many pages are present in it.
     pub(super) present: Vec<(u32, u64)>,
     /// The machine's memory, in pages.
     pub(super) ram: u64,
@@ -35,8 +36,8 @@ pub(super) struct Shortage {
     pub(super) tasks: Vec<Task>,
     /// The part of the machine in which memory was short.
     pub(super) place: Place,
-    /// True if the line that states the kernel's choice was read. After that line, the log may have
-    /// reports about something else, such as a failed allocation, until the next shortage begins.
+    /// True if the line that states the kernel's choice was read. Between this line and the next
+    /// shortage, the log can have reports about something else, such as a failed allocation.
     chosen: bool,
     /// The ids of the chosen process and of all processes that the kernel killed together with the
     /// chosen process, in the order of the log.
@@ -57,8 +58,8 @@ pub(super) enum Place {
     Group(String),
 }
 
-/// A row of the kernel's table: a process and its memory. Memory is in pages, unless a field's name
-/// says bytes.
+/// A row of the kernel's table: a process and its memory. Fields are in pages, unless their names
+/// say bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) pid: u32,
@@ -109,7 +110,7 @@ impl Shortage {
     fn read(&mut self, line: &str) {
         if let Some(pid) = number(line, ": Killed process ") {
             self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");
-            // If the kernel kills all members of a memory cgroup together, its log names the first
+            // If the kernel kills all members of a memory cgroup together, the log names the first
             // victim twice.
             if !self.killed.contains(&pid) {
                 self.killed.push(pid);
@@ -194,8 +195,8 @@ fn place(choice: &str) -> Place {
     }
 }
 
-/// Returns the numbers in a list of ranges such as `0-2,5,global_oom`, up to the first entry that
-/// is not a range.
+/// Returns the numbers in a list of ranges, such as `0-2,5,global_oom`. The list ends at the first
+/// entry that is not a range.
 pub(super) fn list(text: &str) -> Vec<u32> {
     let range = |part: &str| -> Option<(u32, u32)> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,8 +1,8 @@
 //! Out-of-memory kills: compares the order of the victims, and the scores of all processes.
 //!
 //! The kernel logs a table of the processes from which it chose a victim; `log.rs` reads this
-//! table. Before memory ran out, the load that started these processes also read the processes'
-//! figures from `/proc`; `population.rs` parses these figures. From the table and the figures,
+//! table. The load had started these processes. Before memory ran out, it read the processes'
+//! figures from `/proc`, and `population.rs` parses these figures. From the table and the figures,
 //! `perform.rs` repeats the selection and the kill.
 
 pub(super) mod log;
@@ -64,9 +64,9 @@ impl Judge for Kills {
     }
 }
 
-/// Returns the victims in the order of their `mark_victim` events, and the number of other
-/// `mark_victim` events. Such another event comes from a thread that the log does not name: a
-/// thread that is already dying when it requests memory marks itself as a victim.
+/// Returns the victims in the order of their `mark_victim` events, and the number of `mark_victim`
+/// events of other threads. The log does not name such another thread: it was already dying when it
+/// requested memory, and marked itself as a victim.
 fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     let (mut marked, mut by_themselves) = (Vec::new(), 0);
     for event in &recording.events {

@@ -1,5 +1,5 @@
 //! Repeats a recorded shortage: the selection among the recorded processes, and the kill of the
-//! victim. All processes that die with the victim are killed, too.
+//! victim. The kill also includes all processes that die together with the victim.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +22,8 @@ use plimsoll_mm::units::{NodeId, Pages, ProcessId};
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};
 
-/// The size, in pages, of the machine on which the kills are performed. No page of the machine is
-/// allocated.
+/// The size, in pages, of the machine on which the kills are performed. The kills do not allocate
+/// any page of this machine.
 const ARENA: Pages = Pages(4096);
 /// The group that stands for all processes outside the memory cgroup that ran out of memory.
 const OUTSIDE: GroupId = GroupId(0);
@@ -34,8 +34,8 @@ const INSIDE: GroupId = GroupId(1);
 pub(super) struct Recorded<'r> {
     shortage: &'r Shortage,
     population: &'r Population,
-    /// The ids of the processes that earlier shortages killed. If such a process is still in the
-    /// kernel's table, the reaper has reaped the process or has given up on it. Otherwise the
+    /// The ids of the processes that earlier shortages killed. If the kernel's table still lists
+    /// such a process, the reaper has already emptied its memory or has given up. Otherwise the
     /// kernel would not have chosen another process.
     spent: &'r [u32],
 }
@@ -53,8 +53,8 @@ impl<'r> Recorded<'r> {
         }
     }
 
-    /// The ids of the processes that Plimsoll marks as victims, in order; empty if none may be
-    /// killed.
+    /// The ids of the processes that Plimsoll marks as victims, in order. Empty if no process can
+    /// be killed.
     pub(super) fn victims(&self, selecting: Selecting) -> Vec<u32> {
         let Some(scope) = self.scope() else {
             return Vec::new();
@@ -246,15 +246,15 @@ impl Candidates for Recorded<'_> {
         self.precise(candidate).map(Reading::exactly)
     }
 
-    /// Returns the number of pages that killing the candidate would free, computed from the
-    /// kernel's table. The kernel chose by the numbers in this table, so they serve both as
-    /// approximate and as precise sums.
+    /// Returns how many pages killing the candidate would free, computed from the kernel's table.
+    /// The kernel chose by the numbers in this table, so the replay uses them both as approximate
+    /// and as precise sums.
     fn precise(&self, candidate: u32) -> Option<i64> {
         self.task(candidate).map(pages)
     }
 }
 
-/// The number of pages that killing the process would free.
+/// How many pages killing the process would free.
 fn pages(task: &Task) -> i64 {
     let usage = Usage {
         resident_pages: task.resident,

@@ -1,5 +1,5 @@
 //! The processes of a recorded machine before its memory ran out. The load that started these
-//! processes read the processes' figures from `/proc`.
+//! processes read their figures from `/proc` and wrote them down in this form:
 //!
 //! ```text
 //! total ram_kib=308344 swap_kib=0
@@ -62,8 +62,8 @@ pub(super) struct Member {
 }
 
 impl Population {
-    /// Reads the population from a recording. Also returns the number of unreadable lines. `None`
-    /// if the recording has no list of processes.
+    /// Reads the population from a recording. Also returns the number of unreadable lines. Returns
+    /// `None` if the recording has no list of processes.
     pub(super) fn of(recording: &Recording) -> Option<(Self, usize)> {
         recording.header.text(TEXT).map(Self::parse)
     }

@@ -20,8 +20,8 @@ use super::stand_in::{Knobs, StandIn, Start};
 use super::zoneinfo::{self, ListInfo, ZoneInfo};
 
 /// The texts of a recording that hold `/proc/zoneinfo`, the best text first. Beside each text is
-/// the name of its mark. The recorder wrote this mark into the recording right after it had read
-/// the text.
+/// the name of a mark. The recorder wrote this mark into the recording right after it had read the
+/// text.
 const MOMENTS: [(&str, &str); 2] = [
     ("zoneinfo settled", "settled"),
     ("zoneinfo before", "read zoneinfo before"),
@@ -30,7 +30,7 @@ const MOMENTS: [(&str, &str); 2] = [
 /// A moment of the recording at which the state of the zones is known.
 pub(super) struct Moment {
     pub(super) zones: Vec<ZoneInfo>,
-    /// The index of the event by which the recorder marked the moment; 0 if the recording lacks
+    /// The index of the event by which the recorder marked the moment, or 0 if the recording lacks
     /// this event.
     pub(super) event: usize,
 }

@@ -1,5 +1,5 @@
-//! The side workloads of the drain experiment. Each has the workers of the main workload, but
-//! another state of memory, plenty of memory, or a quicker use of each page.
+//! The side workloads of the drain experiment. They have the workers of the main workload, but
+//! memory in another state, more free memory, or a shorter use of each page.
 //!
 //! The main workload alone would be weak evidence, because we chose it. For example, a design that
 //! moves whole blocks raises throughput most if memory is fresh and short. So a report gives the
@@ -106,7 +106,7 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
 }
 
 /// The smallest and the largest ratio in the family: `metric` with `design`, divided by `metric`
-/// with unbatched Linux. Only workloads for which `of` returns true count.
+/// with unbatched Linux. Workloads for which `of` returns false are left out.
 fn range(
     family: &[Member],
     design: &str,
@@ -133,8 +133,9 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Returns a sentence that says how the merged patch and our bounded holds change the metrics. The
-/// sentence covers only the workloads with `pressure`: plenty of memory, or a shortage of memory.
+/// Returns a sentence that says how the merged patch and our bounded holds change the metrics.
+/// `pressure` chooses the workloads that the sentence covers: those with plenty of memory, or those
+/// that are short of memory.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |setup| setup.pressure == pressure);
@@ -162,8 +163,8 @@ struct Claim {
     published: [f64; 3],
 }
 
-/// The table of the merged patch's throughput in our runs and as published. `None` on a machine for
-/// which no changes were published.
+/// Makes the table that shows how the merged patch changes throughput, in our runs and as
+/// published. Returns `None` on a machine for which no changes were published.
 pub(super) fn claims(run: &Run<'_, DrainSetup, Kept>) -> Result<Option<Table>, Error> {
     if run.setup.shape != FIFTY {
         return Ok(None);

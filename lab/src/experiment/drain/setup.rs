@@ -4,8 +4,9 @@
 //! of 30 GB on 176 CPUs. The thread does not describe the load on 316 CPUs; there, each CPU has a
 //! worker. On 176 CPUs, each worker of the lab maps only a twentieth of the published amounts, so
 //! that rounds end within a run and the pages of a run fit into the host's memory. But a worker
-//! must map more than its CPU's page lists can hold; otherwise it would hardly use the zone. The
-//! lists can hold 173 MB: an eighth of the machine's memory, divided by the number of CPUs.
+//! must map more than its CPU's page lists can hold. Otherwise the worker's CPU would hardly ever
+//! move pages to or from the zone. The page lists of one CPU can hold 173 MB: an eighth of the
+//! machine's memory, divided by the number of CPUs.
 //!
 //! All other memory is in use from the beginning ([`aging`]). The kernel neither reclaims nor
 //! swaps. If an allocation finds no memory, it fails, and its worker goes on with the pages that it
@@ -76,8 +77,8 @@ const fn lower(name: &'static str, unit: Unit) -> Metric {
 pub(super) enum Pressure {
     /// The zone's number of free pages never falls to the zone's high watermark.
     Plenty,
-    /// Before the workers start, the zone has some free pages above the midpoint of its low and
-    /// high watermark. On average, the workers map exactly this number of pages, so kswapd would be
+    /// Before the workers start, the zone's free pages exceed the midpoint between its low and its
+    /// high watermark by the number of pages that the workers map on average. So kswapd would be
     /// awake about half of the time.
     Short,
 }
@@ -179,7 +180,8 @@ impl Seen {
         self.stats.class(class)
     }
 
-    /// The number of holds per second that move more than 1000 pages, at one call site.
+    /// How many holds per second move more than 1000 pages. Only holds at the call site `site`
+    /// count.
     fn over_1000_per_s(&self, site: Site) -> f64 {
         self.kept.holds.site(site).over_1000 as f64 / seconds(self.length)
     }
@@ -283,14 +285,14 @@ impl DrainSetup {
         let wanted = u64::from(self.shape.workers) * self.shape.bytes;
         Pages::from_bytes(match self.pressure {
             // The room is twice the memory that the workers want, because the page lists of their
-            // CPUs may hold as many pages as the workers map.
+            // CPUs can hold as many pages as the workers map.
             Pressure::Plenty => 2 * wanted,
             Pressure::Short => wanted * mapped_percent(self.use_ns) / 100,
         })
     }
 
-    /// Runs the workload once. Panics, and names the seed, if the design limits each hold to one
-    /// batch but a hold moves more pages.
+    /// Runs the workload once. If the design limits each hold to one batch but a hold moves more
+    /// pages, the function panics and names the seed.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let cpus = self.profile.topology.cpus();

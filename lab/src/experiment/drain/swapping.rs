@@ -229,7 +229,8 @@ impl SwapSetup {
     }
 }
 
-/// The table of the change of throughput by the merged patch, in our runs and as published.
+/// Makes the table that shows how the merged patch changes throughput, in our runs and as
+/// published.
 fn beside(run: &Run<'_, SwapSetup>) -> Table {
     let rows = run.figures().iter().flat_map(|of| &of.figures);
     let rows = rows.filter(|figure| figure.percent().is_some());
@@ -251,7 +252,7 @@ fn beside(run: &Run<'_, SwapSetup>) -> Table {
     )
 }
 
-/// The table of the work of reclaim with each design.
+/// Makes the table that shows how much work reclaim did with each design.
 fn reclaimed(run: &Run<'_, SwapSetup>) -> Table {
     let results = &run.results;
     tabulate!(

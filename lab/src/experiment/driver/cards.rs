@@ -1,6 +1,6 @@
 //! The table of verdicts at each cost card. A card takes all prices of the simulated machine from
-//! the low end, the middle or the high end of their ranges. A verdict that changes between cards is
-//! fragile.
+//! the low end, the middle or the high end of their ranges. A verdict that differs between cards
+//! depends on how uncertain the prices are.
 
 use plimsoll_sim::profile::Card;
 
@@ -12,10 +12,10 @@ use crate::report::value::human_ratio;
 use crate::report::{Table, VerdictRow};
 use crate::run::options::Effort;
 
-/// The names of the cells that every workload has.
+/// The names of the cells that a row of this table can have with every workload.
 pub(super) const CELLS: [&str; 6] = ["card", "a", "b", "metric", "ratio", "verdict"];
 
-/// One row of the table.
+/// One row of the table of verdicts at each cost card.
 struct Row<'a, K> {
     card: Card,
     verdict: VerdictRow,
@@ -54,7 +54,7 @@ impl<S: Sync, K: Send> Run<'_, S, K> {
         Ok(Some(table))
     }
 
-    /// The rows of one card, in the order of the pairs.
+    /// The rows of the table for one card, in the order of `cards.pairs`.
     fn rows<'a>(
         &self,
         cards: &Cards,

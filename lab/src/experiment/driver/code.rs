@@ -18,7 +18,7 @@ use crate::run::cases::Case;
 /// A workload with its metrics and the parts of its reports. `S` is the type of the workload on one
 /// machine. `K` is the type of the data that are kept of a run in addition to the run's sample.
 pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
-    /// The name of the workload in files.
+    /// The name by which experiment files refer to the workload.
     pub(in crate::experiment) workload: &'static str,
     /// A description of the workload in one line.
     pub(in crate::experiment) about: &'static str,
@@ -45,11 +45,12 @@ pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
 
 pub(super) type Cell<K> = (&'static str, fn(&K) -> String);
 
-/// A part of a report: tables, and facts for the texts of the answer.
+/// A part of a report: tables, and *facts*, which are texts that the sentences of the answer can
+/// quote.
 pub(in crate::experiment) struct Part<S: 'static, K: 'static = ()> {
     /// The name by which files refer to this part.
     pub(in crate::experiment) name: &'static str,
-    /// The names of the facts that the part gives.
+    /// The names of the part's facts, which are texts that the sentences of the answer can quote.
     pub(in crate::experiment) facts: &'static [&'static str],
     /// The labels of the designs that the part names. A file can have the part only if it has all
     /// of these designs.
@@ -60,7 +61,7 @@ pub(in crate::experiment) struct Part<S: 'static, K: 'static = ()> {
 type Make<S, K> = fn(&Run<'_, S, K>) -> Result<Made, Error>;
 
 impl<S, K> Part<S, K> {
-    /// A part without facts that names no design.
+    /// Creates a part that has no facts and names no designs.
     pub(in crate::experiment) const fn new(name: &'static str, make: Make<S, K>) -> Self {
         Self {
             name,
@@ -75,7 +76,7 @@ impl<S, K> Part<S, K> {
         Self { designs, ..self }
     }
 
-    /// Returns this part with `facts` as the names of the facts that it gives.
+    /// Returns this part with `facts` as the names of its facts.
     pub(in crate::experiment) const fn giving(self, facts: &'static [&'static str]) -> Self {
         Self { facts, ..self }
     }
@@ -86,16 +87,17 @@ impl<S, K> Part<S, K> {
 pub struct PartInfo {
     /// The name by which files refer to the part.
     pub name: &'static str,
-    /// The names of the facts that the part gives. The texts of the answer may use these facts.
+    /// The names of the facts that the part gives. A fact is a text that the sentences of the
+    /// answer can quote.
     pub facts: &'static [&'static str],
     /// The labels of the designs that the part names. A file that asks for the part must have all
     /// of these designs.
     pub designs: &'static [&'static str],
 }
 
-/// A `Code` with any type parameters.
+/// The interface of a `Code` that does not depend on the type parameters of the `Code`.
 pub trait Subject: Sync {
-    /// The name of the workload in files.
+    /// The name by which experiment files refer to the workload.
     fn workload(&self) -> &'static str;
 
     /// A description of the workload in one line.
@@ -189,8 +191,7 @@ impl Setting<'_> {
     }
 }
 
-/// The setting in which the reader of a file asks for a workload's metrics. It uses the middle
-/// card.
+/// The setting, at the middle card, with which the reader of a file asks for a workload's metrics.
 pub(super) const fn setting<'a>(
     machine: &'a str,
     numbers: &'a Numbers,

@@ -21,7 +21,7 @@ pub(in crate::experiment) struct Data {
     pub(in crate::experiment) question: String,
     /// The names of the machines in the file. A quick run uses only the first machine.
     pub(in crate::experiment) machines: Vec<String>,
-    /// The folder of the file. Machines may be files in this folder.
+    /// The folder of the file. The machines that the file names can be files in this folder.
     pub(super) folder: PathBuf,
     /// The numbers of the workload, for each machine.
     pub(super) numbers: Vec<OfMachine>,
@@ -98,7 +98,7 @@ pub(super) struct Pair {
 /// The metrics with which a report begins.
 pub(super) struct Headlines {
     /// The heads of the columns, such as "Linux". There is a column for each design of a metric.
-    /// The first column belongs to the base.
+    /// The first column shows the design with which the others are compared.
     pub(super) sides: Vec<String>,
     pub(super) rows: Vec<Headline>,
 }
@@ -146,7 +146,8 @@ pub(super) struct CardPair {
     pub(super) machines: Option<Vec<String>>,
 }
 
-/// A part of a report: tables, and facts for the texts of the answer.
+/// A part of a report: tables, and *facts*, which are texts that the sentences of the answer can
+/// quote.
 #[derive(Default)]
 pub(in crate::experiment) struct Made {
     pub(in crate::experiment) tables: Vec<Table>,

@@ -43,7 +43,7 @@ impl Figure {
         }
     }
 
-    /// The published change, if only a change was published.
+    /// The published change in percent, if only a change was published.
     pub(in crate::experiment) const fn percent(&self) -> Option<f64> {
         match self.values {
             Values::ChangePercent(percent) => Some(percent),

@@ -14,7 +14,7 @@ pub(in crate::experiment) struct Finding {
 }
 
 impl Finding {
-    /// Makes a finding from the answer, a sentence, and from numbers with their labels.
+    /// Makes a finding from the answer, which is one sentence, and from numbers with their labels.
     pub(in crate::experiment) fn of(answer: String, numbers: Vec<(&str, String)>) -> Self {
         let numbers = numbers.into_iter();
         Self {

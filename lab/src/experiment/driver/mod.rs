@@ -270,8 +270,8 @@ impl<S, K> Filed<S, K> {
         })
     }
 
-    /// The workload on `machine` at the middle card. The caller of this function needs only the
-    /// names of the metrics.
+    /// The workload on `machine` at the middle card. Any card would do, because callers of this
+    /// function need only the names of the metrics.
     fn setup_of(&self, machine: &str, effort: Effort) -> Result<S, Error> {
         self.setup(machine, Card::Mid, effort, &Options::of_seeds(1))
     }
@@ -450,7 +450,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
     }
 }
 
-/// The names of metrics in the file, with each `(name)` replaced by the value of that number.
+/// The names of metrics in the file, with each `(name)` replaced by the value of the number `name`.
 fn filled(names: Option<&Vec<String>>, numbers: &Numbers) -> Option<Vec<String>> {
     names.map(|names| names.iter().map(|name| numbers.fill(name)).collect())
 }

@@ -85,7 +85,7 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.figures()
     }
 
-    /// Says in the progress that the runs of `about` on `machine` begin.
+    /// Shows in the progress that runs on `machine` begin. The progress calls these runs `about`.
     pub(in crate::experiment) fn start(&self, machine: &str, about: &str) {
         self.progress
             .start_on(&self.filed.data.name, machine, about);

@@ -1,4 +1,4 @@
-//! Tests of experiment files that name a workload with code. The error for a mistake must show the
+//! Tests of experiment files whose workload is Rust code. The error for a mistake must show the
 //! mistake's place and the nearest name, and a copy of a built-in file must run.
 
 use std::fs;
@@ -29,7 +29,8 @@ fn refused(text: &str, from: &str, to: &str) -> String {
     error.to_string()
 }
 
-/// A file, a text in it, a wrong text that replaces it, and the error that the wrong text causes.
+/// Each row has a file, a text in the file, a wrong text that replaces this text, and the error
+/// that the wrong text causes.
 const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         SELFTEST,

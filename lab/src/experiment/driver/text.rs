@@ -35,7 +35,7 @@ struct Value {
     b: Option<String>,
 }
 
-/// A word with which a field begins. It says which value the field shows.
+/// The word with which a field begins. It says which value the field shows.
 struct How {
     word: &'static str,
     /// A description of the value, for errors.
@@ -81,7 +81,7 @@ const fn rounded(word: &'static str, takes: Takes, about: &'static str) -> How {
     }
 }
 
-/// The words of fields.
+/// The words with which fields can begin.
 const WORDS: [How; 10] = [
     how("median", Takes::One, "the median over the seeds"),
     how("interval", Takes::One, "the median with its interval"),
@@ -111,8 +111,8 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Checks that the experiment has the metric `metric`. The name may contain numbers of the
-    /// workload, as in `select_at_(most)_ns`.
+    /// Checks that the experiment has the metric `metric`. The name may contain a number of the
+    /// workload in parentheses, as in `select_at_(most)_ns`.
     ///
     /// # Errors
     /// [`Error::Unknown`] with the nearest names, if there is no such metric.
@@ -128,7 +128,7 @@ impl Metrics {
     }
 }
 
-/// The results of the runs on one machine, with which fields are filled.
+/// The results of the runs on one machine, which replace the fields of a text.
 pub(super) struct Measured<'a> {
     pub(super) results: &'a Results,
     /// The metrics that the runs have measured.
@@ -139,7 +139,7 @@ pub(super) struct Measured<'a> {
 }
 
 impl Text {
-    /// Reads a text with fields.
+    /// Reads a text that can have fields. A field stands for a result of the runs.
     ///
     /// # Errors
     /// A text that describes the first mistake in a field, and suggests the nearest name.
@@ -257,7 +257,8 @@ fn field(text: &str, known: &Known<'_>) -> Result<Piece, String> {
     }))
 }
 
-/// Returns an error, which offers the nearest names, if `name` is not one of `names`.
+/// Checks that `name` is one of `names`. If it is not, returns an error that offers the nearest
+/// names.
 fn named(kind: &str, name: &str, names: &[impl AsRef<str>]) -> Result<(), String> {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     if names.contains(&name) {
@@ -302,7 +303,8 @@ impl Value {
     }
 }
 
-/// The words of fields. Each word comes with the form of the field and a description of the value.
+/// The words with which fields can begin. Each word comes with the form of its field, and with a
+/// description of the value that the field shows.
 pub fn words() -> impl Iterator<Item = (String, &'static str)> {
     WORDS.iter().map(|how| {
         let decimals = if how.has_decimals { ".2" } else { "" };

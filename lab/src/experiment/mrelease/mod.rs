@@ -2,9 +2,9 @@
 //! empty it too?
 //!
 //! Any number of threads may call `process_mrelease` on one dying process to free its memory
-//! sooner. Linux lets all these threads walk the same page tables. The experiment runs several ways
-//! to share the work, each with several numbers of helpers. It measures the time from the kill
-//! until all memory is free, and finds the lock that limits the race.
+//! sooner. Linux lets all these threads walk the same page tables. The experiment compares several
+//! ways to share the work, each with different counts of helpers. It measures the time from the
+//! kill until all memory is free, and finds the lock that limits the race.
 
 mod setup;
 
@@ -83,7 +83,8 @@ fn headline<'a>(run: &'a Run<'_, MreleaseSetup, Raced>) -> Ran<'a> {
     }
 }
 
-/// The table of the main runs and of runs with further numbers of helpers.
+/// Makes the table that shows how the time depends on the count of helpers. It has the main runs,
+/// and runs with further counts of helpers.
 fn curve(run: &Run<'_, MreleaseSetup, Raced>) -> Result<Made, Error> {
     let designs = run.setup.on_curve(run.designs);
     let (about, seeds) = (
@@ -184,8 +185,9 @@ fn scene_table(run: &Run<'_, MreleaseSetup, Raced>) -> Table {
     )
 }
 
-/// A table with a row for each emptier (a way to empty the victim). It shows the time until all
-/// memory is free, how many times as fast as exit alone this is, and what limits the speed.
+/// Makes a table with a row for each emptier (a way to empty the victim). A row shows the time
+/// until all memory is free, how many times as fast as exit alone the emptier is, and what limits
+/// its speed.
 fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>]) -> Table {
     let seeds = |of: &str| run.numbers().get(of);
     let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();
@@ -222,8 +224,8 @@ fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>])
     )
 }
 
-/// Our design must be at least this many times as fast as an exit without helpers. The first number
-/// is for one helper, the second for eight helpers.
+/// Our design must be at least this many times as fast as an exit without helpers, first with one
+/// helper, then with eight helpers.
 const FASTER_MIN: [f64; 2] = [1.8, 5.0];
 /// The largest percentage by which the CPU time of exit and one helper together may exceed the CPU
 /// time of an exit without helpers.

@@ -21,7 +21,7 @@ pub(super) struct MreleaseSetup {
     pub(super) profile: Profile,
     pub(super) victim: Victim,
     larger_times: u64,
-    /// Further numbers of helpers. Only the table `curve` uses them.
+    /// Further counts of helpers, which only the table `curve` uses.
     curve: Vec<u64>,
 }
 
@@ -66,9 +66,8 @@ impl MreleaseSetup {
         })
     }
 
-    /// Returns first the designs in `designs` that have no helpers. Then come the designs in
-    /// `designs` that have one helper: each is repeated once for each number of helpers of the
-    /// curve, with this number.
+    /// Returns the designs to run for the table `curve`. First come the designs without helpers.
+    /// Then comes each design that has one helper, once for each count of helpers in `self.curve`.
     pub(super) fn on_curve(&self, designs: &[Tried]) -> Vec<Tried> {
         let with = |number: &u64| {
             let one = designs.iter().filter(|tried| helpers(tried) == 1);
@@ -121,9 +120,9 @@ impl MreleaseSetup {
     }
 }
 
-/// The CPUs of `number` helpers. No two helpers share a last-level cache, and no helper shares one
-/// with the last user. The CPUs alternate between other sockets and the last user's socket, because
-/// a scheduler would spread the helpers in this way.
+/// The CPUs of `number` helpers. As far as possible, no two helpers share a last-level cache, and
+/// no helper shares such a cache with the last user. The CPUs alternate between other sockets and
+/// the last user's socket, because a scheduler would spread the helpers in this way.
 pub(super) fn helper_cpus(topology: &Topology, number: usize) -> Vec<CpuId> {
     let home = topology.place(EXIT);
     let mut first_of_llc: Vec<CpuId> = Vec::new();
@@ -140,7 +139,8 @@ pub(super) fn helper_cpus(topology: &Topology, number: usize) -> Vec<CpuId> {
     let (near, far): (Vec<CpuId>, Vec<CpuId>) = first_of_llc.into_iter().partition(is_near);
     let pairs = far.iter().zip(&near).flat_map(|(far, near)| [*far, *near]);
     let spread: Vec<CpuId> = pairs.collect();
-    // If the machine has too few caches, several helpers share a cache, and finally a CPU.
+    // If the machine has too few last-level caches, several helpers share a cache. If the machine
+    // also has too few CPUs, several helpers share a CPU.
     let others = topology
         .ids()
         .filter(|cpu| *cpu != EXIT && !spread.contains(cpu));

@@ -67,8 +67,8 @@ static CODE: Code<AccuracySetup> = Code {
     cells: &[],
 };
 
-/// The design with our selector and the patch's counters. It separates the effect of the selector
-/// from the effect of the counters.
+/// The design with our selector and the patch's counters. The experiment runs it to tell the effect
+/// of the selector from the effect of the counters.
 const OURS_ON_TREE: &str = "select-bounded+tree";
 
 /// A kind of population and its number of processes. Each run draws `trials` such populations from
@@ -119,15 +119,15 @@ impl PopulationSpec {
 }
 
 const WRONG: Metric = Metric::lower("wrong_percent", Unit::Percent);
-/// The number of bytes by which the largest process exceeds the victim: the mean over all choices.
+/// By how many bytes the largest process exceeds the victim: the mean over all choices.
 const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
 /// The value that [`REGRET`] would have, on average, if each victim were drawn at random.
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
-/// The number of precise sums that a selector made beyond the smallest number that can prove the
-/// right choice: the maximum over all choices.
+/// How many precise sums a selector made beyond the smallest number that can prove the right
+/// choice: the maximum over all choices.
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 
@@ -144,7 +144,7 @@ const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     TIME => mean(choices, |chosen| chosen.ns as f64),
 });
 
-/// Returns whether `metric` is also computed over the choices in all populations together.
+/// Returns whether the report also has `metric` for the choices in all populations together.
 fn together(metric: &Metric) -> bool {
     [WRONG, REGRET_MAX, EXCESS].contains(metric)
 }
@@ -300,8 +300,8 @@ fn times(run: &Run<'_, AccuracySetup>) -> Table {
     )
 }
 
-/// The table of wrong choices at each card (low, middle and high prices). Prices do not affect on
-/// which CPU a page is counted. But they affect the order in which the CPUs count.
+/// Makes the table of wrong choices at each card (low, middle and high prices). Prices do not
+/// change on which CPU a page is counted, but they change the order in which the CPUs count.
 fn cards(run: &Run<'_, AccuracySetup>) -> Result<Made, Error> {
     if !run.has_cards() {
         return Ok(Made::default());
@@ -355,7 +355,7 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// The clause of the answer that says how many victims of our selector are wrong.
+/// The clause of the answer that says how often our selector chooses a wrong victim.
 fn ours_chose(results: &Results) -> String {
     if results.max(OURS, &WRONG) == 0.0 {
         return "chose no wrong victim in these populations".to_owned();

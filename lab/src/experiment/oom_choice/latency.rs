@@ -79,10 +79,10 @@ static CODE: Code<LatencySetup, Kept> = Code {
     cells: &[],
 };
 
-/// The larger of the two published numbers of processes.
+/// The larger of the two counts of processes for which times were published.
 const HEADLINE: u32 = 10_000;
-/// The number of processes in measurements for which fewer than [`HEADLINE`] processes are enough,
-/// such as the table that varies the number of CPUs.
+/// The count of processes in measurements that do not need [`HEADLINE`] processes, such as the
+/// table that varies the number of CPUs.
 const FEW: u32 = 1000;
 /// The largest number of seeds for the tables of other machines and of other cards. These tables
 /// show times without verdicts.
@@ -107,12 +107,13 @@ fn band_sums(count: u32) -> Metric {
 /// The machine, and the sizes of its populations.
 struct LatencySetup {
     profile: Profile,
-    /// The numbers of processes in the populations with one hog.
+    /// The sizes of the populations with one hog.
     counts: Vec<u32>,
     /// The number of processes in the second population. All these processes are in the band:
     /// approximate sums cannot tell them apart.
     in_band: u32,
-    /// The matrix; empty until a part of the report has measured it.
+    /// The times of all selectors with all counters. Empty until a part of the report has measured
+    /// them.
     matrix: OnceLock<Matrix>,
 }
 
@@ -177,7 +178,8 @@ impl LatencySetup {
     }
 }
 
-/// The matrix of all selectors with all counters. It is measured once for each report.
+/// Returns the times of all selectors with all counters. Only the first call for a report measures
+/// them.
 fn matrix<'a>(run: &'a Run<'_, LatencySetup, Kept>) -> Result<&'a Matrix, Error> {
     let LatencySetup {
         profile, matrix, ..
@@ -349,8 +351,8 @@ fn cards(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
     Ok(table.into())
 }
 
-/// The largest allowed ratio, if one process is a hog: the time of our selection, divided by the
-/// time of a selection that makes one approximate sum of every process.
+/// With one hog, the time of our selection, divided by the time of a selection that makes one
+/// approximate sum of every process, must not exceed this ratio.
 const HOG_RATIO_MAX: f64 = 1.3;
 /// If approximate sums cannot tell any two processes apart (all are in the band), our selection
 /// must be at least this many times as fast as a selection that makes a precise sum of every

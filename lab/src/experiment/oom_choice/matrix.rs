@@ -1,5 +1,5 @@
-//! Runs every selector with every kind of counters: how much of a gain in speed comes from the
-//! counters, and how much from the selector?
+//! Runs every selector with every kind of counters. The results show how much of a gain in speed
+//! comes from the counters, and how much comes from the selector.
 //!
 //! The main table of `oom-latency` compares whole designs. This matrix changes the selector and the
 //! counters separately. One-sided counters of a process grow into a tree only if several CPUs have
@@ -45,7 +45,7 @@ const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
 const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
-/// The percentage of selections that choose a wrong victim if approximate sums cannot tell the
+/// How many percent of the selections choose a wrong victim, if approximate sums cannot tell the
 /// processes apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
@@ -180,7 +180,8 @@ impl Matrix {
     }
 }
 
-/// Makes both selections (with a hog, and in the band) of one cell of the matrix on one seed.
+/// Makes the two selections of one cell of the matrix on one seed: one with a hog, and one among
+/// processes that approximate sums cannot tell apart.
 fn sample(profile: &Profile, count: u32, case: &Case<Cell>) -> Sample {
     let choose = |kind| {
         let population = Population::new(kind, count, profile.topology.cpus(), case.seed);

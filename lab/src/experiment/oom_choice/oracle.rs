@@ -2,7 +2,8 @@
 //! precise sums that can prove this choice.
 //!
 //! If several candidates have the most points, the right choice is the candidate with the highest
-//! index. A key therefore also contains the candidate's index, so no two keys are equal.
+//! index. The key by which candidates are compared therefore also contains the candidate's index,
+//! so no two keys are equal.
 
 use plimsoll_mm::counter::Range;
 

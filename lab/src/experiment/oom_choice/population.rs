@@ -17,11 +17,11 @@ pub(super) const MB: i64 = 256;
 const RUN_MAX: i64 = 2048;
 /// The number of pages of a hog: 64 GiB.
 const HOG: i64 = 64 << 18;
-/// A number of pages that every tree counter in this experiment passes up to its root as a whole:
-/// the lower levels of the counter keep none of these pages.
+/// If a CPU adds this number of pages to a tree counter of this experiment, the counter passes all
+/// of them up to its root. The lower levels of the counter keep none of these pages.
 pub(super) const WHOLE: i64 = 1 << 15;
 
-/// The kind of a population: how many pages its processes have.
+/// The kind of a population: it says how many pages each process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One process has 64 GiB and grows. All other processes are small daemons that have run on 1
@@ -36,8 +36,8 @@ pub(super) enum Kind {
     /// One process has 4 GiB, and another has 4 GiB and one page. Every other process has up to 200
     /// MiB.
     TwoGiants,
-    /// Each process has 0 to 800 MiB, and an `oom_score_adj` that is one of seven from −999 to
-    /// 1000.
+    /// Each process has 0 to 800 MiB, and an `oom_score_adj` that is one of seven values from −999
+    /// to 1000.
     LargeAdj,
     /// Each process has 384 MiB that are in the shared parts of its counters. It has up to 60 MiB
     /// more that are only in the parts that single CPUs keep.
@@ -69,8 +69,8 @@ impl Kind {
     }
 }
 
-/// A number of pages that one CPU adds to a counter of one process. If the number is negative, the
-/// CPU subtracts pages.
+/// Pages of one process that one CPU adds to one counter. If `pages` is negative, the CPU subtracts
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) process: u32,
@@ -114,9 +114,9 @@ impl Population {
         population
     }
 
-    /// Draws the CPUs on which a process touches its pages. If the population's kind does not
-    /// determine the number of these pages, also draws this number. `rank` is the process's
-    /// position in a random order of all processes.
+    /// Draws the CPUs on which a process touches its pages. Also draws how many pages there are,
+    /// unless `kind` determines this. `rank` is the process's position in a random order of all
+    /// processes.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {
@@ -171,8 +171,8 @@ impl Population {
     }
 
     /// Lets a process run on random CPUs until it has `pages`: one third are file pages, two thirds
-    /// are anonymous pages. Meanwhile it also touches `pages / 4` anonymous pages, and unmaps as
-    /// many anonymous pages on random CPUs.
+    /// are anonymous pages. The process also touches `pages / 4` more anonymous pages, and unmaps
+    /// the same number of anonymous pages on random CPUs.
     fn hop(&mut self, process: u32, pages: i64) {
         let files = pages / 3;
         self.scatter(process, RssKind::File, files);
@@ -191,10 +191,10 @@ impl Population {
         }
     }
 
-    /// Gives a process two sorts of pages. Pages of the first sort are in the shared parts of its
-    /// counters; every process has the same number of such pages. Pages of the second sort are only
-    /// in the parts that single CPUs keep: up to 31 pages of each of two kinds on each CPU. A
-    /// process with a higher `rank` has more pages of the second sort.
+    /// Gives a process two sorts of pages. Pages of the first sort are in the shared parts of the
+    /// process's counters, and every process has the same number of them. Pages of the second sort
+    /// are only in the parts that single CPUs keep: up to 31 pages of each of two kinds on each
+    /// CPU. A process with a higher `rank` has more pages of the second sort.
     fn hide(&mut self, process: u32, rank: u32) {
         let home = self.any_cpu();
         self.run(home, process, RssKind::Anon, 3 * WHOLE);

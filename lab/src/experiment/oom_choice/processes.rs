@@ -25,9 +25,9 @@ use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
 use crate::run::testbed::simulated;
 
-/// The nanoseconds that a selector takes to look at a process again. The selector's CPU then has
-/// all cache lines of the process in its caches. This price was measured with 1000 processes. The
-/// first look at a process takes 180 to 190 ns.
+/// The nanoseconds that a selector takes to look at a process for the second time, when all cache
+/// lines of the process are in the caches of the selector's CPU. This price was measured with 1000
+/// processes. The first look at a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// A machine with processes that have touched their pages.
@@ -49,7 +49,7 @@ pub(super) struct Chosen {
     pub(super) parts: Parts,
     pub(super) sums: u64,
     pub(super) judged: Judged,
-    /// The hash of everything that happened in the run.
+    /// The hash of everything that happened in the simulated run.
     pub(super) hash: u64,
 }
 
@@ -78,8 +78,8 @@ struct Process {
     adj: ScoreAdj,
     /// The cache line of the shared values of flat counters. The simulator charges for the lock of
     /// these values but not for their cache line, so this experiment adds the price of the cache
-    /// line. In Linux, the four values are 160 contiguous bytes on three cache lines. Here they
-    /// cost only one line.
+    /// line. In Linux, the four values are 160 contiguous bytes on three cache lines. In this
+    /// experiment, they cost only one line.
     values: <Sim as Machine>::Line,
 }
 
@@ -88,7 +88,7 @@ impl ProcessSet {
     /// `counting` count the pages of these processes.
     ///
     /// # Panics
-    /// If the host has no memory for the counters.
+    /// If the host has not enough memory for the counters.
     pub(super) fn gather(
         profile: &Profile,
         counting: Counting,
@@ -244,8 +244,8 @@ impl ProcessSet {
 }
 
 impl Parts {
-    /// The time that all CPUs together have spent on each part of selections since the machine
-    /// started.
+    /// The time that all CPUs together have spent on each kind of work of selections since the
+    /// machine started.
     fn so_far(sim: &Sim) -> Self {
         let work_ns = sim.stats().work_ns;
         let of = |work: Work| work_ns[work as usize];
@@ -279,8 +279,8 @@ impl Process {
 impl People {
     /// Starts each process of `born` on the calling CPU. A new process first has a copy of its
     /// parent's pages, and soon replaces them by pages of its own program. So the calling CPU
-    /// writes to the counters of the process, and afterwards its cache has the cache lines of the
-    /// counters.
+    /// writes to the counters of the process, and has the cache lines of the counters in its cache
+    /// afterwards.
     fn start(&self, sim: &Sim, born: &[u32]) {
         for &process in born {
             let process = self.member(process);
@@ -332,7 +332,7 @@ impl People {
     }
 }
 
-/// The processes as a selector on one CPU sees them.
+/// The processes, with the methods by which a selector on one CPU reads them.
 struct Looking<'a> {
     sim: &'a Sim,
     people: &'a People,

@@ -52,8 +52,8 @@ static CODE: Code<Scenes> = Code {
     cells: &[],
 };
 
-// Three designs. Each has the selector, the counters and the way of reaping of one origin: Linux,
-// the patches, or ours.
+// The names of three designs. Each takes the selector, the counters and the way of reaping from one
+// source: Linux, the patches, or this project.
 const LINUX: &str = "select-precise+flat+ascending";
 const PATCH: &str = "select-two-pass+tree+descending-by-vma";
 const OURS: &str = "select-bounded+one-sided+meet-in-the-middle";
@@ -66,7 +66,7 @@ const SELECTORS: [&str; 3] = [
     "select-bounded+one-sided",
 ];
 
-/// The ways in which the reaper walks an address space: the way of Linux before 6.18, the way of
+/// Three ways in which the reaper walks an address space: the way of Linux before 6.18, the way of
 /// Linux since 6.18, and our way.
 const REAPINGS: [&str; 3] = ["ascending", "descending-by-vma", "meet-in-the-middle"];
 
@@ -96,7 +96,7 @@ fn with_reaping(selector: &str, reaping: &str) -> String {
     format!("{selector}+{reaping}")
 }
 
-/// The table of selectors that run with the counters of other designs.
+/// Makes the table of selectors that run with the counters of other designs.
 fn swapped(run: &Run<'_, Scenes>) -> Result<Made, Error> {
     // First come the selectors with the counters of their own designs; the runs of these designs
     // exist already. Then come the selectors with the counters of other designs. All designs reap

@@ -12,8 +12,8 @@ use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult};
 
-/// The total length of an allocator's stalls: the mean over all allocators. A stall that ends with
-/// the death of the allocator does not count.
+/// How long the stalls of one allocator last in total: the mean over all allocators. A stall that
+/// ends with the death of the allocator does not count.
 pub(super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
 /// The median length of the stalls of all allocators.
 pub(super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
@@ -23,15 +23,15 @@ pub(super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
 /// The number of kills in which the largest process exceeded the victim by at least [`AS_LARGE`]
 /// pages.
 pub(super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
-/// The number of bytes by which the largest process exceeded the victim: the mean over all kills.
+/// By how many bytes the largest process exceeded the victim: the mean over all kills.
 pub(super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 /// The sum of the memory of all victims of a storm, in bytes.
 pub(super) const FREED: Metric = Metric::neither("killed_bytes", Unit::Bytes);
 /// The time from a kill until all of the victim's memory is free, on average.
 pub(super) const FREE: Metric = Metric::lower("kill_to_free_ns", Unit::Nanos);
 
-/// The metrics of each storm. A storm also has a metric for each part of [`WAITED`];
-/// [`Scene::part`] names these metrics.
+/// The metrics of each storm. A storm also has a metric for each part of [`WAITED`].
+/// [`Scene::part`] makes the names of these metrics.
 const METRICS: &[Reading<Seen>] = readings!(|seen| {
     WAITED => seen.per_allocator(seen.result.stalls.iter().map(|stall| stall.ns()).sum()),
     MEDIAN => stats::median(&seen.stalls()).unwrap_or(0.0),
@@ -71,7 +71,7 @@ impl Seen {
         stalls.map(|stall| stall.ns() as f64).collect()
     }
 
-    /// The number of pages by which the largest process exceeded the victim, for each kill.
+    /// For each kill, by how many pages the largest process exceeded the victim.
     fn regrets(&self) -> impl Iterator<Item = u64> {
         self.result.kills.iter().map(|kill| kill.most - kill.pages)
     }
@@ -87,7 +87,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// A storm with a name.
+/// A storm (a run in which allocators wait for memory) with a name.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     /// The prefix of the names of this scene's metrics.
@@ -96,7 +96,8 @@ pub(super) struct Scene {
     pub(super) storm: Storm,
 }
 
-/// The time from the start of the storm to the response of the device that a thread waits for.
+/// A thread of the victim waits for a device, which responds this long after the start of the
+/// storm.
 const DEVICE_ANSWERS: Nanos = Nanos::from_ms(5000);
 
 // The names of the scenes.

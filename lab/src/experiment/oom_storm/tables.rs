@@ -32,8 +32,8 @@ fn reaping_of(design: &Tried) -> &'static str {
     design.design.reaping.name()
 }
 
-/// A table of the scenes and their processes. Its note says which sizes are smaller than on a real
-/// machine.
+/// Makes a table of the scenes and their processes. The note under the table says which sizes are
+/// smaller than on a real machine.
 pub(super) fn scenes(scenes: &Scenes) -> Table {
     tabulate!(
         "Scenes",
@@ -122,7 +122,7 @@ fn until_reaping(results: &Results, scene: &Scene) -> String {
     )
 }
 
-/// The percentage of the allocators' waiting time that one part of the wait takes.
+/// How many percent of the allocators' waiting time one part of the wait takes.
 fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
     100.0 * results.median(design, &scene.part(part)) / whole
@@ -183,8 +183,9 @@ const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.setup.all {
-        // The designs are sorted by selector, and the designs of one selector by the way of
-        // reaping. Compare the first way of each selector with the other ways of the same selector.
+        // The designs are sorted by selector, and the designs with the same selector by the way of
+        // reaping. Compare the first design with a selector with the other designs with this
+        // selector.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
             let (first, others) = of_selector.split_first().expect("a way of reaping");
             rows.extend(others.iter().map(|other| (scene, first, other)));
@@ -226,7 +227,7 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
 }
 
 /// A table of selectors with the counters of their own designs, and with the counters of other
-/// designs. Each design comes with the results of its runs.
+/// designs. `designs` has each design with the results of its runs.
 pub(super) fn swapped(designs: &[(&Tried, &Results)], scenes: &Scenes, seeds: usize) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",

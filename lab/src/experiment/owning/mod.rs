@@ -2,9 +2,10 @@
 //! blocks?
 //!
 //! Patches of April 2026 proposed that CPUs own page blocks. The proposal came with reports of two
-//! loads that need such lists: allocators that purge memory from separate threads, and exits of
-//! large processes. In both loads, one CPU allocates a page and another CPU frees the page. Each
-//! experiment runs on 96, 192 and 384 CPUs, with memory that is fresh, aged and fragmented.
+//! loads that need page lists which own blocks: allocators that purge memory from separate threads,
+//! and exits of large processes. In both loads, one CPU allocates a page and another CPU frees the
+//! page. Each experiment runs on 96, 192 and 384 CPUs, with memory that is fresh, aged and
+//! fragmented.
 //!
 //! The submodule `setup` has the machines, the loads and the metrics.
 
@@ -172,7 +173,7 @@ fn table(
     })
 }
 
-/// Makes a table with two numbers: the pages on page lists when the load ends, and the huge blocks
+/// Makes a table with two counts: the pages on page lists when the load ends, and the huge blocks
 /// that are still missing after all memory was freed and all lists were drained.
 fn pages(family: &[Member], labels: &[&str]) -> Table {
     let table = tabulate!(
@@ -192,7 +193,8 @@ fn pages(family: &[Member], labels: &[&str]) -> Table {
     })
 }
 
-/// The smallest and the largest ratio of `metric` between two designs, over all of `family`.
+/// The smallest and the largest ratio of `metric` between the two designs of `pair`, over all
+/// members of `family`.
 fn range(family: &[Member], pair: (&str, &str), metric: &Metric) -> String {
     let ratios = family
         .iter()

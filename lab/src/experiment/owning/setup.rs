@@ -2,7 +2,7 @@
 //!
 //! The machines of 96 and 192 CPUs are parts of the machine of 384 CPUs. Each part has whole
 //! last-level caches and a proportional part of the memory. Most memory is in use from the
-//! beginning. The size of the free memory is twice the size that the load needs.
+//! beginning. At the beginning, twice as much memory is free as the load needs.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::ZoneView;
@@ -26,7 +26,7 @@ use crate::workload::purge::{Purge, SPAN};
 pub(super) const RATE: Metric = Metric::higher("pages_per_s", Unit::PagesPerSecond);
 /// The mean time that the load's CPUs take to unmap and free one page.
 pub(super) const COST: Metric = Metric::lower("free_page_ns", Unit::Nanos);
-/// The longest time in which a CPU unmapped one span, or the memory of one process.
+/// The longest time that a CPU took to unmap one span, or the memory of one process.
 pub(super) const LONGEST: Metric = Metric::lower("free_max_ns", Unit::Nanos);
 pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
 pub(super) const ZONE_WAIT: Metric = Metric::lower("wait_total_ns", Unit::Nanos);
@@ -37,8 +37,8 @@ pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nan
 /// The number of pages on lists and in inboxes when the load ends. A page that another CPU frees
 /// waits in the inbox of the CPU that owns its block.
 pub(super) const LISTED: Metric = Metric::lower("listed_at_end", Unit::Pages);
-/// The number of huge blocks that were free at the beginning, and are not free at the end. Before
-/// the end, all memory is freed and all lists are drained.
+/// How many fewer huge blocks are free at the end than at the beginning. They are counted after all
+/// memory has been freed and all lists have been drained.
 pub(super) const HUGE_LOST: Metric = Metric::lower("huge_blocks_lost", Unit::Count);
 
 /// The metrics of each run.
@@ -85,8 +85,8 @@ pub(super) enum Load {
     Exits,
 }
 
-/// Each group has one purger and 15 workers. The workers use each page for 400 ns, as the quick
-/// workers of the experiment `drain` do.
+/// The load of the experiment `purge`. Each group has one purger and 15 workers. The workers use
+/// each page for 400 ns, like the quick workers of the experiment `drain`.
 const PURGE: Purge = Purge {
     group: 16,
     kept: 4,
@@ -165,8 +165,8 @@ impl OwningSetup {
         .on(setting.numbers.small("cpus"), Memory::Fresh)
     }
 
-    /// Returns a setup with the load of `self`, on a part of the machine with `cpus` CPUs, and with
-    /// memory in the state `memory`.
+    /// Returns a setup with the load of `self` on a part of the machine that has `cpus` CPUs. Its
+    /// memory is in the state `memory`.
     ///
     /// # Errors
     /// If the machine has fewer than `cpus` CPUs.
@@ -187,8 +187,8 @@ impl OwningSetup {
         self.profile.topology.cpus()
     }
 
-    /// Returns whether `other`, a setup of the same experiment, has the number of CPUs and the
-    /// state of memory that `self` has.
+    /// Returns whether `other` has the same number of CPUs and the same state of memory as `self`.
+    /// Both must be setups of the same experiment.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.cpus(), self.memory) == (other.cpus(), other.memory)
     }

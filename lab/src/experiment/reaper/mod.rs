@@ -6,8 +6,8 @@
 //! wait for each other's locks. If the reaper walks in the opposite direction, exit and reaper meet
 //! only once. This experiment runs both directions, the variant that was proposed later in the
 //! thread, and our design. The report also shows results that reviewers asked for: the time until
-//! all memory is free, other machines, one large mapping, and the locks that tasks wait for when
-//! they no longer wait for page-table locks.
+//! all memory is free, other machines, one large mapping, and the locks that tasks wait for once
+//! they hardly wait for page-table locks any more.
 //!
 //! The submodule `scene` has the races, and `targets` has the targets for our design. `profile`
 //! compares the reaper's phases with the profile in the mailing-list thread.
@@ -59,15 +59,16 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// The profile of each design that has a helper. Without a helper, no task waits for another, so a
-/// profile would show nothing about waiting.
+/// The profile of each design that has a helper. Without a helper, only one task empties the
+/// address space and waits for no other task, so a profile would show nothing about waiting.
 fn profiles(run: &Run<'_, Scenes, Raced>) -> Made {
     let helped = run.each().filter(|(tried, _)| emptier::helpers(tried) > 0);
     let tables = helped.map(|(tried, raced)| profile_table(tried, raced));
     tables.collect::<Vec<_>>().into()
 }
 
-/// The table of the reaper's phases with the published times. Only the report on the phone has it.
+/// Makes the table of the reaper's phases with the published times. Only the report on the phone
+/// has this table.
 fn profile_of_the_phone(run: &Run<'_, Scenes, Raced>) -> Made {
     if run.machine == PHONE {
         profile::table(run).into()
@@ -100,9 +101,9 @@ fn thread_table(run: &Run<'_, Scenes, Raced>) -> Table {
         (what, metric.expect("a metric of the first scene"))
     };
     let rows = THREAD.map(find);
-    // The victim in the mailing-list thread and our victim differ in size. So the table also shows
-    // the times for page-table locks and reverse mappings as shares of the running time, which can
-    // be compared.
+    // The victim in the mailing-list thread and our victim differ in size, so absolute times cannot
+    // be compared. The table therefore also shows the times for page-table locks and reverse
+    // mappings as shares of the running time.
     let cell = |metric: &Metric, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);
         let time = human(value, Unit::Nanos);

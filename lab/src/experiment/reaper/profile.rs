@@ -1,7 +1,7 @@
-//! The phases of the reaper's work, together with a profile of an earlier run that the mailing-list
-//! thread published.
+//! The phases of the reaper's work in our runs, beside a profile that the mailing-list thread
+//! published.
 //!
-//! The published run profiled only the reaper. In both profiles, a phase has the name of the
+//! The published profile covers only the reaper. In both profiles, a phase has the name of the
 //! kernel's function.
 
 use plimsoll_mm::event::Phase;
@@ -24,8 +24,8 @@ const PUBLISHED: [(Phase, f64, f64); 6] = [
     (Phase::Flush, 11.44, 2.41),
 ];
 
-/// The table of the time that each phase of the reaper takes, beside the published times. It shows
-/// the first scene (victim and machine) on the first seed.
+/// Makes the table of the time that each phase of the reaper takes, beside the published times. The
+/// table shows the first scene (victim and machine) on the first seed.
 pub(super) fn table(run: &Run<'_, Scenes, Raced>) -> Table {
     let shares = |part: f64, whole: f64| format!("{:.1} %", 100.0 * part / whole);
     let whole = PUBLISHED[0];

@@ -31,8 +31,8 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("reaper_rmap_ns", Unit::Nanos) => raced.rmap(Party::Helpers).0 as f64,
 });
 
-/// The number of metrics that every scene has: the first metrics of [`METRICS`]. The first scene
-/// has all of [`METRICS`], and also [`BY_PARTY`].
+/// The first six of [`METRICS`] are metrics of every scene. The first scene has all of [`METRICS`],
+/// and also [`BY_PARTY`].
 const IN_EVERY_SCENE: usize = 6;
 
 /// A race: a victim, the CPUs on which exit and the reaper empty it, and the memory that is left.
@@ -64,9 +64,9 @@ pub(super) const MAPPINGS: Number = Number::one(
     (1, 100_000),
     "small mappings of the app, with about 50 pages each",
 );
-/// The approximate number of all pages of the app, divided by the number of its small mappings. The
-/// scene `one` has a different victim with a single mapping. The number of its pages is this
-/// constant times `mappings`, so the victim is about as large as the app.
+/// How many pages the app has for each of its small mappings, on average. In the scene `one`, the
+/// victim has a single mapping with this constant times `mappings` pages, so it is about as large
+/// as the app.
 const PAGES_PER_MAPPING: u64 = 50;
 
 /// The names of the scenes that every machine has.
@@ -194,8 +194,8 @@ impl Scene {
         race.run(profile, &tried.design, seed)
     }
 
-    /// Returns `metric` with the name that it has in this scene: the scene's name, if it is not
-    /// empty, comes before the metric's name.
+    /// Returns `metric` with the name that it has in this scene: if the scene has a name, this name
+    /// comes before the metric's name.
     pub(super) fn metric(&self, metric: Metric) -> Metric {
         if self.name.is_empty() {
             return metric;

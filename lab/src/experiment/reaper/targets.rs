@@ -19,10 +19,10 @@ const ONE_MIN: f64 = 0.97;
 ///
 /// Work and speed have two targets each. One target is for a machine that has no memory left, as
 /// when the OOM killer acts. The other target is for a machine that has memory left. On such a
-/// machine, more of the freed pages remain on page lists, and most of all with exit alone. The
-/// reason is that exit alone runs on the CPU that touched all pages, whose page lists grew during
-/// the touching. So exit alone may leave most pages on these lists, and the time until all memory
-/// is free does not include their return to the zone.
+/// machine, more of the freed pages remain on page lists, most of them with exit alone. With exit
+/// alone, one CPU frees all pages, and it is the CPU that touched them. The page lists of this CPU
+/// grew while it touched the pages, so they can keep most of the freed pages. The time until all
+/// memory is free does not include the return of these pages to the zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * results.ratio((ASCENDING, OURS), &equal(TABLE_WAIT));
@@ -90,8 +90,8 @@ fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The number of cases in which our design waits for page tables longer than the patch does, and
-/// the number of all cases. A case is a seed and a scene.
+/// In how many cases our design waits for page tables longer than the patch does, and how many
+/// cases there are. A case is a seed and a scene.
 fn cases_above(results: &Results, scenes: &Scenes) -> (usize, usize) {
     let (mut above, mut cases) = (0, 0);
     for scene in &scenes.all {

@@ -35,9 +35,9 @@ const PATHS: [(Hops, usize); 6] = [
 ];
 
 /// Returns programs that bring the error of the flat counter to its bound, which is the largest
-/// possible error. Recordings of a kernel on 64 and on 128 CPUs show that these programs reach the
-/// bound. The mappings of these programs are one page smaller than the counter's batch, and each
-/// program keeps as many mappings as the machine has CPUs.
+/// possible error. Recordings of a Linux kernel on 64 and on 128 CPUs show that these programs
+/// reach the bound. The mappings of these programs are one page smaller than the counter's batch,
+/// and each program keeps as many mappings as the machine has CPUs.
 fn at_the_bound(profile: &Profile, touched: u64) -> [Program; 2] {
     let cpus = profile.topology.cpus();
     let most = flat_batch(cpus).unsigned_abs() - 1;
@@ -91,7 +91,7 @@ fn program(pages: u64, (hops, kept): (Hops, usize), touched: u64) -> Program {
     }
 }
 
-/// A table of the worst error of each counter, with a row for each program.
+/// Makes a table of the worst error of each counter, with a row for each program.
 pub(super) fn table(cells: &[Cell]) -> Table {
     tabulate!(
         "Worst error by size of mappings and hops, first seed",

@@ -77,8 +77,8 @@ const OURS: &str = "one-sided";
 const PAGE: f64 = PAGE_SIZE as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The machine, and the program whose resident pages are counted on the machine. The errors of the
-/// counts are the rows of the report.
+/// The machine, and the program whose resident pages are counted on the machine. The rows of the
+/// report show the errors of the counters.
 pub(super) struct RssAccuracySetup {
     profile: Profile,
     program: Program,
@@ -156,8 +156,9 @@ fn courses(run: &Run<'_, RssAccuracySetup, Seen>) -> Made {
         .fact("share_of_tree", format!("{:.2}", bound / (192.0 * MIB)))
 }
 
-/// A table of the worst errors at every card (with low, middle and high prices), on the first seed.
-/// Prices should not affect on which CPU a page is counted. A quick run has no such table.
+/// Makes a table of the worst errors at every card (with low, middle and high prices), on the first
+/// seed. A quick run has no such table. Prices should not affect on which CPU a page is counted, so
+/// the errors should be the same at every card.
 fn cards(run: &Run<'_, RssAccuracySetup, Seen>) -> Result<Made, Error> {
     if run.options.effort == Effort::Quick {
         return Ok(Made::default());

@@ -1,10 +1,10 @@
 //! The program: it moves across CPUs, maps and touches memory on one CPU, and unmaps this memory on
 //! another CPU.
 //!
-//! The mailing-list thread names such a program. But it states neither the sizes of the program's
-//! mappings nor the order of its CPUs. This experiment chooses both; `influence` shows their
-//! effect. The program draws its decisions from a separate random stream, so every design counts
-//! the same pages on the same CPUs in the same order.
+//! The mailing-list thread names such a program. But the thread states neither the sizes of the
+//! program's mappings nor the order in which the program visits CPUs. This experiment chooses both;
+//! `influence` shows their effect. The program draws its decisions from a separate random stream,
+//! so every design counts the same pages on the same CPUs in the same order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -45,13 +45,13 @@ pub(super) enum Sizes {
     UpTo(u64),
 }
 
-/// The CPUs on which the program maps and unmaps.
+/// The CPUs on which the program makes and unmaps its mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hops {
     /// The program maps and unmaps on random CPUs, and draws a CPU each time.
     Random,
-    /// The program visits the CPUs in order. On each CPU it makes a mapping and then unmaps an old
-    /// mapping.
+    /// The program visits the CPUs in order. On each CPU, it makes a mapping and then unmaps an old
+    /// one.
     Next,
     /// The program maps on the first half of the CPUs and unmaps on the second half.
     Halves,
@@ -186,8 +186,8 @@ impl Hops {
 }
 
 impl Hops {
-    /// Returns whether the mapping with number `nth` is made in a round in which each CPU's part of
-    /// the sum decreases. These are the second and the third of every four rounds.
+    /// Returns whether the mapping with the index `nth` is made in the second or the third of every
+    /// four rounds. In these rounds, each CPU's part of the sum decreases.
     fn goes_down(nth: u32, cpus: u32) -> bool {
         matches!(nth / cpus % 4, 1 | 2)
     }

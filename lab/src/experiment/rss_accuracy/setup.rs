@@ -168,8 +168,8 @@ mod tests {
         run(&profile, program, counting, 7)
     }
 
-    /// The error of no kind of counter exceeds the bound that the counter states. Only the counter
-    /// that is a single shared word has no error at all.
+    /// For every kind of counter, the error stays within the bound that the counter states. Only
+    /// the counter that is a single shared word has no error at all.
     #[test]
     fn errors_stay_within_what_is_promised_and_a_shared_line_has_none() {
         for counting in Counting::ALL {

@@ -2,9 +2,9 @@
 //!
 //! This setup shows which cache lines a kind of counter moves when no other work hides the moves.
 //! Every addition increases the counter, as page faults do while a process fills memory. At full
-//! speed, most CPUs wait for the busiest cache line. Meanwhile, few CPUs use the other cache lines,
-//! so a counter may move fewer cache lines than under a workload. In a second run, the CPUs
-//! therefore add at the rate of page faults.
+//! speed, most CPUs wait for the busiest cache line, and only a few CPUs use the other cache lines.
+//! So a counter may move fewer cache lines than it would under a workload. In a second run, the
+//! CPUs therefore add at the rate of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -57,13 +57,13 @@ pub(super) enum Pace {
 /// All paces. The results of a run are in this order.
 pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 
-/// The number of additions that each CPU makes on average before the measurement. It is several
-/// times a CPU's batch in every variant. So if a tree tracks which CPUs add, the tree has seen
-/// every CPU add before the measurement begins.
+/// How many additions each CPU makes, on average, before the measurement. This is several times a
+/// CPU's batch in every variant. A tree that tracks which CPUs add has therefore seen every CPU add
+/// before the measurement begins.
 const WARM_UP_ADDS: u64 = 4 << 10;
 
-/// The number of additions that each CPU makes on average during the measurement. On a machine of
-/// 384 CPUs, each CPU folds its part of the flat counter about ten times during these additions.
+/// How many additions each CPU makes, on average, during the measurement. On a machine of 384 CPUs,
+/// each CPU folds its part of the flat counter about ten times during these additions.
 const ADDS: u64 = 8 << 10;
 
 /// Each CPU draws a random number below this limit, so that the CPUs' batches do not all end at the
@@ -94,7 +94,8 @@ struct Mark {
 }
 
 impl Counted {
-    /// Runs the setup once on all CPUs. Panics, and names the seed, if an addition is lost.
+    /// Runs the setup once on all CPUs. If an addition is lost, the function panics and names the
+    /// seed.
     pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
         let sim = Sim::new(profile, simulated(seed));
         let watcher = watch::attach(&sim);

@@ -96,8 +96,9 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// A note for the report. For each kind of counter, it states how far at most the page-fault rate
-/// is from the rate with flat counters, and with how many tasks.
+/// Makes a note for the report. For each kind of counter, it gives the largest difference between
+/// the page-fault rate with this counter and the rate with flat counters, and the number of tasks
+/// with which it occurs.
 fn furthest(run: &Run<'_, FaultSetup, Kept>) -> String {
     let rates = run.setup.rates();
     let said = |design: &str| {

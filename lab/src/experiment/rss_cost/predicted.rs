@@ -8,11 +8,11 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::page_fault::Mode;
 
-/// The largest factor, upwards or downwards, by which a prediction that counts as right may differ
-/// from the published rate.
+/// A prediction counts as right if it differs from the published rate by at most this factor,
+/// upwards or downwards.
 const HOLDS_WITHIN: f64 = 2.0;
 
-/// A row of the table: one mode with one number of tasks.
+/// A row of the table: the benchmark in one mode, with one number of tasks.
 struct Row<'a> {
     mode: Mode,
     tasks: u32,
@@ -44,8 +44,8 @@ impl Row<'_> {
         Some((1.0 / HOLDS_WITHIN..=HOLDS_WITHIN).contains(&miss))
     }
 
-    /// The limit of the rate: the part of the simulated work that takes most of the tasks' time,
-    /// with its percentage. Faults and unmapping are left out, because they are the purpose of the
+    /// Names the part of the simulated work that takes most of the tasks' time, with its
+    /// percentage. Faults and unmapping are left out, because they are the purpose of the
     /// benchmark.
     fn limit(&self) -> String {
         let times = self.run.kept[0].times(self.mode, self.tasks);

@@ -46,13 +46,13 @@ pub(super) struct FaultSetup {
     bytes: fn(mode: Mode, tasks: u32) -> u64,
 }
 
-/// Returns the number of bytes that a task touches in a round. With few tasks, the number is 128
-/// MiB, as in the benchmark. With many tasks, it is 32 MiB, or 16 MiB with 384 processes, so that a
-/// run takes less time. The fewer pages a round has, the larger is the share of them that fits on
-/// the page lists. So with 32 MiB, CPUs take zone locks even less often than with 128 MiB.
+/// Returns how many bytes a task touches in a round. With few tasks, this is 128 MiB, as in the
+/// benchmark. With many tasks, it is 32 MiB (16 MiB with 384 processes), so that a run takes less
+/// time. The fewer pages a round has, the larger is the share of them that fits on the page lists.
+/// So with 32 MiB, CPUs take zone locks even less often than with 128 MiB.
 ///
 /// Many threads touch even less in a round, because each of their faults takes many steps of the
-/// simulator. The smaller a round, the more often a thread waits for the mmap_lock for each page
+/// simulator. The smaller a round is, the more often a thread waits for the mmap_lock for each page
 /// that it touches. With 96 threads, rounds of 8 MiB give a tenth fewer faults a second than rounds
 /// of 32 MiB.
 const fn bytes(mode: Mode, tasks: u32) -> u64 {
@@ -99,8 +99,8 @@ pub(super) const PARTS: [&str; 11] = [
 pub(super) const MMAP_LOCK: usize = 7;
 
 impl Kept {
-    /// The percentage of the time of `tasks` tasks in `mode` that went to each of [`PARTS`]; `None`
-    /// if the benchmark did not run with this number of tasks.
+    /// How many percent of the time of `tasks` tasks in `mode` went to each of [`PARTS`]. `None` if
+    /// the benchmark did not run with this number of tasks.
     pub(super) fn times(&self, mode: Mode, tasks: u32) -> Option<&Percents> {
         let mut times = self.times.iter();
         let found = times.find(|(of_mode, of_tasks, _)| (*of_mode, *of_tasks) == (mode, tasks));
@@ -197,8 +197,8 @@ fn run(work: PageFault, profile: &Profile, design: &Design, seed: u64) -> (Done,
     (done, testbed.finish().0.hash)
 }
 
-/// The share of each part of [`PARTS`] in the time of `tasks` tasks during the measurement, in
-/// percent.
+/// For each part of [`PARTS`], how many percent of the time of `tasks` tasks it took during the
+/// measurement.
 fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
     let between = |of: &dyn Fn(&Mark) -> u64| of(to) as f64 - of(from) as f64;
     let work = |kind: Work| between(&|mark| mark.stats.work_ns[kind as usize]);

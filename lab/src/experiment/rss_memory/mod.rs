@@ -5,7 +5,7 @@
 //! and two times, *warm* and *cold*. The warm time is the time to create and destroy an owner that
 //! reuses the memory of the previous owner, as a process reuses memory of a slab cache. The cold
 //! time is the time to create an owner without such memory: the mean over 64 owners that are all
-//! created before the first of them is destroyed. Machines have 2 to 4096 CPUs and two sockets, and
+//! created before the first of them is destroyed. The machines have two sockets and 2 to 4096 CPUs.
 //! 16 CPUs share a last-level cache. Times are real times of this computer, and each seed is a
 //! repetition of the measurement.
 //!
@@ -59,14 +59,13 @@ static CODE: Code<RssMemorySetup> = Code {
     cells: &[],
 };
 
-/// The machines to measure, by their numbers of CPUs, and the number of measurements on each
-/// machine.
+/// The numbers of CPUs of the machines to measure, and how often each machine is measured.
 struct RssMemorySetup {
     cpus: Vec<u32>,
     rounds: u64,
 }
 
-/// A kind of owner of four counters.
+/// What an owner of four counters is like: new, with counters of one kind, or grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// An owner of four counters of this kind, just created and not used yet.
@@ -151,8 +150,8 @@ const HAS_MEMORY: &str = "this computer has memory for 64 owners of counters";
 
 fn ratios(run: &Run<'_, RssMemorySetup>) -> Result<Made, Error> {
     if run.options.determinism == Determinism::Check {
-        // Each design runs twice, to check that both runs give equal results. Only bytes are
-        // compared, because real times are never equal.
+        // Check that two runs of each design give equal results. Only bytes are compared, because
+        // real times are never equal.
         let bytes = |case: &Case<Tried>| run.setup.bytes_of(Owner::of(&case.design));
         Comparison::run(run.designs, run.options, run.progress, bytes)?;
     }
@@ -266,8 +265,8 @@ mod tests {
             assert_eq!(figure.place.unwrap().metric, bytes(cpus).name);
         }
     }
-    /// A new owner of our counters takes one cache line. A grown tree is smaller than the published
-    /// tree.
+    /// A new owner of our counters takes one cache line. Even after its tree has grown, it is
+    /// smaller than an owner of the published tree.
     #[test]
     fn ours_is_never_larger_than_the_tree_and_a_line_as_long_as_it_stays() {
         for (cpus, _) in MACHINES {

@@ -52,15 +52,15 @@ pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
     Ok(made.bytes())
 }
 
-/// Returns two times of an owner on a machine of `cpus` CPUs, in nanoseconds of this computer. The
+/// Returns two times for an owner on a machine of `cpus` CPUs, in nanoseconds of this computer. The
 /// first is the time to create and destroy an owner that reuses the memory of the previous owner.
-/// The second is the time to create an owner when no other owner has been destroyed.
+/// The second is the time to create an owner while no memory of destroyed owners can be reused.
 ///
 /// # Errors
 /// If this computer does not have enough memory.
 pub(super) fn times(owner: Owner, cpus: u32, rounds: u64) -> Result<(f64, f64), InitError> {
     let (mut warm_ns, mut cold_ns) = (f64::INFINITY, f64::INFINITY);
-    // The fastest round counts, because other load on the computer can only add time.
+    // The fastest round counts, because other load on the computer can only make a round slower.
     for _ in 0..rounds {
         let nursery = Nursery::new(owner, cpus)?;
         let _on = nursery.host.enter(CpuId(0));

@@ -2,9 +2,9 @@
 //!
 //! The mailing-list thread on batching began with soft lockups and RCU stalls on a machine with 316
 //! CPUs. This experiment looks for such stalls. It measures the longest stretch that a CPU spends
-//! without a reschedule point, and runs Linux's detectors. Then it applies several causes, each in
-//! separate runs: more pages between two reschedule points; steals (a hypervisor takes CPUs away);
-//! slower memory; and slower memory on a machine with more CPUs.
+//! without a reschedule point, and runs Linux's detectors. Then it tries several possible causes in
+//! separate runs. The causes are more pages between two reschedule points, steals (a hypervisor
+//! takes CPUs away), slower memory, and slower memory on a machine with more CPUs.
 //!
 //! The submodule `setup` has the workload, the causes and the metrics.
 
@@ -123,7 +123,7 @@ fn causes_table(tried: &[Tried]) -> Table {
     )
 }
 
-/// Adds the facts that follow from the runs with the causes.
+/// Adds to `made` the facts that follow from the runs with the possible causes.
 fn finding(made: Made, tried: &[Tried]) -> Made {
     let (plain, causes) = tried
         .split_first()

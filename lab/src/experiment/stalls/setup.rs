@@ -1,6 +1,5 @@
-//! The workload of the stalls experiment: workers on all CPUs, which fill a machine's memory. Also
-//! has the causes that may lengthen the time that a CPU takes from one reschedule point to the
-//! next.
+//! The workload of the stalls experiment: workers on all CPUs, which fill a machine's memory. The
+//! module also has the possible causes of a long time between two reschedule points of a CPU.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -99,8 +98,7 @@ pub(super) const NUMBERS: &[Number] = &[
     ),
 ];
 
-/// A change of a setup that may lengthen the time that a CPU takes from one reschedule point to the
-/// next.
+/// A change of a setup that possibly makes the time between two reschedule points of a CPU longer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,
@@ -146,8 +144,8 @@ pub(super) const CAUSES: &[Cause] = &[
     }),
 ];
 
-/// The length, in milliseconds, of a run in which a detector has enough time to make a report. To
-/// save time, neither interrupts nor softirqs disturb the CPUs in such a run. A disturbance lasts
+/// In a run of this length, in milliseconds, a detector has enough time to make a report. To save
+/// time, neither interrupts nor softirqs disturb the CPUs in such a run: a disturbance lasts only
 /// microseconds, whereas a stretch lasts milliseconds.
 const LONG_MS: u64 = 25_000;
 
@@ -239,8 +237,8 @@ impl StallSetup {
         )
     }
 
-    /// Returns a copy of this setup after applying `cause`. If `is_long`, the copy's run is as long
-    /// as the cause needs.
+    /// Returns a copy of this setup to which `cause` has been applied. If `is_long`, the copy's run
+    /// is as long as the cause needs to show its effect.
     pub(super) fn with(&self, cause: &Cause, is_long: bool) -> Self {
         let mut setup = self.clone();
         if is_long {
@@ -257,8 +255,8 @@ impl StallSetup {
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, CpuStalls) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let workers = u64::from(self.profile.topology.cpus());
-        // All other memory is in use, so the free memory is 59 % of what all workers together would
-        // map.
+        // The workers together would map more than this memory: the free memory is 59 % of what
+        // they would map. All other memory is in use.
         let leave = Pages::from_bytes(workers * self.bytes * 59 / 100);
         aging::begin(&testbed, Memory::Fresh, leave).expect("the machine has this much memory");
         let watch = Watch::attach(&testbed.sim);

@@ -9,7 +9,7 @@ use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
 use crate::report::{Table, tabulate};
 
-/// The changes, each with the name of the design that is Linux with only this change.
+/// Changes of Linux, each with the name of the design that is Linux with only this change.
 const CHANGES: [(&str, &str); 7] = [
     ("the patch: phase and interval", PATCH),
     ("interval alone", SLOWED),
@@ -40,10 +40,10 @@ pub(super) enum Cause {
     /// The patch does not lower contentions.
     NoGain,
     /// The phases alone lower the contentions per decayed page. The runs do not show that the
-    /// longer interval alone does so. The patch's changelog names only the phases as the cause.
+    /// longer interval alone lowers them. The patch's changelog names only the phases as the cause.
     Phases,
     /// The longer interval alone lowers the contentions per decayed page. The runs do not show that
-    /// the phases alone do so.
+    /// the phases alone lower them.
     Interval,
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
     /// per decayed page.
@@ -59,9 +59,9 @@ pub(super) enum Cause {
 
 impl Cause {
     /// Finds the cause by the confidence intervals of the runs. A change explains the gain if this
-    /// change alone lowers the decays' contentions per decayed page: the interval of the ratio to
-    /// Linux is below 1. Contentions are counted per page, because a design that only fires less
-    /// often has fewer contentions but also returns fewer pages.
+    /// change alone lowers the contentions of decays per decayed page, so that the whole interval
+    /// of the ratio to Linux is below 1. Contentions are counted per page, because a design that
+    /// only does the vmstat work less often has fewer contentions but also returns fewer pages.
     pub(super) fn of(results: &Results) -> Self {
         let verdict = |design, metric: &Metric| results.compare((BASELINE, design), metric).verdict;
         let gains = |design| verdict(design, &PER_DECAYED) == Verdict::Lower;

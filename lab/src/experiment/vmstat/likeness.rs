@@ -1,7 +1,7 @@
 //! The distance between measured ratios and published ratios.
 //!
-//! The distance of two ratios is their quotient. So a ratio is as far from its double as from its
-//! half.
+//! The distance of two ratios is the quotient of the larger and the smaller ratio. So a ratio is as
+//! far from its double as from its half.
 
 /// A measured ratio of two designs, and the published ratio of the same two designs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn the_distance_is_the_root_mean_square_of_logarithms() {
         let pairs = [beside(1.0, 1.0), beside(4.0, 1.0)];
-        // One ratio is equal and one is off by a factor of 4: √(((ln 1)² + (ln 4)²) / 2) = ln 4 /
-        // √2.
+        // One measured ratio equals the published ratio, and one differs by a factor of 4: √(((ln
+        // 1)² + (ln 4)²) / 2) = ln 4 / √2.
         let expected = (4_f64.ln() / 2_f64.sqrt()).exp();
         assert!((times_apart(&pairs) - expected).abs() < 1e-12);
         assert_eq!(times_apart(&[beside(3.0, 3.0)]), 1.0);

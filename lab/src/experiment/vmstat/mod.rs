@@ -3,7 +3,7 @@
 //!
 //! The mailing-list thread measured one patch on one machine: contentions at `free_pcppages_bulk`
 //! fell from 872 to 117. The patch makes two changes at once. Its author assumes that "all CPUs
-//! fire together", but in fact only CPUs of one group fire together. The experiment therefore
+//! fire together", but in fact only some CPUs at a time fire together. The experiment therefore
 //! separates the causes: phase, interval, timer wheel and shepherd. For each cause, it compares
 //! Linux with a design that differs from Linux only in this cause.
 //!
@@ -12,7 +12,7 @@
 //! nearest to the published ratios.
 //!
 //! The submodule `workloads` has the family, and `setup` has one workload and its metrics. `family`
-//! runs the family and makes its tables; `likeness` computes distances from published ratios.
+//! runs the family and makes its tables. `likeness` computes distances from published ratios.
 //! `causes` has the table that compares one cause at a time. `crowding` counts the CPUs that fire
 //! together, by tick rate. `regime` shows how long a drain must be before the schedule matters.
 
@@ -91,8 +91,9 @@ const SCHEDULES: [&str; 6] = [
     "phased-wheel",
     "phased",
 ];
-/// A table that shows how much the number of contentions differs between single runs. A reader
-/// needs this table because each published number comes from a single run.
+/// Makes a table that shows how much the number of contentions differs between single runs. Each
+/// published number comes from a single run, so a reader needs to know how much one run can differ
+/// from another.
 fn spread(run: &Run<'_, VmstatSetup>) -> Table {
     let row = |design: &Tried| {
         let values = run.results.values(&design.name, &CONTENTIONS);

@@ -1,9 +1,9 @@
-//! The regime map. It shows how long one CPU's drain must be before the schedule affects
-//! contention, and at which drain length contention jumps.
+//! The regime map: a table that shows how long one CPU's drain must take before the schedule of the
+//! vmstat work affects contention, and at which length of drains contention jumps.
 //!
 //! Each CPU allocates and frees memory in one burst. After the burst, the CPU stays busy with only
 //! a few pages, so that timers fire on time and every firing finds full page lists to drain. The
-//! setup raises the price of freeing a page under the zone lock step by step. It measures how long
+//! setup raises the price of freeing a page under the zone lock step by step, and measures how long
 //! the drain takes at each price.
 
 use std::rc::Rc;
@@ -37,8 +37,8 @@ const SCHEDULES: [&str; 5] = [
 /// The prices of freeing one page under the zone lock, in percent of the price in the profile.
 const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
 
-/// The length of the interval in which each CPU begins its burst at a random time. This interval is
-/// so long that bursts rarely overlap.
+/// Each CPU begins its burst at a random time within this interval. The interval is so long that
+/// bursts rarely overlap.
 const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 
 /// The time at which the measurement begins. At this time the bursts are over, and the shepherd has
@@ -122,8 +122,8 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             let mut mapping = Mapping::new(&mm);
             mapping.fault(sim, Pages::from_bytes(64 << 20).index());
             mapping.unmap(sim);
-            // From now on, the CPU is busy with a few pages. Their number changes, so each run of
-            // the vmstat work finds differentials to fold, and no CPU goes dormant.
+            // From now on, the CPU is busy with a few pages. The number of these pages changes, so
+            // each run of the vmstat work finds differentials to fold, and no CPU goes dormant.
             while sim.now() < end {
                 sim.spend(Work::Think, 50_000_000);
                 mapping.unmap(sim);

@@ -101,7 +101,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The number of pages that calls of `free_pcppages_bulk` returned to zones.
+    /// How many pages calls of `free_pcppages_bulk` returned to zones.
     fn returned(&self) -> u64 {
         let pages = |site| self.log.holds.site(site).pages;
         bulk_sites().map(pages).sum()

@@ -1,6 +1,6 @@
 //! The family of workloads of the vmstat experiment, as a table.
 //!
-//! Of the program behind the published figures, we know only "`stress-ng --vm`, bursts of
+//! About the program that gave the published figures, we know only "`stress-ng --vm`, bursts of
 //! allocations, memory pressure". So the experiment runs several workloads and shows how the patch
 //! changes contentions in each. We chose `first-bursts` first. We then chose `bursts`, because the
 //! patch lowers no contentions in `first-bursts`. We chose the parameters of the other workloads

@@ -34,7 +34,7 @@ pub(super) fn answer(item: &Item<'_>, names: &Names) -> Option<(Headlines, Findi
     Some((Headlines { sides, rows }, finding))
 }
 
-/// Reads the key `designs`, which gives a design for each of the `sides` sides.
+/// Reads the key `designs`, a list with one design for each of the `sides` columns of the answer.
 fn designs(section: &Section<'_>, names: &Names, sides: usize) -> Option<Vec<String>> {
     let designs = each(section, "designs", "texts", |item| names.design(item))?;
     if designs.len() != sides
@@ -67,7 +67,7 @@ fn row(
     })
 }
 
-/// Reads a text with fields.
+/// Reads a text that can have fields. A field stands for a result of the runs.
 fn fields(item: &Item<'_>, names: &Names) -> Option<Text> {
     let known = Known {
         metrics: &names.metrics,

@@ -106,8 +106,8 @@ fn values(section: &Section<'_>, designs: usize) -> Option<Values> {
     Some(Values::Levels(values))
 }
 
-/// The cause of the difference from our figure: either the figure's own text, or an entry of
-/// `[causes]`.
+/// The text that explains why the published figure differs from ours: either the figure's own text,
+/// or an entry of `[causes]`.
 fn why(section: &Section<'_>, causes: Option<&Section<'_>>) -> Option<String> {
     let Some(item) = section.get("cause") else {
         return Some(text(section, "why").unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Runs the patch and our design in every workload of the vmstat experiment, on both machines.
-//! Shows each metric as a ratio to Linux, together with the published ratios.
+//! Runs Linux, the patch and our design in every workload of the vmstat experiment, on both
+//! machines. Shows each metric as a ratio to Linux, together with the published ratios.
 //!
 //! The submodule `member` has one workload on one machine, and `tables` has the tables.
 
@@ -34,7 +34,7 @@ const SEPARATE: [&str; 2] = [SLOWED, PHASED_WHEEL];
 /// All workloads on all machines.
 pub(super) struct Family {
     members: Vec<Member>,
-    /// The machines of the experiment. The report on the first machine has the tables of the
+    /// The machines of the experiment. Only the report on the first machine has the tables of the
     /// family.
     machines: Vec<String>,
     /// The published figures.
@@ -129,8 +129,8 @@ impl Family {
 
     /// The clause that compares the workloads with the workload of the mailing-list thread. It
     /// lists the workloads whose four ratios are all within a factor of 2 of the published ratios
-    /// on every machine. If there is no such workload, it says so. It also names the nearest
-    /// workload.
+    /// on every machine, or says that there is no such workload. It also names the workload that is
+    /// nearest to the published ratios.
     fn likeness(&self) -> String {
         let complete = self.beside();
         let is_like = |pairs: &Vec<Beside>| pairs.iter().all(|pair| pair.is_within_two());
@@ -175,8 +175,8 @@ impl Family {
         members.filter(move |member| member.workload.name == workload)
     }
 
-    /// The workloads on the first machine. Only on this machine did the designs of [`SEPARATE`]
-    /// run, which show why the patch lowers contentions.
+    /// The workloads on the first machine. The designs of [`SEPARATE`], which show why the patch
+    /// lowers contentions, ran only on this machine.
     fn separated(&self) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
         members.filter(|member| member.machine == self.machines[0])

@@ -13,8 +13,8 @@ use crate::report::misses::Beside as Figure;
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Table, tabulate};
 
-/// A row of a table: the published figures for a machine, or our results of one workload on the
-/// machine.
+/// A row of a table. It has the published figures for a machine, or our results of one workload on
+/// this machine.
 #[derive(Clone, Copy)]
 enum Line<'a> {
     /// The published figures for a machine.
@@ -179,7 +179,7 @@ impl Line<'_> {
     }
 
     /// The value of `metric` with `design`, divided by its value with Linux. A row of published
-    /// figures shows the published ratio of the patch for every design.
+    /// figures shows the published ratio of the patch, whatever `design` is.
     fn ratio(&self, design: &str, metric: &Metric) -> String {
         match self {
             Self::Published(machine, figures) => {

@@ -98,8 +98,8 @@ fn a_workload_with_the_published_ratios_is_like_the_thread_s() {
     for row in &patch.rows {
         let expected = match row[0].as_str() {
             "steady" => "yes",
-            // Two rows have no verdict. In the workload `idle`, Linux has no contention to divide
-            // by. The published figures are not compared with themselves.
+            // Two rows have no verdict. In the workload `idle`, Linux has no contention, so no
+            // ratio can be computed. The published figures are not compared with themselves.
             "idle" | "(published)" => "–",
             _ => "no: none of them",
         };
