@@ -91,7 +91,7 @@ pub struct Found {
     pub rows: Vec<Row>,
 }
 
-/// One measured number of a benchmark, for programs to read.
+/// One measured value of a benchmark, for programs to read.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The machine on which the number was measured: `host` for this computer, or the name of a
@@ -109,9 +109,8 @@ pub struct Row {
     pub low: f64,
     /// The upper end of the median's 95 % interval.
     pub high: f64,
-    /// The median of a ratio that is taken in each round: the value of this case divided by the
-    /// value of the base case. `None` if no ratio is taken for this metric, or if the median is not
-    /// finite.
+    /// The median, over the rounds, of this case's value divided by the base case's value. `None`
+    /// if the benchmark computes no such ratio for this metric, or if the median is not finite.
     pub ratio: Option<f64>,
     /// The lower end of the ratio's 95 % interval.
     pub ratio_low: Option<f64>,
@@ -119,17 +118,17 @@ pub struct Row {
     pub ratio_high: Option<f64>,
     /// The number of rounds in which the metric was measured.
     pub rounds: usize,
-    /// The number of rounds in which a thread waited too long for a CPU.
+    /// The number of rounds that count as disturbed, because a thread waited too long for a CPU.
     pub disturbed: usize,
 }
 
 impl Bench {
-    /// Runs the benchmark. If it takes a size and `size` is `None`, it runs at the default size. If
-    /// it takes a time and `seconds` is `None`, it runs for a minute.
+    /// Runs the benchmark. If the benchmark takes a size and `size` is `None`, it has the default
+    /// size. If the benchmark takes a time and `seconds` is `None`, it runs for a minute.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a size or a time is given to a benchmark that takes none, and any error
-    /// that prevents the measurement.
+    /// [`Error::Invalid`] if a size or a time is given to a benchmark that takes none. Also any
+    /// error that prevents the measurement.
     pub fn measure(
         &self,
         progress: &Progress,
@@ -300,8 +299,9 @@ fn steps(progress: &Progress) -> Table {
     }
 }
 
-/// Repeats the measurement with more and more steps until it lasts long enough for the host's clock
-/// to time it. The clock may count CPU time in ticks of several milliseconds.
+/// Repeats the measurement with more and more steps, until it lasts long enough for the host's
+/// clock to time it. This is necessary because some clocks count CPU time in ticks of several
+/// milliseconds.
 fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
     const HOST_NS_MIN: u64 = 200_000_000;
     let mut steps = 4_000_000;

@@ -13,8 +13,8 @@ use crate::report::Table;
 use crate::report::value::{NOTHING, human};
 use crate::run::progress::Progress;
 
-/// The target, in nanoseconds: no allocation should take longer, unless the scheduler took the CPU
-/// away.
+/// The target: no allocation should take longer than this many nanoseconds, unless the scheduler
+/// took the CPU away.
 const TARGET_NS: u64 = 50_000;
 
 /// The columns of the tables that show percentiles. Each has its title, and its percentile as a
@@ -39,7 +39,8 @@ pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error>
     })
 }
 
-/// Each kind of operation that is timed: its name in the table, and the times of its operations.
+/// For each kind of operation that is timed: the name of the kind in the table, and the times of
+/// the operations.
 fn kinds(soak: &Soak) -> [(&'static str, &Times); 4] {
     [
         ("allocation", &soak.allocs),

@@ -1,11 +1,11 @@
-//! The cost of an address space on this computer. The benchmark uses one CPU. No memory is behind
-//! the pages, so the benchmark measures only the manager's own work.
+//! The cost of an address space on this computer. The benchmark uses one CPU. There is no memory
+//! behind the pages, so the benchmark measures only the manager's own work.
 //!
-//! The floor is the cost of the page allocator without an address space. An address space allocates
-//! and frees each page through the page allocator. So the difference between a step and its floor
-//! is the cost of page tables, counters and lists. In each round, every step runs once. The result
-//! of a step is the time of its fastest round, because the work of a step is the same in every
-//! round and other load can only lengthen a round.
+//! Each step of the benchmark has a floor: the cost of the page allocator without an address space.
+//! An address space allocates and frees each page through the page allocator. So the difference
+//! between a step and its floor is the cost of page tables, counters and lists. In each round,
+//! every step runs once. The result of a step is the time of its fastest round. The work of a step
+//! is the same in every round, and other load can only make a round longer.
 
 use std::time::Instant;
 
@@ -26,15 +26,15 @@ use crate::run::progress::Progress;
 const ROUNDS: usize = 40;
 /// The number of pages that each step of the benchmark touches or frees.
 const COUNT: u64 = 1 << 14;
-/// The number of page tables of a sparse address space. Each of these tables maps one page.
+/// How many page tables a sparse address space has. Each of these tables maps one page.
 const TABLES: u64 = 1 << 11;
 /// The number of pages that a full page table maps.
 const ENTRIES: u64 = 512;
-/// The number of frames of the machine. It is twice [`COUNT`], so that free memory stays above the
+/// How many frames the machine has. This is twice [`COUNT`], so that free memory stays above the
 /// watermarks.
 const FRAMES: Pages = Pages(1 << 15);
-/// The number of pages that one call frees in the step "page alone, given back". It is 31 because
-/// an address space also frees 31 pages in one call.
+/// How many pages one call frees in the step "page alone, given back". This is 31, because an
+/// address space also frees 31 pages in one call.
 const TOGETHER: usize = 31;
 
 const STEPS: [&str; 9] = [

@@ -3,14 +3,14 @@
 //!
 //! A load fills memory and logs every call of `__zone_watermark_ok` that a probe recorded. The
 //! kernel's fast path calls this function only if it is not clear that the zone has enough free
-//! pages. So in the logged checks, the number of free pages is near or below the watermark.
+//! pages. So in the logged calls, the number of free pages is near or below the watermark.
 //!
 //! ```text
 //! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0
 //! ```
 //!
 //! `reserve` is the number of pages that the zone withholds from requests that a higher zone could
-//! serve (`protection` in `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
+//! serve (`protection` in `/proc/zoneinfo`). `flags` are the kernel's `ALLOC_*` bits.
 
 use plimsoll_mm::page::watermark::{Urgency, allows};
 use plimsoll_mm::units::{Order, Pages};
@@ -31,8 +31,8 @@ const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
 
-/// The judge of watermark checks. It compares the kernel's decision with Plimsoll's decision: may
-/// the zone serve the request?
+/// The judge of watermark checks. It compares the kernel's decision whether the zone may serve the
+/// request with Plimsoll's decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks;
 
@@ -86,8 +86,8 @@ impl Check {
         let word = |name| words().find_map(|(known, value)| (known == name).then_some(value));
         let pages = |name| word(name)?.parse().ok().map(Pages);
         Some(Self {
-            // The kernel's approximate count of free pages can briefly be negative; count that as
-            // zero.
+            // The kernel's approximate count of free pages can briefly be negative. Treat a
+            // negative count as zero.
             free: word("free")?.parse::<i64>().ok()?.max(0).unsigned_abs(),
             order: Order::new(word("order")?.parse().ok()?)?,
             mark: pages("mark")?,

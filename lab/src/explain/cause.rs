@@ -1,4 +1,4 @@
-//! The work of the holders of a lock, and their delays.
+//! What a task did while it held a lock for which another task waited, and what delayed it.
 
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::{Hold, Runs, Wait};
@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::sites;
 use crate::slices::{Held, Run, Slices, Waited};
 
-/// How many holders are followed from a wait: the holder, the holder for which that one waited, and
-/// so on.
+/// How many holders an explanation follows from a wait. The first is the holder of the lock, the
+/// second is the holder of the lock for which the first holder waited, and so on.
 const CHAIN_MAX: u32 = 4;
 
 /// A task that held a lock for which another task waited.
@@ -20,27 +20,30 @@ pub struct Holder {
     pub site: String,
     /// The work of the call site, in words.
     pub doing: &'static str,
-    /// When the hold began, in nanoseconds of virtual time; `None` if it took no time.
+    /// When the hold began, in nanoseconds of virtual time. `None` if the length of the hold is not
+    /// known or 0.
     pub from_ns: Option<u64>,
-    /// The length of the hold, in nanoseconds; `None` if it took no time.
+    /// The length of the hold, in nanoseconds. `None` if this length is not known or 0.
     pub hold_ns: Option<u64>,
-    /// The pages that moved to or from the zone; `None` for other locks.
+    /// How many pages moved to or from the zone during the hold. `None` if the lock is not a zone
+    /// lock.
     pub pages: Option<u32>,
     /// The number of blocks that these pages formed.
     pub blocks: Option<u32>,
     /// The CPU whose page lists the hold filled or emptied.
     pub lists_of: Option<u32>,
-    /// The delays of the holder that lay in its hold and in the explained wait.
+    /// The delays of the holder that lay both in its hold and in the explained wait.
     pub delays: Vec<Delay>,
-    /// The holder's own waits for other locks during the hold and the explained wait, the longest
-    /// first.
+    /// The holder's own waits for other locks during the hold and during the explained wait. The
+    /// longest wait comes first.
     pub waited: Vec<OwnWait>,
 }
 
 /// Something that delayed the holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Delay {
-    /// The kind: interrupt, softirq, steal, or `preempted`: other work ran on the CPU.
+    /// The kind of delay: an interrupt, a softirq, a steal, or `preempted`. With `preempted`, other
+    /// work ran on the CPU.
     pub kind: &'static str,
     /// When the delay began, in nanoseconds of virtual time.
     pub from_ns: u64,
@@ -48,30 +51,32 @@ pub struct Delay {
     pub delay_ns: u64,
 }
 
-/// A wait of a holder for another lock.
+/// A wait for another lock by a task that held a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OwnWait {
     /// The lock.
     pub lock: String,
     /// The call site that requested the lock.
     pub site: String,
-    /// How long it waited, in nanoseconds.
+    /// How long the holder waited for this other lock, in nanoseconds.
     pub wait_ns: u64,
-    /// The last holder before it; `None` if the chain is longer than is followed.
+    /// The last task that held this other lock before the holder got it. `None` if the explanation
+    /// does not follow the chain of holders this far.
     pub released_by: Option<Box<Holder>>,
 }
 
-/// The last holder before the waiter.
+/// Returns the last task that held the lock before the waiter got it.
 pub(super) fn holder(slices: &Slices, wait: &Wait) -> Holder {
     let waited = slices.waits.iter().find(|waited| waited.wait == *wait);
     match waited {
         Some(waited) => released(slices, waited, wait, CHAIN_MAX),
-        // There were more slices than are kept, so only the holder at the beginning is known.
+        // The run had more slices than the limit, so only the task that held the lock at the
+        // beginning of the wait is known.
         None => Holder::unknown(wait.blocker.0, wait.blocker_site),
     }
 }
 
-/// The holds of the lock that lay, at least in part, in the wait.
+/// Returns the holds of the lock that overlap with the wait.
 pub(super) fn ahead<'a>(slices: &'a Slices, wait: &Wait) -> Vec<&'a Held> {
     let in_wait = |held: &&Held| {
         let hold = &held.hold;
@@ -89,12 +94,12 @@ fn released(slices: &Slices, waited: &Waited, during: &Wait, chain: u32) -> Hold
 }
 
 impl Holder {
-    /// The holder of one of the holds during the wait `during`.
+    /// Returns the holder of `held`, which is one of the holds during the wait `during`.
     pub(super) fn of(slices: &Slices, held: &Held, during: &Wait) -> Self {
         Self::followed(slices, held, during, CHAIN_MAX)
     }
 
-    /// A holder of which only the CPU and the call site are known.
+    /// Makes a holder of which only the CPU and the call site are known.
     fn unknown(cpu: u32, site: plimsoll_mm::site::Site) -> Self {
         Self {
             cpu,
@@ -125,8 +130,9 @@ impl Holder {
     }
 }
 
-/// The delays of the holder during the wait `during`: disturbances of its CPU and, if its task may
-/// leave the CPU during the hold, other work on the CPU.
+/// Returns the delays of the holder during the wait `during`. These are disturbances of the
+/// holder's CPU. If the holder's task can leave the CPU during the hold, they also include other
+/// work on this CPU.
 fn delays(slices: &Slices, hold: &Hold, during: &Wait) -> Vec<Delay> {
     let delay = |kind, from: Nanos, until: Nanos| {
         let (from, until) = (from.max(hold.from), until.min(hold.until));

@@ -1,5 +1,6 @@
-//! Explains the longest waits for locks of a run: for what lock the CPU waited, what the CPUs that
-//! held the lock meanwhile did, what delayed them, and which CPUs waited at the same time.
+//! Explains the longest waits for locks of a run. An explanation names the lock for which a CPU
+//! waited, what the holders of the lock did during the wait, and what delayed them. It also names
+//! the other CPUs that waited for this lock at the same time.
 //!
 //! A run is explained in two passes. The first pass finds the longest waits. The second pass runs
 //! the same seed again, which gives the same run, and keeps what happened during these waits.
@@ -18,13 +19,13 @@ use self::cause::{Holder, ahead, holder};
 pub use self::words::text;
 use crate::slices::{LONGEST, Limits, Slices, Traces, Window};
 
-/// The version of the fields of [`Explanation`] as JSON.
+/// The version of the fields that an [`Explanation`] has as JSON.
 pub const SCHEMA: u32 = 1;
 
-/// The explanation of one run: of one design with one seed on one machine.
+/// The explanation of the run of one design with one seed on one machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// The version of the fields.
+    /// The version of the fields ([`SCHEMA`]).
     pub schema: u32,
     /// The machine.
     pub machine: String,
@@ -68,22 +69,22 @@ pub struct LongWait {
     pub access: &'static str,
     /// When the wait began, in nanoseconds of virtual time.
     pub from_ns: u64,
-    /// How long it lasted, in nanoseconds.
+    /// How long the wait lasted, in nanoseconds.
     pub wait_ns: u64,
-    /// The last holder before the waiter.
+    /// The last task that held the lock before the waiter got it.
     pub released_by: Holder,
-    /// The number of holds of this lock that took time and lay, at least in part, in the wait.
+    /// How many holds of this lock overlap with the wait. Holds that took no time do not count.
     pub holds: usize,
-    /// The time of these holds that lay in the wait, in nanoseconds. Readers hold a lock together,
-    /// so this may be longer than the wait.
+    /// How long these holds lasted in total during the wait, in nanoseconds. Several readers can
+    /// hold a lock at the same time, so this may be longer than the wait.
     pub holds_ns: u64,
-    /// The longest of these holds, unless it is that of `released_by`.
+    /// The holder with the longest of these holds. `None` if this is the hold of `released_by`.
     pub longest: Option<Holder>,
     /// The other CPUs that waited for this lock during the wait, in ascending order.
     pub queued: Vec<u32>,
 }
 
-/// Returns what a first pass collects in: it keeps only the longest waits.
+/// Returns the [`Traces`] for a first pass, which keep only the longest waits of each run.
 #[must_use]
 pub fn first_pass() -> Traces {
     Traces::new(Limits {
@@ -92,8 +93,8 @@ pub fn first_pass() -> Traces {
     })
 }
 
-/// Returns what a second pass collects in: it keeps the slices that lie in one of the longest waits
-/// of `first`, which the first pass has kept.
+/// Returns the [`Traces`] for a second pass, which keep only slices that lie in one of the longest
+/// waits. `first` has the results of the first pass, with the longest waits.
 #[must_use]
 pub fn second_pass(first: &[Slices]) -> Traces {
     let windows = |slices: &Slices| {
@@ -113,7 +114,8 @@ pub fn second_pass(first: &[Slices]) -> Traces {
     Traces::in_windows(each)
 }
 
-/// Explains the longest waits of a run of which the second pass has kept `slices`.
+/// Explains the longest waits of a run. `slices` are the slices of the run that the second pass has
+/// kept.
 #[must_use]
 pub fn explain(slices: &Slices) -> Explanation {
     Explanation {

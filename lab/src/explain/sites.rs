@@ -1,8 +1,9 @@
-//! The work of a CPU at each call site that takes a lock, in words.
+//! For each call site that takes a lock, words for the work of a CPU that takes the lock there.
 
 use plimsoll_mm::site::Site;
 
-/// The work of a CPU that takes a lock at `site`, as the end of the sentence "The CPU was …".
+/// Says what a CPU that takes a lock at `site` is doing. The text is the end of the sentence "The
+/// CPU was …".
 pub(super) const fn doing(site: Site) -> &'static str {
     match site {
         Site::Refill => "refilling a page list from the zone",

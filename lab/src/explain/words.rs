@@ -10,10 +10,10 @@ use crate::report::wrap::{hanging, wrap};
 
 /// The largest number of CPUs that a sentence lists.
 const CPUS_MAX: usize = 8;
-/// The largest number of delays of a holder that are told one by one.
+/// The largest number of delays of a holder that the text describes one by one.
 const DELAYS_MAX: usize = 2;
 
-/// The explanation in lines of at most `width` characters.
+/// The explanation as text, in lines of at most `width` characters.
 #[must_use]
 pub fn text(explanation: &Explanation, width: usize) -> String {
     let Explanation {
@@ -93,7 +93,8 @@ fn sentences(wait: &LongWait) -> String {
     text
 }
 
-/// The work of a holder of `lock`, and its delays, as the sentences after "CPU 3 had the lock: ".
+/// The text about the work of a holder of `lock` and about its delays. It follows the words "CPU 3
+/// had the lock: ".
 fn of_holder(holder: &Holder, lock: &str) -> String {
     let Some(hold_ns) = holder.hold_ns else {
         return format!(
@@ -146,7 +147,7 @@ fn of_delay(delay: &Delay, cpu: u32) -> String {
     }
 }
 
-/// The sentences about a wait of the holder of `lock` for another lock.
+/// The sentences about the wait of a task on `cpu` for another lock, while the task held `lock`.
 fn of_own_wait(own: &OwnWait, cpu: u32, lock: &str) -> String {
     let mut text = format!(
         " While CPU {cpu} held {lock}, it waited {} for {} in {} itself.",

@@ -1,24 +1,26 @@
-//! The events of a track before they are encoded: slices that nest, and single events.
+//! The events of a track before they are encoded: slices, which can lie inside one another, and
+//! single events.
 
 use std::cmp::Reverse;
 
-/// Where an event comes from: the place of the slice or single event in its list of
-/// [`Slices`](crate::slices::Slices).
+/// The slice or single event of the run from which an event of the trace is made. It is given by
+/// its index in the list of [`Slices`](crate::slices::Slices) that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Run(usize),
-    /// The task of the run that ends here was preempted.
+    /// A single event at the end of a run of a task: the task was preempted.
     Preempted,
     Disturbed(usize),
     Held(usize),
     Waited(usize),
-    /// The hold that ends here let this waiter go on.
+    /// A single event: at the end of a hold, the waiter whose wait has this index in `waits` got
+    /// the lock.
     Released(usize),
     Phase(usize),
     Mark(usize),
 }
 
-/// A slice on a track; a single event if it ends where it begins.
+/// A slice on a track. If it ends where it begins, it is a single event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
     pub(super) from: u64,
@@ -34,11 +36,12 @@ pub(super) enum Edge {
     Instant(What),
 }
 
-/// Turns the slices of one track into edges in order of time. A slice that would end after the
-/// slice around it is shortened. Returns the edges, each with its time, and how many slices were
-/// shortened.
+/// Turns the slices of one track into edges in order of time. If a slice would end after the slice
+/// around it, the slice is shortened. Returns the edges, each with its time, and how many slices
+/// were shortened.
 pub(super) fn edges(mut slices: Vec<Slice>) -> (Vec<(u64, Edge)>, usize) {
-    // A single event comes before the slices that begin with it, and after those that have begun.
+    // At the same time, a single event comes before the slices that begin then. It comes after
+    // slices that began earlier.
     let rank = |slice: &Slice| {
         let is_single = slice.from == slice.until;
         (slice.from, !is_single, Reverse(slice.until))
@@ -47,7 +50,7 @@ pub(super) fn edges(mut slices: Vec<Slice>) -> (Vec<(u64, Edge)>, usize) {
     let (mut edges, mut open, mut shortened) = (Vec::with_capacity(2 * slices.len()), vec![], 0);
     for slice in slices {
         let is_single = slice.from == slice.until;
-        // The slice around a single event may end with it, because the event is its last.
+        // A single event at the time when the slice around it ends still lies in this slice.
         let has_ended = |end: u64| end < slice.from || (end == slice.from && !is_single);
         while let Some(end) = open.pop_if(|end| has_ended(*end)) {
             edges.push((end, Edge::End));
@@ -108,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the slices are, times ascend, and each slice that begins ends.
+        /// For any slices, times ascend, and each slice that begins also ends.
         #[test]
         fn edges_are_in_order_and_balanced(slices in prop::collection::vec((0..50_u64, 0..20_u64), 0..30)) {
             let slices = slices.iter().map(|(from, length)| slice(*from, from + length));

@@ -1,5 +1,6 @@
-//! The labels of the events of a trace: their names and values. A label is made when its event is
-//! encoded, so that a trace of millions of slices keeps only where each slice comes from.
+//! The labels of the events of a trace: their names and values. A label is made only when its event
+//! is encoded. So for each of millions of slices, a trace keeps only the place from which the slice
+//! comes.
 
 use std::fmt;
 
@@ -10,7 +11,8 @@ use plimsoll_sim::{Access, Runs};
 use super::event::What;
 use crate::slices::Slices;
 
-/// The name of an event. It becomes text only once, when the trace gives the name a number.
+/// The name of an event. It is turned into text only once, when the trace assigns an id to the
+/// name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     Plain(&'static str),
@@ -34,7 +36,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Text or a number that belongs to an event.
+/// A text or a number that a viewer shows with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Number(u64),
@@ -46,9 +48,9 @@ pub(super) struct Label {
     pub(super) name: Name,
     pub(super) category: &'static str,
     pub(super) values: Vec<(&'static str, Value)>,
-    /// The flow that begins here.
+    /// The id of the flow (an arrow in the viewer) that begins at this event.
     pub(super) flow: Option<u64>,
-    /// The flow that ends here.
+    /// The id of the flow (an arrow in the viewer) that ends at this event.
     pub(super) flow_end: Option<u64>,
 }
 
@@ -63,7 +65,8 @@ impl Label {
         }
     }
 
-    /// The label of `what`. `first_flow` is the number of the flow of the first wait of `slices`.
+    /// The label of `what`, an event of the run `slices`. The flow of the first wait in `slices`
+    /// has the id `first_flow`.
     pub(super) fn of(what: What, slices: &Slices, first_flow: u64) -> Self {
         match what {
             What::Run(nth) => Self::new(runs(slices.runs[nth].runs), "run"),

@@ -1,10 +1,11 @@
-//! Which tracks a trace of one run has, and what is on them.
+//! Decides which tracks the trace of one run has, and which events are on each track.
 //!
-//! Each CPU has a track: what it runs, and below that, the holds of spinlocks and the waits for
-//! them. A CPU that was disturbed has a second track, with the disturbances. What a task does over
-//! several switches is on a track of the task: phases, and the holds of and waits for locks whose
-//! waiters sleep. Counters have tracks of their own. The slices of a track nest, as Perfetto
-//! demands.
+//! Each CPU has a track with everything that it runs and, below that, the holds of spinlocks and
+//! the waits for spinlocks. A CPU that was disturbed has a second track, with the disturbances. A
+//! task has a track of its own for everything during which it can lose its CPU. These are its
+//! phases, its holds of locks whose waiters sleep, and its waits for such locks. Values that are
+//! counted over time have tracks of their own. The slices of a track lie inside or beside one
+//! another, as Perfetto demands.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use plimsoll_sim::Hold;
 use super::event::{Slice, What};
 use crate::slices::{Counted, Held, Slices, Waited};
 
-/// A track of a run. The order is the one in which a viewer shows the tracks.
+/// A track of a run. A viewer shows the tracks in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Track {
     Waiting(LockClass),
@@ -43,7 +44,7 @@ impl Track {
         }
     }
 
-    /// The unit of a track of values; `None` if the track has slices.
+    /// The unit of the values of this track. `None` if the track has slices.
     pub(super) const fn unit(self) -> Option<&'static str> {
         match self {
             Self::Waiting(_) => Some("CPUs"),
@@ -57,12 +58,12 @@ impl Track {
 #[derive(Default)]
 pub(super) struct Tracks {
     pub(super) slices: BTreeMap<Track, Vec<Slice>>,
-    /// The values of each track in order of time.
+    /// The values of each track that has values, in order of time.
     pub(super) values: BTreeMap<Track, Vec<(u64, i64)>>,
 }
 
 impl Tracks {
-    /// Lays out the slices of a run.
+    /// Makes the tracks of a run from its slices.
     pub(super) fn of(slices: &Slices) -> Self {
         let mut tracks = Self::default();
         for cpu in 0..slices.cpus {
@@ -105,8 +106,8 @@ impl Tracks {
         }
     }
 
-    /// Adds the holds and the waits. A flow goes from each wait to the end of the hold that let the
-    /// waiter go on.
+    /// Adds the holds and the waits. A flow (an arrow in the viewer) goes from each wait to the end
+    /// of the hold before it, which let the waiter go on.
     fn add_locks(&mut self, slices: &Slices) {
         let of_hold = |hold: &Hold| track_of(hold.class, hold.cpu, hold.task);
         for (nth, Held { hold, .. }) in slices.holds.iter().enumerate() {
@@ -122,7 +123,8 @@ impl Tracks {
         }
     }
 
-    /// Adds the values, and how many CPUs wait for each class of locks.
+    /// Adds the tracks of values: the values that were counted during the run, and how many CPUs
+    /// wait for each class of locks.
     fn count(&mut self, slices: &Slices) {
         for count in &slices.counts {
             let track = self.values.entry(Track::Counted(count.what)).or_default();
@@ -147,7 +149,8 @@ impl Tracks {
     }
 }
 
-/// The track of a hold or a wait. A task that sleeps while it waits leaves its CPU to other tasks.
+/// The track of a hold or a wait. If waiters for locks of `class` sleep, the task leaves its CPU to
+/// other tasks, so its hold or wait is on the task's own track.
 fn track_of(class: LockClass, cpu: CpuId, task: u32) -> Track {
     if class.sleeps() {
         Track::Task(task)

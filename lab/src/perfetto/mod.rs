@@ -1,8 +1,8 @@
 //! Writes slices of simulated runs as a trace that Perfetto shows: <https://ui.perfetto.dev>.
 //!
 //! Each run is a process of the trace. The format is Perfetto's own (protobuf, `TrackEvent`). The
-//! JSON format of Chrome would need no messages, but it has no tracks in a chosen order and no flows
-//! that end at a single event, and its files are about five times as large.
+//! JSON format of Chrome would be simpler to write. But in that format, tracks have no chosen
+//! order, a flow cannot end at a single event, and files are about five times as large.
 
 mod event;
 mod label;
@@ -28,12 +28,13 @@ use self::proto::{
 };
 use crate::slices::Slices;
 
-/// The id of the sequence of packets; a trace of ours has one.
+/// The id of the sequence of packets. A trace that we write has only one sequence.
 const SEQUENCE: u32 = 1;
-/// The number of tracks that the ids of one run may use.
+/// How many ids of tracks are reserved for each run.
 const RUN: u64 = 1 << 32;
 
-/// Writes a trace of `runs`, a process for each, and returns how many events it has.
+/// Writes a trace of `runs` to `out`, with a process for each run. Returns how many events the
+/// trace has.
 ///
 /// # Errors
 /// If `out` cannot be written to.
@@ -49,18 +50,19 @@ pub fn write(runs: &[Slices], out: &mut dyn Write) -> io::Result<usize> {
 #[derive(Default)]
 struct Trace {
     tracks: Vec<TrackDescriptor>,
-    /// The time of each event, and the place of its packet in `packets`.
+    /// For each event, its time, and where its packet is in `packets`.
     events: Vec<(u64, Range<usize>)>,
-    /// The packets of the events, encoded. As messages, they would take several times the memory.
+    /// The encoded packets of the events. Packets that are not encoded would take several times as
+    /// much memory.
     packets: Vec<u8>,
     names: Names<Name>,
     categories: Names<&'static str>,
     values: Names<&'static str>,
-    /// The number of flows of the runs that have been added.
+    /// How many flows (arrows in the viewer) the runs have that have been added.
     flows: u64,
 }
 
-/// Names with numbers from 1 on.
+/// Names, each with an id. The ids begin at 1.
 struct Names<K> {
     numbers: FxHashMap<K, u64>,
     named: Vec<Named>,
@@ -215,7 +217,7 @@ impl Trace {
             encode(descriptor, &mut head);
         }
         out.write_all(&head)?;
-        // The sort is stable: the events of a track at the same time keep their order.
+        // The sort is stable, so the events of a track that have the same time keep their order.
         self.events.sort_by_key(|(at, _)| *at);
         let count = self.events.len();
         for (_, place) in self.events {

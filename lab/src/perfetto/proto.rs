@@ -1,9 +1,9 @@
 //! The messages of a Perfetto trace that we write: the part of `perfetto_trace.proto` that a trace
-//! of slices, flows and counters needs. Names and numbers are Perfetto's.
+//! of slices, flows and counters needs. The names and field numbers are Perfetto's.
 
 use prost::Message;
 
-/// The number of the field `packet` of a `Trace`, which contains each packet of the trace.
+/// The field number of `packet` in a `Trace`. This field has the packets of the trace.
 pub(super) const PACKET: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -22,8 +22,8 @@ pub(super) struct TracePacket {
     pub(super) track_descriptor: Option<TrackDescriptor>,
 }
 
-/// The values of `TracePacket::sequence_flags`: this packet begins the names that have numbers, or
-/// it uses them.
+/// The values of `TracePacket::sequence_flags`. With `STATE_CLEARED`, earlier ids of names become
+/// invalid. With `NEEDS_STATE`, the packet uses ids of names.
 pub(super) const STATE_CLEARED: u32 = 1;
 pub(super) const NEEDS_STATE: u32 = 2;
 
@@ -45,7 +45,7 @@ pub(super) struct TrackDescriptor {
     pub(super) sibling_order_rank: Option<i32>,
 }
 
-/// The value of `TrackDescriptor::child_ordering` for children in the order of their ranks.
+/// The value of `TrackDescriptor::child_ordering` that orders children by their ranks.
 pub(super) const EXPLICIT: i32 = 3;
 
 #[derive(Clone, PartialEq, Message)]
@@ -62,8 +62,8 @@ pub(super) struct CounterDescriptor {
     pub(super) unit_name: Option<String>,
 }
 
-/// Perfetto allows several categories, flows and ends of flows. Our events have one of each at most,
-/// which is encoded as an optional field would be.
+/// In Perfetto's definition, categories, flows and ends of flows are repeated fields. Our events
+/// have at most one of each, which is encoded in the same way as an optional field.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackEvent {
     #[prost(uint64, optional, tag = "3")]
@@ -114,8 +114,8 @@ pub(super) struct InternedData {
     pub(super) debug_annotation_names: Vec<Named>,
 }
 
-/// A name with a number: Perfetto's `EventCategory`, `EventName` and `DebugAnnotationName`, which
-/// have the same fields.
+/// A name with its id. Perfetto's `EventCategory`, `EventName` and `DebugAnnotationName` all have
+/// these fields.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Named {
     #[prost(uint64, optional, tag = "1")]

@@ -7,10 +7,11 @@
 //!
 //! [`begin`] takes all memory of each zone except a given amount. This amount stays free, in blocks
 //! whose sizes are distributed as on a real machine. No two free blocks of one order are buddies.
-//! The seed of the run decides which parts of the zone the free blocks lie in. Inside these parts,
-//! free blocks lie as close together as they can while the buddy of each is in use. On a real
-//! machine, free blocks are further apart. Their distance makes no difference to a run: the same
-//! merges are possible, and the simulator does not price a page by its address.
+//! The seed of the run decides in which parts of the zone the free blocks lie. Inside these parts,
+//! the buddy of each free block is in use, and the free blocks lie as close together as this
+//! allows. On a real machine, free blocks are further apart. The distance between them makes no
+//! difference to a run, because the same merges are possible, and the price of a page does not
+//! depend on its address.
 //!
 //! The CPUs' page lists begin empty. A busy worker fills its CPU's lists within the first
 //! milliseconds, so the rates of experiments do not include the beginning of a run.
@@ -63,7 +64,7 @@ impl Memory {
         found.ok_or_else(|| Error::unknown("state of memory", name, &names))
     }
 
-    /// The free blocks of a real machine in this state, and where the numbers come from.
+    /// The free blocks of a real machine in this state, and the source of these numbers.
     #[must_use]
     pub const fn source(self) -> (Blocks, &'static str) {
         match self {
@@ -87,8 +88,8 @@ impl Memory {
 
     /// Divides `free` pages into blocks with the distribution of this state. Each order gets the
     /// same share of the pages as on the real machine, rounded down to whole blocks. The few pages
-    /// that remain become blocks as large as possible, but not larger than the largest free block
-    /// of the real machine.
+    /// that remain become blocks that are as large as possible, but not larger than the largest
+    /// free block of the real machine.
     #[must_use]
     pub fn blocks(self, free: Pages) -> Blocks {
         let (source, _) = self.source();
@@ -237,7 +238,7 @@ mod tests {
         }
     }
 
-    /// The frame numbers of the pages that the first allocations of single pages get, if memory is
+    /// The frame numbers of the pages that the first allocations of single pages get if memory is
     /// in the state `memory`.
     fn first_pages(memory: Memory, seed: u64) -> Vec<u32> {
         let testbed = begun(memory, seed);
@@ -255,8 +256,8 @@ mod tests {
         assert_ne!(one, first_pages(Memory::Aged, 2), "seeds differ");
     }
 
-    /// Pages that are allocated and freed again merge into the blocks that they came from. Larger
-    /// blocks cannot form, because the neighbours are in use.
+    /// Pages that are allocated and freed again merge into the blocks from which they came. They do
+    /// not merge into larger blocks, because the neighbours of these blocks are in use.
     #[test]
     fn free_blocks_have_neighbours_in_use() {
         for memory in Memory::ALL {

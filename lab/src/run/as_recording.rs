@@ -1,11 +1,11 @@
 //! Turns a simulated run into a recording with virtual time. The recording has the events that a
 //! kernel would have printed.
 //!
-//! A kernel does not print an event for everything; for example, it prints none when the first
+//! A kernel does not print an event for everything. For example, it prints none when the first
 //! waiter waits for a spinlock. The recording omits everything that a kernel does not print, with
-//! one exception: a mark where each hold of a zone lock ends. Thread ids stand for the simulator's
-//! tasks, and each lock is identified by its class alone. Events beyond a limit count as lost, as
-//! if a ring buffer had been full.
+//! one exception: it has a mark where each hold of a zone lock ends. Thread ids stand for the
+//! simulator's tasks, and each lock is identified by its class alone. Events beyond a limit count
+//! as lost, as if a ring buffer had been full.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -20,16 +20,16 @@ use plimsoll_sim::{Access, Sim, Wait};
 
 use crate::show::moves::HOLD_ENDS;
 
-/// The largest number of events that a run keeps unless the user sets another limit. This number of
-/// events takes about 300 MB of memory.
+/// How many events of a run are kept, unless the user sets another limit. This number of events
+/// takes about 300 MB of memory.
 pub const EVENTS_MAX: usize = 4_000_000;
 
 /// The recordings of one experiment, each with the name of its design. Only the runs with the first
 /// seed are recorded.
 pub type Recordings = Vec<(String, Recording)>;
 
-/// Returns a warning for each recording that lost events. The warning ends with `shorter`, advice
-/// on how to get a complete recording.
+/// Returns a warning for each recording that lost events. `shorter` says how to get a complete
+/// recording, and is the end of each warning.
 #[must_use]
 pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     let warning = |(design, recording): &(String, Recording)| {
@@ -42,8 +42,8 @@ pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     recordings.iter().filter_map(warning).collect()
 }
 
-/// Observes a simulated machine and records the events that a kernel on a real machine would have
-/// printed.
+/// Observes a simulated machine, and records the events that a kernel would have printed on a real
+/// machine.
 #[derive(Clone)]
 pub struct Recorder(Rc<RefCell<Notes>>);
 
@@ -102,7 +102,7 @@ impl Recorder {
     pub fn finish(&self, sim: &Sim, release: String, command: String) -> Recording {
         let mut notes = self.0.borrow_mut();
         let mut events = std::mem::take(&mut notes.events);
-        // The sort is stable: events of one CPU at the same time keep their order.
+        // The sort is stable, so events of one CPU at the same time keep their order.
         events.sort_by_key(|event| event.time_ns);
         let header = Header {
             release,
@@ -235,7 +235,7 @@ fn function_of(job: Job) -> &'static str {
     }
 }
 
-/// The thread id of a task; 0 is the idle task, as in Linux.
+/// The thread id of a task. As in Linux, the idle task has the id 0.
 fn pid_of(task: Option<u32>) -> u32 {
     task.map_or(0, |task| task.saturating_add(1))
 }

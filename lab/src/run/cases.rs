@@ -1,9 +1,10 @@
 //! Runs independent cases in parallel on the host, in a fair order.
 //!
 //! Workers take the cases strictly in their order. A matrix lists all designs with one seed before
-//! it goes on to the next seed. So the designs run while the host is in the same state, and a
-//! gradual change of the host's speed cannot look like a difference between designs. Results are
-//! returned in the order of the cases, so a report does not depend on the number of workers.
+//! it lists any design with the next seed. So all designs with one seed run while the host is in
+//! about the same state. A gradual change of the host's speed therefore cannot look like a
+//! difference between designs. Results are returned in the order of the cases, so a report does not
+//! depend on the number of workers.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -44,8 +45,8 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 ///
 /// # Panics
 /// If a case panics. The message contains the case's `Debug` text, so that the case can be run
-/// again alone. If the host had no memory for the stack of a simulated task, the payload of the
-/// panic is the [`NoStack`]. If [`Jobs::stop`] was called, the payload is [`Stopped`].
+/// again alone. If the host had not enough memory for the stack of a simulated task, the payload of
+/// the panic is the [`NoStack`]. If [`Jobs::stop`] was called, the payload is [`Stopped`].
 pub fn run_cases<C, S>(
     cases: &[C],
     jobs: &Jobs,
@@ -61,7 +62,7 @@ where
     let results = Mutex::new(Vec::with_capacity(cases.len()));
     let work = || {
         // Relaxed: the counter only assigns each case to one worker. The mutex around the results
-        // orders the workers' writes before the read of all results.
+        // orders all writes of results by workers before this function reads them.
         while let Some((nth, case)) = take(cases, next.fetch_add(1, Relaxed)) {
             let running = jobs.wait();
             let began = Instant::now();
@@ -72,8 +73,8 @@ where
                 run(case)
             }));
             drop(running);
-            // If a case fails, `run_cases` panics without results, so it makes the workers take no
-            // more cases.
+            // `run_cases` panics if a case fails, so the remaining cases are of no use. Make the
+            // workers take no more cases.
             if result.is_err() {
                 next.store(cases.len(), Relaxed);
             }
@@ -94,8 +95,8 @@ where
     results.sort_unstable_by_key(|(nth, _)| *nth);
     let finish = |(nth, result): (usize, thread::Result<S>)| match result {
         Ok(result) => result,
-        // The host had no memory for the stacks of tasks: the case did not fail by itself. So the
-        // caller gets the [`NoStack`] and can tell the user what to do.
+        // The host had not enough memory for the stacks of tasks, so the case is not at fault. The
+        // caller gets the [`NoStack`], and can tell the user what to do.
         Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
         // The caller has stopped the run, and expects this payload.
         Err(cause) if cause.is::<Stopped>() => panic::resume_unwind(cause),
@@ -137,7 +138,7 @@ mod tests {
         let cases: Vec<u64> = (0..100).collect();
         for workers in [1, 2, 7, 200] {
             let results = run_cases(&cases, &jobs(workers), &Progress::hidden(), |case| {
-                // The earlier a case starts, the longer it computes, so cases finish out of order.
+                // The earlier a case starts, the longer it takes, so cases finish out of order.
                 (0..(100 - case) * 1000).fold(0, u64::wrapping_add);
                 case * 2
             });

@@ -15,7 +15,7 @@ use super::options::Effort;
 /// The text of the data file when Plimsoll was built.
 const FILE: &str = include_str!("../../data/durations.json");
 
-/// The number of seeds of the runs in the file.
+/// With how many seeds the runs in the file were made.
 pub(super) const SEEDS: f64 = 6.0;
 
 /// The stretches of each experiment, by the experiment's name.
@@ -37,16 +37,16 @@ pub struct Stretch {
 }
 
 impl Durations {
-    /// Reads the committed data file.
+    /// Reads the data file that is built into the program.
     ///
     /// # Panics
-    /// If the committed file is damaged; a test checks that it is not.
+    /// If this file is damaged. A test checks that it is not.
     #[must_use]
     pub fn committed() -> Self {
         serde_json::from_str(FILE).expect("a test reads the committed file")
     }
 
-    /// The stretches of one experiment; empty if the file does not have the experiment.
+    /// The stretches of one experiment. The list is empty if the file does not have the experiment.
     #[must_use]
     pub fn of(&self, experiment: &str, effort: Effort) -> &[Stretch] {
         let all = match effort {

@@ -2,7 +2,7 @@
 //!
 //! The experiments of a command run at the same time and share a number of slots. A case runs only
 //! while it holds a slot. A free slot goes to the waiting case whose experiment has the lowest
-//! rank. So the first experiment runs as if it were alone. The next experiments use only the CPUs
+//! rank. So the first experiment runs as if it were alone. The other experiments only use the CPUs
 //! that the first experiment leaves idle, for instance while its last case runs.
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ pub struct Jobs {
     pool: Arc<Pool>,
     /// If several cases wait, a free slot goes to the case whose handle has the lowest rank.
     rank: usize,
-    /// The number of slots that a case takes.
+    /// How many slots a case takes.
     taken: NonZeroUsize,
-    /// The maximum number of cases that run at once with this handle.
+    /// How many cases can run at once with this handle.
     most: NonZeroUsize,
 }
 
@@ -29,7 +29,7 @@ struct Pool {
     state: Mutex<State>,
     /// Signalled when slots become free, and when a waiting case leaves the queue.
     changed: Condvar,
-    /// Whether [`Jobs::stop`] was called.
+    /// True once [`Jobs::stop`] has been called.
     stopped: AtomicBool,
 }
 
@@ -78,8 +78,8 @@ impl Jobs {
         Self::new(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// A handle on the same slots as this one. No case of the new handle gets a slot while a case
-    /// of a lower rank waits for one.
+    /// Returns a handle on the same slots with the rank `rank`. No case of this new handle gets a
+    /// slot while a case of a lower rank waits for one.
     #[must_use]
     pub fn ranked(&self, rank: usize) -> Self {
         Self {
@@ -88,8 +88,8 @@ impl Jobs {
         }
     }
 
-    /// A handle on the same slots as this one. The new handle's cases run one after the other;
-    /// other handles may use the remaining slots meanwhile.
+    /// Returns a handle on the same slots whose cases run one after the other. In the meantime,
+    /// cases of other handles can use the remaining slots.
     #[must_use]
     pub fn one_at_a_time(&self) -> Self {
         Self {
@@ -98,8 +98,8 @@ impl Jobs {
         }
     }
 
-    /// A handle on the same slots as this one. Each case of the new handle takes all slots, so no
-    /// other case can run at the same time and disturb its measurements.
+    /// Returns a handle on the same slots. Each case of this new handle takes all slots, so no
+    /// other case can run at the same time and disturb the measurements.
     #[must_use]
     pub fn alone(&self) -> Self {
         Self {
@@ -117,13 +117,13 @@ impl Jobs {
         self.pool.stopped.store(true, Relaxed);
     }
 
-    /// Whether [`Jobs::stop`] was called.
+    /// Returns whether [`Jobs::stop`] has been called.
     pub(super) fn is_stopped(&self) -> bool {
-        // Relaxed: as for the store in `stop`, the flag orders no other data.
+        // Relaxed, like the store in `stop`: the flag orders no other data.
         self.pool.stopped.load(Relaxed)
     }
 
-    /// The maximum number of cases that run at once with this handle.
+    /// How many cases can run at once with this handle.
     pub(super) fn most(&self) -> usize {
         self.most.get()
     }
@@ -148,8 +148,8 @@ impl Jobs {
             state.waiting.remove(&self.rank);
         }
         drop(state);
-        // This case has left the queue, so cases of higher ranks, which it held back, may start
-        // now.
+        // This case has left the queue. Cases of higher ranks that had to wait for this case may be
+        // able to start now.
         self.pool.changed.notify_all();
         Running {
             pool: &self.pool,
@@ -183,8 +183,8 @@ mod tests {
         Jobs::new(NonZeroUsize::new(slots).expect("not zero"))
     }
 
-    /// Starts a thread for each of `jobs`; the thread runs several cases one after the other.
-    /// Returns the largest number of cases that ran at once.
+    /// Starts a thread for each element of `jobs`. Each thread runs several cases, one after the
+    /// other. Returns the largest number of cases that ran at once.
     fn most_inside(jobs: &[Jobs]) -> usize {
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {

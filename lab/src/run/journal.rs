@@ -1,5 +1,5 @@
 //! The interface to a journal, which stores the sample of each case that has finished. If a run was
-//! interrupted, the command can continue it, and skips the cases that are in the journal.
+//! interrupted, the command can continue the run and skip the cases that are in the journal.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -14,9 +14,10 @@ use crate::measure::sample::Sample;
 pub struct Title {
     /// The experiment or workload.
     pub what: String,
-    /// The machine; empty if the comparison has no machine, or its caller did not name the machine.
+    /// The machine. Empty if the comparison has no machine, or if its caller did not name the
+    /// machine.
     pub machine: String,
-    /// Words that distinguish the comparison from the main comparison of the same report; empty for
+    /// Words that distinguish the comparison from the main comparison of the same report. Empty for
     /// the main comparison.
     pub about: String,
 }
@@ -24,12 +25,12 @@ pub struct Title {
 /// Identifies a comparison among those of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ComparisonKey {
-    /// The experiment of the catalog to which the comparison belongs, or the command.
+    /// The experiment of the catalog to which the comparison belongs, or the name of the command.
     pub experiment: String,
     /// The name of the comparison.
     #[serde(flatten)]
     pub title: Title,
-    /// The number of comparisons of this experiment that began earlier and have the same name.
+    /// How many comparisons of this experiment with the same name began earlier.
     pub nth: usize,
 }
 
@@ -59,11 +60,12 @@ impl fmt::Display for ComparisonKey {
 
 /// Keeps finished cases.
 pub trait Journal: Debug + Send + Sync {
-    /// The sample of a case that finished earlier; `None` if the journal has no such case.
+    /// The sample of a case that finished in an earlier run. `None` if the journal has no such
+    /// case.
     fn find(&self, comparison: &ComparisonKey, design: &str, seed: u64) -> Option<Sample>;
 
     /// Stores the sample of a case that has just finished. If the journal cannot store the sample,
-    /// it tells the user, and the run goes on.
+    /// it tells the user, and the run continues.
     fn keep(&self, comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample);
 }
 

@@ -12,22 +12,22 @@ use crate::watch::Courses;
 pub struct Options {
     /// The seeds. Every design runs with every seed.
     pub seeds: Vec<u64>,
-    /// The number of cases (a design with a seed) that may run in parallel.
+    /// How many cases (a design with a seed) can run in parallel.
     pub jobs: Jobs,
     /// The card of all runs: whether each price is at the low end, in the middle or at the high end
     /// of its range. `None` means the middle card. If a report compares cards, it also has runs
     /// with the low and the high card.
     pub card: Option<Card>,
-    /// The state of memory at the start of runs; `None` leaves the choice to each experiment.
+    /// The state of memory at the start of runs. `None` leaves the choice to each experiment.
     pub memory: Option<Memory>,
-    /// How much to measure.
+    /// How much each experiment measures.
     pub effort: Effort,
-    /// Whether to run every case twice and compare the runs.
+    /// Says whether to run every case twice and compare the two runs.
     pub determinism: Determinism,
-    /// Whether interrupts, softirqs and steals disturb simulated CPUs.
+    /// Says whether interrupts, softirqs and steals disturb simulated CPUs.
     pub jitter: Jitter,
-    /// Where to keep the course of each design's run with the first seed; `None` if no run is
-    /// watched. Watching changes no result.
+    /// Where to keep the course (what happened, over time) of each design's run with the first
+    /// seed. `None` if no run is watched. Watching a run does not change its results.
     pub watch: Option<Courses>,
 }
 
@@ -48,8 +48,8 @@ impl Options {
         }
     }
 
-    /// The name of the built-in machine `machine`, or of its variant without disturbances if
-    /// `jitter` is off.
+    /// The name of the built-in machine `machine`. If `jitter` is off, this is the name of the
+    /// variant of the machine without disturbances.
     #[must_use]
     pub fn on(&self, machine: &str) -> String {
         match self.jitter {
@@ -59,7 +59,7 @@ impl Options {
     }
 }
 
-/// Whether a machine has the disturbances (interrupts, softirqs and steals) that its profile
+/// Says whether a machine has the disturbances (interrupts, softirqs and steals) that its profile
 /// describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
@@ -79,7 +79,7 @@ pub enum Effort {
     Quick,
 }
 
-/// Whether to check that a run depends only on its inputs.
+/// Says whether to check that a run depends only on its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Determinism {
     /// Each case runs once.

@@ -1,9 +1,10 @@
 //! The progress of a command that runs several experiments at once: one bar for all experiments,
 //! with the time that is left.
 //!
-//! The time left follows from the work left and from the speed of this command so far. Work is
-//! counted in seconds of the computer on which `lab/data/durations.json` was measured. So the time
-//! left is right even if the remaining cases take longer than the finished ones.
+//! The time left is computed from the work left and from the speed of this command so far. The
+//! amount of work in a case is how many seconds the case took on the computer on which
+//! `lab/data/durations.json` was measured. So the time left is right even if the remaining cases
+//! take longer than the finished ones.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::durations::{self, Durations, Stretch};
 use super::options::Options;
 
-/// The number of steps of a full bar. A bar counts whole steps. A terminal has fewer columns than
+/// How many steps a full bar has. A bar counts whole steps, and a terminal has fewer columns than
 /// this number.
 const STEPS: u64 = 1000;
 
@@ -24,7 +25,7 @@ const BETWEEN_LINES: Duration = Duration::from_secs(60);
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// A bar on standard error if standard error is a terminal.
+    /// A bar on standard error, which is drawn only if standard error is a terminal.
     Bar,
     /// One line per minute on standard error.
     Lines,
@@ -54,17 +55,17 @@ struct State {
 #[derive(Debug, Default)]
 struct Of {
     label: String,
-    /// The stretches that the experiment is expected to run.
+    /// The stretches (the cases for one table) that the experiment is expected to run.
     planned: Vec<Stretch>,
-    /// The number of planned cases that finished before the run was resumed. They are the first
+    /// The number of planned cases that finished before the run was resumed. These are the first
     /// planned cases, because an experiment ends each stretch before it begins the next.
     skipped: usize,
-    /// The stretches that the experiment has begun.
+    /// The stretches (the cases for one table) that the experiment has begun.
     begun: Vec<Begun>,
     ended: bool,
 }
 
-/// A stretch that has begun.
+/// A stretch (the cases for one table) that has begun.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     cases: usize,
@@ -98,7 +99,8 @@ impl Overall {
             _ => ProgressBar::hidden(),
         };
         bar.set_style(style());
-        // Without this tick, the bar would show an old time during a long case.
+        // This tick redraws the bar regularly. Without the tick, the bar would show an old time
+        // during a long case.
         bar.enable_steady_tick(Duration::from_millis(500));
         Self(Arc::new(Shared {
             bar,
@@ -112,7 +114,7 @@ impl Overall {
     }
 
     /// Records that the first `cases` planned cases of the experiment at index `nth` finished
-    /// before the run was resumed, so this command need not run them.
+    /// before the run was resumed. So this command does not run them again.
     pub fn skip(&self, nth: usize, cases: usize) {
         self.lock().experiments[nth].skipped = cases;
     }
@@ -194,7 +196,8 @@ impl Overall {
     }
 }
 
-/// `stretches`, for a run with `more_seeds` times as many seeds as the runs in the data file.
+/// Returns `stretches` with the case counts and durations that are expected if a run has
+/// `more_seeds` times as many seeds as the runs in the data file.
 fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
     // The casts saturate, and a number of cases is far below 2⁵², so the casts lose only the
     // fraction.
@@ -211,8 +214,8 @@ fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
 }
 
 impl Of {
-    /// The expected time of a case of the stretch at index `nth`, in seconds. A case of an
-    /// unplanned stretch is expected to take as long as the average planned case.
+    /// The expected time of a case of the stretch at index `nth`, in seconds. If the stretch was
+    /// not planned, its cases are expected to take as long as the average planned case.
     fn each(&self, nth: usize) -> f64 {
         let per_case = |of: &[Stretch]| {
             let cases: usize = of.iter().map(|of| of.cases).sum();
@@ -238,8 +241,8 @@ impl Of {
             return self.done();
         }
         let begun: f64 = self.begun.iter().map(|of| of.cases as f64 * of.each).sum();
-        // A stretch that has begun does not count skipped cases, so this code subtracts the skipped
-        // cases only from planned stretches.
+        // The cases of a stretch that has begun do not include skipped cases. So skipped cases are
+        // only subtracted from planned stretches.
         let mut skipped = self.skipped;
         let left = |of: &Stretch| {
             let here = skipped.min(of.cases);
@@ -253,7 +256,7 @@ impl Of {
 
 impl State {
     fn done(&self) -> f64 {
-        // This sum is 0 before the first case is done, whereas `Iterator::sum` would give -0.
+        // Before the first case is done, this fold gives 0, whereas `Iterator::sum` would give -0.
         let each = self.experiments.iter().map(Of::done);
         each.fold(0.0, |sum, done| sum + done)
     }
@@ -268,7 +271,7 @@ impl State {
         running.map_or("", |of| &of.label)
     }
 
-    /// The time left at `now`; `None` before the first case is done.
+    /// The time left at `now`. `None` before the first case is done.
     fn left(&self, now: Instant) -> Option<Duration> {
         let (done, total) = (self.done(), self.total());
         let elapsed = now.duration_since(self.began).as_secs_f64();
@@ -282,7 +285,7 @@ impl State {
     }
 }
 
-/// The time left as text. Less than a minute is rounded up to a multiple of 5 s.
+/// The time left as text. A time of less than a minute is rounded up to a multiple of 5 s.
 fn text_of(left: Duration) -> String {
     let seconds = left.as_secs();
     if seconds < 60 {
@@ -320,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_time_left_counts_cases_by_their_expected_time() {
-        // 10 cases of 1 s and 2 cases of 45 s: 100 s of work.
+        // The work is 10 cases of 1 s and 2 cases of 45 s, which is 100 s in total.
         let overall = overall([&[(10, 10.0)], &[(2, 90.0)]]);
         assert_eq!(left_after(&overall, 5), None);
         overall.expect(0, 10);
@@ -349,10 +352,11 @@ mod tests {
         assert!((overall.lock().total() - 33.0).abs() < 1e-9);
         overall.expect(0, 5);
         assert!((overall.lock().total() - 18.0).abs() < 1e-9);
-        // The cases of a stretch that the file does not have are expected to take the average time.
+        // The data file does not have this stretch, so its cases are expected to take the average
+        // time.
         overall.expect(0, 4);
         assert!((overall.lock().total() - 27.0).abs() < 1e-9);
-        // If the experiment ends early, nothing of it is left.
+        // If the experiment ends early, it has no work left.
         overall.end(0);
         assert!(overall.lock().total() < 1e-9);
     }

@@ -1,5 +1,5 @@
-//! The parts of a testbed on which memory runs short: address spaces whose pages are reclaimed,
-//! swap, and a kswapd for each node.
+//! The parts of a testbed that it needs if memory can become short: address spaces whose pages are
+//! reclaimed, swap, and a kswapd for each node.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -21,19 +21,20 @@ use crate::measure::metric::{Metric, Unit};
 /// The largest number of address spaces that can exist at one time and have their pages reclaimed.
 const SPACES_MAX: u32 = 1 << 14;
 
-/// The part of a simulated machine's memory manager that reclaims.
+/// The address spaces of a machine on which memory is short, with the memory manager and the code
+/// that reclaims their pages.
 pub(super) type SimReclaim = Rc<Reclaim<Sim, Threads>>;
 
-/// The address spaces of a machine on which memory is short, with the manager and the reclaim that
-/// work on them.
+/// The address spaces of a machine on which memory is short, with the memory manager and the code
+/// that reclaims their pages.
 pub struct Pressure {
     mm: Weak<Manager<Sim>>,
     spaces: Spaces<Sim>,
     reclaim: Weak<Reclaim<Sim, Threads>>,
 }
 
-/// The parts that the lab supplies to reclaim: the threads of kswapd, and the CPU on which they
-/// run.
+/// What the lab supplies to the code that reclaims: the threads of kswapd, and the CPU on which
+/// they run.
 #[derive(Default)]
 pub(super) struct Threads {
     pressure: RefCell<Weak<Pressure>>,
@@ -62,7 +63,7 @@ pub struct ReclaimLog {
     /// The number of times that an allocation reclaimed memory itself (direct reclaim).
     pub direct: u64,
     /// The number of times that an allocation slept to wait for kswapd, or for other CPUs that
-    /// reclaimed. Each tick of a wait for kswapd counts.
+    /// reclaimed. A wait for kswapd counts once for each tick that it lasts.
     pub throttled: u64,
 }
 
@@ -96,8 +97,8 @@ impl Pressure {
         pressure
     }
 
-    /// Makes the kswapd of the node of `cpu` run on `cpu` from kswapd's next wake-up on. A workload
-    /// that leaves CPUs idle chooses one of the idle CPUs, as a scheduler would do.
+    /// Makes the kswapd of the node of `cpu` run on `cpu`, beginning with its next wake-up. A
+    /// workload that leaves CPUs idle chooses one of the idle CPUs, as a scheduler would do.
     pub(crate) fn seat_kswapd(&self, cpu: CpuId) {
         if let Some(reclaim) = self.reclaim.upgrade() {
             reclaim.embedder().seat.set(Some(cpu));
@@ -114,7 +115,7 @@ impl Pressure {
     /// Calls `f` with the machine, its memory manager, and the parts that its address spaces share.
     ///
     /// # Panics
-    /// After the machine's memory manager was dropped.
+    /// If the machine's memory manager has been dropped.
     pub fn with_memory<R>(&self, sim: &Sim, f: impl FnOnce(Memory<'_, Sim>) -> R) -> R {
         let mm = self.mm.upgrade().expect("the testbed exists");
         f(Memory::new(sim, &mm, &self.spaces))
@@ -123,7 +124,7 @@ impl Pressure {
     /// Makes an address space whose pages are reclaimed.
     ///
     /// # Panics
-    /// If there are too many address spaces, or the host has no memory.
+    /// If there are too many address spaces, or the host has not enough memory.
     #[must_use]
     #[expect(
         clippy::arc_with_non_send_sync,
@@ -175,9 +176,10 @@ impl Embedder<Sim> for Threads {
         }
     }
 
-    /// Wakes the kswapd of `node`. If this kswapd is asleep, starts it as a thread. The thread runs
-    /// on the first of these CPUs that belongs to `node`: the CPU that the workload has chosen, the
-    /// calling CPU, and the first CPU of `node`. If `node` has no CPU, the thread runs on CPU 0.
+    /// Wakes the kswapd of `node`. If this kswapd is asleep, starts it as a thread. The candidates
+    /// for its CPU are, in this order, the CPU that the workload has chosen, the calling CPU, and
+    /// the first CPU of `node`. The thread runs on the first of them that belongs to `node`, or on
+    /// CPU 0 if `node` has no CPU.
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
         let Some(pressure) = self.pressure.borrow().upgrade() else {
             return;

@@ -10,16 +10,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::journal::{Begun, Cases, Journal, Title};
 use super::overall::Overall;
 
-/// A progress bar that several threads may advance.
+/// A progress bar that several threads can advance.
 #[derive(Clone, Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    /// If the run is one experiment of a command, the progress of the command, which has the only
-    /// bar, and the index of the experiment. Otherwise `None`.
+    /// The progress of the command and the index of this experiment, if the run is one experiment
+    /// of a command. In this case, only the command has a bar. `None` for any other run.
     of: Option<(Overall, usize)>,
-    /// The name of the comparison that runs. All clones share the name.
+    /// The name of the comparison that is running. All clones share the name.
     title: Arc<Mutex<Title>>,
-    /// The journal that keeps finished cases; `None` if no journal keeps them.
+    /// The journal that keeps finished cases. `None` if no journal keeps them.
     begun: Option<Arc<Begun>>,
 }
 
@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// The progress of the experiment at index `nth` of a command.
+    /// The progress of the experiment at index `nth` of a command, whose progress is `overall`.
     #[must_use]
     pub fn of(overall: Overall, nth: usize) -> Self {
         Self {
@@ -57,8 +57,8 @@ impl Progress {
         }
     }
 
-    /// This progress with `journal`, which stores each case that finishes, and has the cases of an
-    /// earlier run. `experiment` is the experiment or the command that runs.
+    /// Returns this progress with `journal`, which stores each case that finishes and has the cases
+    /// of an earlier run. `experiment` is the experiment or the command that runs.
     #[must_use]
     pub fn kept_in(self, journal: Arc<dyn Journal>, experiment: &str) -> Self {
         Self {
@@ -68,7 +68,8 @@ impl Progress {
     }
 
     /// Restarts the bar for a comparison that runs `what` on `machine`. `about` distinguishes the
-    /// comparison from the main comparison of the same report; it is empty for the main comparison.
+    /// comparison from the main comparison of the same report, and is empty for the main
+    /// comparison.
     pub fn start_on(&self, what: &str, machine: &str, about: &str) {
         let comma = if about.is_empty() { "" } else { ", " };
         self.label(format!("{what} on {machine}{comma}{about}"));
@@ -79,7 +80,7 @@ impl Progress {
         };
     }
 
-    /// Restarts the bar with the text `label` and no steps; [`Progress::expect`] adds steps. For a
+    /// Restarts the bar with the text `label` and no steps. [`Progress::expect`] adds steps. For a
     /// comparison on a machine, use [`Progress::start_on`] instead, so that the journal has the
     /// machine's name.
     pub fn start(&self, label: impl Into<Cow<'static, str>>) {
@@ -97,7 +98,8 @@ impl Progress {
         Some(begun.begin(self.lock_title().clone()))
     }
 
-    /// The name of the comparison that runs, if it is the main one of a report on a machine.
+    /// The name of the comparison that is running, if it is the main comparison of a report on a
+    /// machine.
     pub(crate) fn main_comparison(&self) -> Option<Title> {
         let title = self.lock_title().clone();
         (title.about.is_empty() && !title.machine.is_empty()).then_some(title)

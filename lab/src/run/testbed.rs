@@ -1,8 +1,8 @@
 //! A simulated machine with a memory manager, and a log of events while the machine runs.
 //!
 //! Every run that uses the page allocator has a testbed. So the lab observes all these runs in the
-//! same way, and load slows down the CPUs in all of them. The log has the times at which vmstat
-//! work starts, the numbers of pages per hold of a zone lock, and the number of holds that move
+//! same way, and the CPUs of all these runs become slower under load. The log has the times at
+//! which vmstat work starts, how many pages each hold of a zone lock moves, and how many holds move
 //! more than one batch.
 
 use std::cell::RefCell;
@@ -39,12 +39,13 @@ pub struct Testbed {
     watcher: Option<Watcher>,
     /// The variant of each mechanism that the manager uses.
     pub design: Design,
-    /// The address spaces whose pages are reclaimed, if the testbed has any.
+    /// The address spaces whose pages are reclaimed. `None` if the testbed has no such address
+    /// spaces.
     pub pressure: Option<Rc<Pressure>>,
 }
 
-/// The options of the simulator for a run of an experiment with `seed`. The run includes the
-/// interrupts and other disturbances of the machine's profile, and the effects of load.
+/// The options of the simulator for a run of an experiment with `seed`. The run has the interrupts
+/// and other disturbances of the machine's profile, and its CPUs become slower under load.
 pub(crate) fn simulated(seed: u64) -> SimOptions {
     SimOptions {
         seed,
@@ -67,11 +68,11 @@ pub struct Log {
     pub decayed: u64,
     /// The number of times that the shepherd kicked a dormant CPU.
     pub kicks: u64,
-    /// The number of allocated pages; 0 unless [`Testbed::count_pages`] was called.
+    /// The number of allocated pages. It is 0 unless [`Testbed::count_pages`] was called.
     pub allocated: u64,
     /// The number of allocations that no zone could serve.
     pub out_of_memory: u64,
-    /// For each call site that takes a zone lock, the numbers of pages that its holds moved.
+    /// For each call site that takes a zone lock, how many pages its holds moved.
     pub holds: HoldLog,
     /// Counts of the events of reclaim.
     pub reclaim: ReclaimLog,
@@ -98,11 +99,12 @@ pub enum Cause {
 }
 
 impl Testbed {
-    /// Creates the machine of `profile` with all its memory free. A manager with the variants of
-    /// `design` manages this memory.
+    /// Creates the machine of `profile` with all its memory free, and a manager of this memory that
+    /// has the variants of `design`.
     ///
     /// # Panics
-    /// If the profile's memory cannot be managed. No profile that has been loaded has such memory.
+    /// If the profile's memory cannot be managed. This is not the case for any profile that has
+    /// been loaded.
     #[must_use]
     pub fn new(profile: &Profile, design: Design, seed: u64) -> Self {
         Self::with_faults(profile, design, seed, Faults::default())
@@ -170,8 +172,8 @@ impl Testbed {
         Self::with_sim(Sim::new(profile, options), design, config)
     }
 
-    /// Creates a testbed as [`Testbed::new`] does, with address spaces whose pages are reclaimed
-    /// when memory is short, and with `swap` slots of swap space.
+    /// Creates a testbed as [`Testbed::new`] does, with `swap` slots of swap space. The testbed
+    /// also has address spaces whose pages are reclaimed when memory is short.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -220,8 +222,8 @@ impl Testbed {
             pressure: None,
         };
         testbed.watch();
-        // Reading the length of a list with an inbox takes virtual time, so the watcher, which must
-        // not change the run, does not read such lists here.
+        // The length of a list with an inbox cannot be read without virtual time. The watcher must
+        // not change the run, so it does not read such lists here.
         if let Some(watcher) = &testbed.watcher
             && design.owning != Owning::Inbox
         {
@@ -232,9 +234,9 @@ impl Testbed {
     }
 
     /// Allocates memory until few pages of each zone are free. In the highest zone of each node,
-    /// the zone's low watermark plus `above` pages stay free; in every other zone, only as many
-    /// pages as its low watermark stay free. Call this before the run. The allocated blocks have
-    /// all sizes down to one page, so exactly these numbers of pages stay free.
+    /// the zone's low watermark plus `above` pages stay free. In every other zone, as many pages as
+    /// its low watermark stay free. Call this before the run. The allocated blocks have all sizes
+    /// down to one page, so exactly these numbers of pages stay free.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.
@@ -259,7 +261,7 @@ impl Testbed {
                 }
             }
         }
-        // Filling memory is not part of the run, so this function removes its holds from the log.
+        // Filling memory is not part of the run, so remove its holds from the log.
         self.forget_log();
     }
 
@@ -279,7 +281,7 @@ impl Testbed {
         recorder
     }
 
-    /// Counts allocated pages from now on. A run that counts pages takes longer on this computer.
+    /// Counts allocated pages from now on. Counting makes the run take longer on this computer.
     pub fn count_pages(&self) {
         self.sim.observe_pages();
     }
@@ -336,8 +338,8 @@ impl Testbed {
             self.design.holds.name(),
             self.sim.seed()
         );
-        // A CPU can log a start while the clocks of other CPUs are earlier, so the log is not quite
-        // in order of time.
+        // A CPU can log a start although the clocks of other CPUs are earlier. So the log is not
+        // quite in order of time, and has to be sorted.
         log.starts.sort_unstable();
         (stats, log)
     }
@@ -379,8 +381,8 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // The reclaim log counts the events of reclaim and ignores all others, such as frees,
-            // phases and kills. A workload that needs the ignored events observes the machine
+            // The reclaim log counts the events of reclaim and ignores other events, such as frees,
+            // phases and kills. A workload that needs these other events observes the machine
             // directly.
             ref other => self.reclaim.note(other),
         }
@@ -395,7 +397,7 @@ impl Log {
     }
 }
 
-/// Returns the largest number of `starts` within any interval of length `window`. `starts` are the
+/// Returns the largest number of `starts` within any interval of length `window`. `starts` are
 /// times at which vmstat work started, in ascending order.
 #[must_use]
 pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
@@ -414,8 +416,8 @@ pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     most
 }
 
-/// Returns the largest number of `starts` between two successive ticks. `starts` are the times at
-/// which vmstat work started, in ascending order.
+/// Returns the largest number of `starts` between two successive ticks. `starts` are times at which
+/// vmstat work started, in ascending order.
 #[must_use]
 pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
     let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();

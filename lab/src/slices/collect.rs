@@ -1,4 +1,4 @@
-//! Collects the slices of a run while it goes on.
+//! Collects the slices of a run during the run.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -28,18 +28,19 @@ pub struct Tracer(Rc<RefCell<Collector>>);
 struct Collector {
     limits: Limits,
     slices: Slices,
-    /// What each CPU runs, and since when.
+    /// For each CPU, the task or work that it runs, and the time at which this began.
     running: Vec<(Runs, Nanos)>,
-    /// Whether what the CPU runs has just been preempted.
+    /// For each CPU, true if the task that it runs has just been preempted.
     preempted: Vec<bool>,
-    /// The task that had each lock last, and the time until which it is known to have had it.
+    /// For each lock, the task that had the lock last, and the last time at which this task is
+    /// known to have had the lock.
     last: FxHashMap<LockId, (Releaser, Nanos)>,
     holds: u64,
-    /// For each CPU, the place in `slices.holds` of its last hold of a zone lock.
+    /// For each CPU, the index in `slices.holds` of the CPU's last hold of a zone lock.
     zone_hold: Vec<Option<usize>>,
-    /// The phases of each task that have not ended.
+    /// For each task, the phases that have begun and have not ended yet.
     phases: FxHashMap<u32, Vec<(Phase, CpuId, Nanos)>>,
-    /// The pages on the free lists of each zone.
+    /// For each zone, how many pages are on its free lists.
     free: Vec<i64>,
     /// The time of the next reading of page lists.
     sample_at: Nanos,
@@ -48,7 +49,7 @@ struct Collector {
 }
 
 impl Tracer {
-    /// Observes `sim`, whose memory `mm` manages, from now on. Call this before the run.
+    /// Observes the run of `sim`, whose memory `mm` manages. Call this before the run.
     #[must_use]
     pub fn attach(sim: &Sim, mm: &Rc<Manager<Sim>>, limits: Limits) -> Self {
         let cpus = sim.topology().cpus();
@@ -82,7 +83,7 @@ impl Tracer {
         tracer
     }
 
-    /// Returns the slices of the run, which has ended.
+    /// Returns the slices of the run. Call this when the run has ended.
     #[must_use]
     pub fn finish(&self, sim: &Sim) -> Slices {
         let mut collector = self.0.borrow_mut();
@@ -105,8 +106,8 @@ impl std::fmt::Debug for Tracer {
 }
 
 impl Collector {
-    /// Returns whether a slice from `from` to `until` is to be kept. Once there are as many slices
-    /// as the limit, ends all slices that have begun.
+    /// Returns whether to keep a slice from `from` to `until`. If the number of slices has reached
+    /// the limit, ends all slices that have begun.
     fn wanted(&mut self, from: Nanos, until: Nanos) -> bool {
         if self.slices.cut.is_some() || !self.is_within(from, until) {
             return false;
@@ -125,7 +126,8 @@ impl Collector {
         windows.any(|window| window.meets(from, until))
     }
 
-    /// Ends all slices that have begun, at time `at` or, if their CPU has got beyond it, later.
+    /// Ends all slices that have begun. They end at the time `at`, or later if their CPU already
+    /// has kept slices that end later.
     fn stop(&mut self, at: Nanos) {
         if self.slices.cut.is_some() {
             return;
@@ -203,7 +205,8 @@ impl Collector {
         if hold.class == LockClass::Zone {
             self.zone_hold[hold.cpu.index()] = None;
         }
-        // A wait that lies in a window waited for a hold that ended in it or later.
+        // If a wait lies in a window, the hold that it waited for ends in this window or later. So
+        // a hold that ended before the window does not matter for this wait.
         if !self.is_within(hold.from, hold.until) || self.slices.cut.is_some() {
             return;
         }
@@ -234,7 +237,8 @@ impl Collector {
         if !self.is_within(wait.from, wait.until) {
             return;
         }
-        // From now on, the waiter has the lock. Its hold is reported only if it takes time.
+        // The waiter now has the lock. Its hold is reported only if it takes time, so assume for
+        // now that it takes none.
         let mine = Releaser {
             cpu: wait.cpu,
             site: wait.site,
@@ -242,8 +246,8 @@ impl Collector {
         };
         let before = self.last.insert(wait.lock, (mine, wait.until));
         if self.wanted(wait.from, wait.until) {
-            // A hold that ended before the wait began did not end it. The hold that did took no
-            // time, so it was not reported.
+            // A hold that ended before the wait began is not the hold that the waiter waited for.
+            // That hold took no time, so it was not reported.
             let before = before.filter(|(_, until)| *until >= wait.from);
             let releaser = before.map(|(releaser, _)| releaser);
             let releaser = releaser.unwrap_or(Releaser {
@@ -258,7 +262,7 @@ impl Collector {
         }
     }
 
-    /// Removes all but the longest of the longest waits.
+    /// Shortens the list `longest` to the [`LONGEST`] longest waits.
     fn shorten(&mut self) {
         let longest = &mut self.slices.longest;
         longest.sort_by_key(|wait| (Reverse(wait.until.0 - wait.from.0), wait.from, wait.cpu));
@@ -337,7 +341,8 @@ impl Collector {
         }
     }
 
-    /// Adds what has moved to the last hold of the zone lock by `cpu`, and counts it.
+    /// Adds the pages that moved to the last hold of the zone lock by `cpu`, and to the counts over
+    /// time.
     fn zone_hold(&mut self, sim: &Sim, cpu: CpuId, at: Nanos, event: &Event) {
         let Event::ZoneHold {
             zone,

@@ -6,7 +6,7 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::profile::Disturbance;
 use plimsoll_sim::{Hold, Runs, Wait};
 
-/// What happened in one run, in the windows that were asked for.
+/// What happened in one run, in the windows of virtual time that the user chose.
 #[derive(Clone, Debug, Default)]
 pub struct Slices {
     /// The machine.
@@ -21,14 +21,14 @@ pub struct Slices {
     pub hash: u64,
     /// The virtual time at which the run ended.
     pub ended: Nanos,
-    /// The time from which on slices are missing, because there were more than the limit. `None` if
-    /// all slices of the windows were kept.
+    /// The time from which slices are missing, because there were more slices than the limit.
+    /// `None` if all slices in the windows were kept.
     pub cut: Option<Nanos>,
     /// What CPUs ran.
     pub runs: Vec<Run>,
     /// The waits for locks.
     pub waits: Vec<Waited>,
-    /// The holds of locks, in the order of their numbers.
+    /// The holds of locks, in ascending order of [`Held::number`].
     pub holds: Vec<Held>,
     /// The disturbances that delayed CPUs.
     pub disturbed: Vec<Disturbed>,
@@ -38,11 +38,12 @@ pub struct Slices {
     pub marks: Vec<Mark>,
     /// Values over time.
     pub counts: Vec<Count>,
-    /// The longest waits of the whole run, in the windows or not; the longest first.
+    /// The longest waits of the whole run, whether or not they lie in the windows. The longest wait
+    /// comes first.
     pub longest: Vec<Wait>,
 }
 
-/// A time in which a CPU ran one task or one piece of kernel work.
+/// A span of time in which a CPU ran one task or one piece of kernel work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The CPU.
@@ -53,11 +54,11 @@ pub struct Run {
     pub from: Nanos,
     /// The end.
     pub until: Nanos,
-    /// Whether the task lost the CPU although it could have gone on.
+    /// True if the task lost the CPU although it could have continued.
     pub preempted: bool,
 }
 
-/// A wait, with the hold of the lock that let the waiter go on.
+/// A wait, with the task whose hold of the lock came directly before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// The wait.
@@ -66,34 +67,36 @@ pub struct Waited {
     pub releaser: Releaser,
 }
 
-/// A task that had a lock directly before a waiter.
+/// The task that had a lock directly before a waiter got it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Releaser {
     /// Its CPU.
     pub cpu: CpuId,
-    /// The call site at which it took the lock.
+    /// The call site at which this task took the lock.
     pub site: Site,
-    /// The number of its hold in [`Slices::holds`]. `None` if the hold took no time.
+    /// The [`Held::number`] of this task's hold. `None` if the hold took no time.
     pub hold: Option<u64>,
 }
 
 /// A hold of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The number of the hold. Numbers ascend in the order in which the holds ended.
+    /// The number that identifies the hold. These numbers ascend in the order in which the holds
+    /// ended.
     pub number: u64,
     /// The hold.
     pub hold: Hold,
-    /// What moved to or from the free lists of a zone in the hold; `None` for other locks.
+    /// The pages that moved to or from the free lists of a zone during the hold. `None` if the lock
+    /// is not a zone lock.
     pub moved: Option<Moved>,
 }
 
-/// The pages that moved in a hold of a zone lock.
+/// The pages that moved during a hold of a zone lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The number of pages.
+    /// How many pages moved.
     pub pages: Pages,
-    /// The number of blocks that these pages formed.
+    /// How many blocks these pages formed.
     pub blocks: u32,
     /// The CPU whose page lists the hold filled or emptied.
     pub lists_of: CpuId,
@@ -136,7 +139,7 @@ pub struct Mark {
     pub at: Nanos,
     /// What happened.
     pub what: &'static str,
-    /// Numbers that belong to the event, each with its name.
+    /// Numbers that describe the event, each with its name.
     pub numbers: Vec<(&'static str, u64)>,
 }
 
@@ -151,17 +154,17 @@ pub struct Count {
     pub value: i64,
 }
 
-/// Something that is counted over time.
+/// A quantity that is counted over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counted {
-    /// The pages on the lists of all CPUs.
+    /// How many pages are on the page lists of all CPUs.
     Listed,
-    /// The pages on the free lists of the zone with this index.
+    /// How many pages are on the free lists of the zone with this index.
     Free(u32),
 }
 
 impl Slices {
-    /// These slices, with the names of the machine and the design that ran.
+    /// Returns these slices with the names of the machine and the design that ran.
     #[must_use]
     pub fn named(self, machine: &str, design: &str) -> Self {
         Self {
@@ -171,14 +174,14 @@ impl Slices {
         }
     }
 
-    /// The hold with this number, if it was kept.
+    /// Returns the hold whose [`Held::number`] is `number`, if this hold was kept.
     #[must_use]
     pub fn hold(&self, number: u64) -> Option<&Held> {
         let at = self.holds.binary_search_by_key(&number, |held| held.number);
         at.ok().map(|at| &self.holds[at])
     }
 
-    /// The number of slices and single events.
+    /// How many slices and single events were kept.
     #[must_use]
     pub fn len(&self) -> usize {
         self.runs.len()
@@ -190,7 +193,7 @@ impl Slices {
             + self.counts.len()
     }
 
-    /// Returns whether nothing was kept.
+    /// Returns whether no slice and no single event was kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

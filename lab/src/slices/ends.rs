@@ -1,4 +1,4 @@
-//! The times at which slices end that have not ended by themselves.
+//! The times at which slices are ended that were still going on when the tracer stopped.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,11 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use super::data::Slices;
 
-/// When to end the slices of each CPU and each task if the tracer keeps nothing after a given time.
+/// The end of the slices of each CPU and each task that are going on when the tracer stops at a
+/// given time.
 ///
-/// CPUs run ahead of each other, so some have got beyond this time. A slice that has begun there
-/// ends when the last kept slice within it ends.
+/// Some simulated CPUs are already beyond this time, because they run ahead of others. On such a
+/// CPU, a slice that is going on ends together with the last kept slice that lies within it.
 pub(super) struct Ends {
     at: Nanos,
     cpus: Vec<Nanos>,
@@ -34,7 +35,8 @@ impl Ends {
         for of in &slices.disturbed {
             ends.move_cpu(of.cpu, of.until);
         }
-        // The task may have left the CPU on which the phase began.
+        // A task that is in a phase may have left the CPU on which the phase began, so phases do
+        // not count for CPUs.
         for of in &slices.phases {
             ends.move_task(of.task, of.until);
         }

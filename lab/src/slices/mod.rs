@@ -1,9 +1,9 @@
-//! Slices: what each CPU of a simulated run did from when until when, with nanoseconds of virtual
-//! time.
+//! Slices of a simulated run. A slice is one thing that a CPU or a task did, from one virtual time
+//! to another.
 //!
 //! A [`Tracer`] observes one run and keeps the slices that lie in given windows of virtual time. It
-//! reads only what takes no virtual time to read, so a traced run has the same hash as one that is
-//! not traced. A trace for Perfetto ([`crate::perfetto`]) and the explanation of waits
+//! reads only values that can be read without virtual time. So a traced run has the same hash as a
+//! run that is not traced. A trace for Perfetto ([`crate::perfetto`]) and the explanation of waits
 //! ([`crate::explain`]) are made from slices.
 
 mod collect;
@@ -20,39 +20,40 @@ pub use self::data::{
 };
 pub use self::window::Window;
 
-/// The number of slices of a run that are kept unless the user names a window. A trace of so many
+/// How many slices of a run are kept unless the user names a window. A trace with this number of
 /// slices has about 13 MB.
 pub const SLICES_MAX: usize = 250_000;
-/// The largest number of slices of a run that are kept. With the trace that is made from them, they
-/// take about 1.5 GB of memory.
+/// How many slices of a run can be kept at most. Together with the trace that is made from them,
+/// they take about 1.5 GB of memory.
 pub const SLICES_MOST: usize = 8_000_000;
-/// The number of the longest waits that are kept of each run.
+/// How many of the longest waits of each run are kept.
 pub const LONGEST: usize = 10;
 
-/// Which slices of a run to keep.
+/// Says which slices of a run are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The windows; slices that lie in none of them are not kept.
+    /// The windows. A slice is kept only if it lies in at least one of them.
     pub windows: Vec<Window>,
-    /// The largest number of slices.
+    /// The largest number of slices that are kept.
     pub slices_max: usize,
 }
 
-/// The slices of a run, with the places of its machine and its design among those of the command.
+/// The slices of a run, with the index of its machine and the index of its design in the command.
 type Placed = ((usize, usize), Slices);
 
-/// The slices of the traced runs of a command: of the first seed's run of each design. Clones share
-/// them.
+/// The slices of the traced runs of a command. For each design, the run with the first seed is
+/// traced. Clones share the slices.
 #[derive(Clone, Debug)]
 pub struct Traces {
     limits: Limits,
-    /// The windows of single runs, by machine and design, in place of those of `limits`.
+    /// For each machine and design in this map, the windows that are used instead of
+    /// `limits.windows`.
     each: BTreeMap<(String, String), Vec<Window>>,
     kept: Arc<Mutex<Vec<Placed>>>,
 }
 
 impl Traces {
-    /// Keeps the slices of each run that `limits` describes.
+    /// Makes traces that keep the slices of each run within `limits`.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -62,7 +63,7 @@ impl Traces {
         }
     }
 
-    /// Keeps the slices in the windows that `each` has for a machine and a design.
+    /// Makes traces that keep, for each machine and design in `each`, the slices in these windows.
     #[must_use]
     pub fn in_windows(each: BTreeMap<(String, String), Vec<Window>>) -> Self {
         let limits = Limits {
@@ -75,7 +76,7 @@ impl Traces {
         }
     }
 
-    /// The limits of the run of `design` on `machine`.
+    /// The limits for the run of `design` on `machine`.
     pub(crate) fn limits(&self, machine: &str, design: &str) -> Limits {
         let key = (machine.to_owned(), design.to_owned());
         let windows = self.each.get(&key).unwrap_or(&self.limits.windows);
@@ -85,8 +86,8 @@ impl Traces {
         }
     }
 
-    /// Keeps the slices of a run. `place` is the place of its machine and its design among those of
-    /// the command.
+    /// Keeps the slices of a run. `place` has the indices of its machine and its design in the
+    /// command.
     pub(crate) fn keep(&self, place: (usize, usize), slices: Slices) {
         self.lock().push((place, slices));
     }

@@ -4,7 +4,7 @@ use plimsoll_mm::units::Nanos;
 
 use crate::error::Error;
 
-/// A part of the virtual time of a run.
+/// A span of the virtual time of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The beginning.
@@ -13,8 +13,8 @@ pub struct Window {
     pub until: Nanos,
 }
 
-/// The units of a time, with their lengths in nanoseconds. A unit comes after those that end like
-/// it.
+/// The units of a time, with their lengths in nanoseconds. A unit whose name is the end of another
+/// unit's name comes after the other unit.
 const UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 impl Window {
@@ -27,7 +27,7 @@ impl Window {
     /// Parses a window such as `100ms..150ms`, `..2s` or `1.5s..`.
     ///
     /// # Errors
-    /// If the text is no window, or if the window ends before it begins.
+    /// If the text is not a window, or if the window ends before it begins.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let refused = |why: String| {
             Error::Invalid(format!(
@@ -53,7 +53,7 @@ impl Window {
         Ok(window)
     }
 
-    /// Returns whether a slice from `from` to `until` has a part in the window.
+    /// Returns whether a slice from `from` to `until` overlaps with the window.
     #[must_use]
     pub fn meets(&self, from: Nanos, until: Nanos) -> bool {
         from <= self.until && self.from <= until
@@ -65,7 +65,7 @@ fn time(text: &str) -> Option<Nanos> {
         .iter()
         .find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)))?;
     let number: f64 = number.trim_end().parse().ok()?;
-    // The longest virtual time of a run is 26 days.
+    // Longer times are refused: no run takes more than 26 days of virtual time.
     let ns = (number * unit).round();
     #[expect(
         clippy::cast_possible_truncation,

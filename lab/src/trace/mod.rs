@@ -1,10 +1,11 @@
-//! The events of a recording that a replay uses: allocations, frees and drains of pages, with
-//! orders that Plimsoll supports.
+//! The events of a recording that a replay uses: allocations, frees and drains of pages. Only
+//! blocks whose orders Plimsoll supports are allowed.
 //!
 //! Linux emits `mm_page_free` for every free. For pages freed in a batch, Linux also emits
-//! `mm_page_free_batched` a little later; this event confirms the free and does not mean a second
-//! free. If a recording has no `mm_page_free` at all, the batched events count as the frees. The
-//! order of the freed blocks is then unknown, because Linux prints order 0 in every batched event.
+//! `mm_page_free_batched` a little later. This second event confirms the free and does not mean a
+//! second free. If a recording has no `mm_page_free` at all, the batched events count as the frees.
+//! The order of the freed blocks is then unknown, because Linux prints order 0 in every batched
+//! event.
 
 mod recording;
 mod summary;
@@ -66,8 +67,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Converts an event; `None` if it is not about pages. The error is the event's order, which is
-    /// too large.
+    /// Converts an event. Returns `None` if the event is not about pages. If Plimsoll does not
+    /// support the order of the event, the error is this order.
     fn of(what: &What) -> Result<Option<Self>, u8> {
         let legal = |order: u8| Order::new(order).ok_or(order);
         Ok(Some(match *what {

@@ -33,7 +33,7 @@ impl Recording {
     /// Extracts from `contents` the events that a replay can use.
     ///
     /// # Errors
-    /// As [`Recording::read`].
+    /// If a block is larger than Plimsoll supports, or no event is usable.
     pub fn of(contents: Contents) -> Result<Self, ReadError> {
         let mut ignored = contents.ignored;
         let mut records = Vec::with_capacity(contents.recording.events.len());

@@ -1,8 +1,9 @@
 //! Counts of a recording's events, and of the frees that match no allocation.
 //!
-//! A recording covers only part of a machine's running time. Pages that were allocated before the
-//! recording may be freed during the recording (unmatched). Pages that were allocated during the
-//! recording may still be allocated when it ends (never freed). Neither case is an error.
+//! A recording covers only a part of a machine's running time. A block can be allocated before the
+//! recording and freed during the recording. Its free is unmatched. A block can also be allocated
+//! during the recording and still be in use at the end. It is never freed. Neither case is an
+//! error.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,15 +31,15 @@ pub struct Summary {
     pub unmatched_frees: u64,
     /// The number of blocks allocated in the recording and not freed in it.
     pub never_freed: u64,
-    /// The number of blocks allocated twice with no free in between, because perf lost the free.
+    /// How many blocks were allocated twice without a free in between, because perf lost the free.
     pub lost_frees: u64,
     /// The number of batched events whose page has a recorded free.
     pub batched_confirmed: u64,
-    /// The number of batched events whose page has no recorded free; they are not counted as frees.
+    /// The number of batched events whose page has no recorded free. They do not count as frees.
     pub batched_alone: u64,
-    /// The number of blocks drained from per-CPU lists.
+    /// How many allocations and frees of each order the recording has.
     pub drains: u64,
-    /// The numbers of allocations and frees of each order.
+    /// How many allocations and frees each CPU has. CPUs without any are left out.
     pub by_order: [OrderCount; Order::COUNT],
     /// The numbers of allocations and frees on each CPU that had any.
     pub by_cpu: BTreeMap<u32, CpuCount>,
@@ -46,7 +47,7 @@ pub struct Summary {
     pub ignored: BTreeMap<String, u64>,
 }
 
-/// The numbers of allocations and frees of one order.
+/// How many allocations and frees of one order a recording has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCount {
     /// The number of blocks of this order allocated.
@@ -55,7 +56,7 @@ pub struct OrderCount {
     pub frees: u64,
 }
 
-/// The numbers of allocations and frees on one CPU.
+/// How many allocations and frees one CPU has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuCount {
     /// The number of blocks allocated on the CPU.
@@ -64,7 +65,7 @@ pub struct CpuCount {
     pub frees: u64,
 }
 
-/// Whether a page was last seen allocated (`Live`) or freed.
+/// Says whether a page was last seen allocated (`Live`) or freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Page {
     Live,
@@ -72,7 +73,7 @@ enum Page {
 }
 
 impl Summary {
-    /// Counts `records`, which are in order of time.
+    /// Counts `records`, which must be in order of time.
     #[must_use]
     pub fn of(records: &[Record]) -> Self {
         let mut summary = Self::default();

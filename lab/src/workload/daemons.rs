@@ -1,7 +1,7 @@
 //! The background work of every machine: short wake-ups, and occasional allocations of a few pages.
 //!
-//! Daemons affect when timers fire: on an idle CPU, a deferrable timer fires only after something
-//! else, such as a daemon, wakes the CPU.
+//! Daemons affect when timers fire. On an idle CPU, a deferrable timer fires only after something
+//! else, such as a daemon, has woken the CPU.
 
 use std::rc::Rc;
 
@@ -19,8 +19,8 @@ pub(crate) struct Daemons {
     pub(crate) every: Nanos,
     /// The mean working time after a wake-up.
     pub(crate) work: Nanos,
-    /// The mean number of pages that the daemons of a CPU keep allocated. Each exchange of their
-    /// pages changes this number, so the CPU's vmstat work then has differentials to fold.
+    /// The mean number of pages that the daemons of a CPU keep allocated. Each exchange of pages
+    /// changes this number, so the CPU's vmstat work then finds differentials to fold.
     pub(crate) pages: usize,
     /// The mean number of wake-ups between two exchanges. In an exchange, the daemons free their
     /// pages and allocate new pages.

@@ -2,8 +2,8 @@
 //!
 //! A process has a thread on each CPU of a group. Each thread faults in a part of the process's
 //! memory. After all threads of all processes have done this, all processes end at once. The first
-//! CPU of each group unmaps the memory of the whole process, so most pages are freed by another CPU
-//! than the CPU that allocated them. Then new processes start.
+//! CPU of each group unmaps the memory of the whole process. So most pages are allocated by one CPU
+//! and freed by another. Then new processes start.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,9 +21,9 @@ use crate::run::testbed::Testbed;
 pub(crate) struct Exits {
     /// The number of threads of a process, each on its own CPU.
     pub(crate) threads: u32,
-    /// The number of pages that each thread faults in.
+    /// How many pages each thread faults in.
     pub(crate) pages: usize,
-    /// The number of times that all processes run and end.
+    /// How often all processes run and end.
     pub(crate) rounds: u32,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Exited {
 
 /// The state that the threads of all processes share, and by which they wait for each other.
 struct Shared {
-    /// The number of threads that have faulted their memory in, over all rounds.
+    /// How many threads have faulted in their memory, counted over all rounds.
     ready: Cell<u32>,
-    /// The number of processes that have ended, over all rounds.
+    /// How many processes have ended, counted over all rounds.
     ended: Cell<u32>,
     exited: Rc<Exited>,
 }

@@ -26,18 +26,18 @@ pub struct MakeLike {
     pub think_ns_per_page: u32,
     /// The mean pause between the end of a process and the start of the next.
     pub pause: Nanos,
-    /// Whether each process counts its resident pages. The design determines how it counts them.
+    /// True if each process counts its resident pages, with the counters of the design.
     pub counts_rss: bool,
 }
 
 impl MakeLike {
-    /// Starts the jobs; no process starts after `until`. Each process is a task, from its fork to
-    /// the end of its exit. The process makes its counters of resident pages at the fork, adds each
-    /// page to them when it faults the page in, and ends the counters at its exit.
+    /// Starts the jobs. No process starts after `until`. Each process is a task, from its fork to
+    /// the end of its exit. The process creates its counters of resident pages at the fork, adds
+    /// each page to the counters when it faults in the page, and destroys the counters at its exit.
     ///
     /// # Panics
-    /// If this computer has no memory for counters, or a counter of a process is not 0 when the
-    /// process ends.
+    /// If this computer has not enough memory for the counters, or a counter of a process is not 0
+    /// when the process ends.
     pub fn start(self, testbed: &Testbed, until: Nanos) -> Tasks {
         let tasks = Tasks::default();
         let cpus = testbed.sim.topology().cpus();
@@ -64,7 +64,7 @@ impl MakeLike {
 
     fn process(&self, sim: &Sim, plan: Option<&Plan<Sim>>, mapping: &mut Mapping<'_>) {
         /// The number of pages that a process touches before it computes for these pages. The
-        /// process repeats both until it has touched all its pages.
+        /// process touches and computes in turns, until it has touched all its pages.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
         let rss = plan.map(|plan| Rss::new(sim, plan).expect("this computer has the memory"));
@@ -88,7 +88,8 @@ impl MakeLike {
     }
 }
 
-/// Converts a number of pages that one page table maps into a change of a counter.
+/// Converts a number of pages into a change of a counter. The pages are mapped by one page table,
+/// so there are at most 512 of them.
 fn signed(pages: usize) -> i64 {
     i64::try_from(pages).expect("a page table maps 512 pages")
 }

@@ -21,7 +21,7 @@ pub(crate) struct Mix {
     pub(crate) name: &'static str,
     /// The situation on a real machine that the mix imitates.
     pub(crate) stands_for: &'static str,
-    /// The values of the parameters and the reason for them, as text.
+    /// The values of the parameters, and the reason for these values, as text.
     pub(crate) parameters: &'static str,
     /// The programs, in the order in which they start.
     pub(crate) parts: &'static [Part],
@@ -62,10 +62,10 @@ pub(crate) enum Program {
 pub(crate) enum Memory {
     /// All memory is free.
     Plenty,
-    /// The number of free pages of each zone is the middle between its low and its high watermark.
+    /// The number of free pages of each zone is halfway between the zone's low and high watermarks.
     /// All other memory is in use and stays in use: nothing reclaims it.
     Short,
-    /// As [`Memory::Short`], but `cached` of the pages in use are pages of the files that the
+    /// Like [`Memory::Short`], but `cached` of the pages in use belong to the files that the
     /// [`Readers`] read. Kswapd and allocations reclaim pages of these files. There is no swap.
     Cached { cached: Pages },
 }
@@ -119,7 +119,7 @@ impl Cpus {
         remainders: &[0],
     };
 
-    /// The CPUs that this value selects on a machine of `cpus` CPUs, in ascending order.
+    /// The CPUs of a machine with `cpus` CPUs that belong to this set, in ascending order.
     fn of(self, cpus: u32) -> impl Iterator<Item = CpuId> {
         let chosen = move |cpu: &u32| self.remainders.contains(&(cpu % self.divisor));
         (0..cpus).filter(chosen).map(CpuId)

@@ -22,17 +22,18 @@ use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-/// The largest number of newly mapped pages that a CPU adds to the machine's counters at once
-/// (Linux: pages reach the LRU in batches of 31).
+/// The largest number of newly mapped pages that a CPU adds to the machine's counters at once. (In
+/// Linux, pages reach the LRU in batches of 31.)
 const COUNTED_TOGETHER: usize = 31;
 
 /// The number of pages that a CPU unmaps before it frees them all (Linux: one chunk of a gather).
 const UNMAPPED_TOGETHER: usize = 512;
 
-/// The kinds of work that unmapping a page takes, in order, without the work of the page allocator.
+/// The kinds of work that unmapping a page takes, in order. The work of the page allocator is not
+/// included.
 pub(crate) const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
-/// Anonymous memory of one mapping, page by page.
+/// The anonymous memory of one mapping, as a list of its pages.
 #[derive(Debug)]
 pub(crate) struct Mapping<'a> {
     mm: &'a Manager<Sim>,
@@ -57,7 +58,7 @@ impl<'a> Mapping<'a> {
         self.fault_each(sim, pages, || {})
     }
 
-    /// As [`Mapping::fault`], and also calls `faulted` after each page.
+    /// Faults in pages like [`Mapping::fault`], and also calls `faulted` after each page.
     pub(crate) fn fault_each(&mut self, sim: &Sim, pages: usize, faulted: impl Fn()) -> bool {
         self.pages.reserve(pages);
         let mut rest = pages;
@@ -79,9 +80,10 @@ impl<'a> Mapping<'a> {
         true
     }
 
-    /// Faults in one new page. Returns `None` if memory ran out, and `Some(true)` if this page
-    /// completed a batch. In this case, the CPU has just added the batch to the machine's counters.
-    /// The caller must then put the pages of the batch on the lists by which pages are aged.
+    /// Faults in one new page. Returns `None` if memory has run out, and `Some(true)` if this page
+    /// completes a batch. In the latter case, the CPU has just added the batch to the machine's
+    /// counters. The caller must then put the pages of the batch on the lists by which pages are
+    /// aged.
     pub(crate) fn fault_one(&mut self, sim: &Sim) -> Option<bool> {
         sim.spend(Work::Fault, 1);
         let pfn = self.mm.pages().alloc(sim, Request::new(Order::ZERO)).ok()?;
@@ -97,13 +99,13 @@ impl<'a> Mapping<'a> {
     /// Unmaps and frees all pages.
     ///
     /// # Panics
-    /// When the manager refuses to free a page that it allocated.
+    /// If the manager refuses to free a page that it allocated.
     pub(crate) fn unmap(&mut self, sim: &Sim) {
         self.unmap_each(sim, |_| {});
     }
 
-    /// As [`Mapping::unmap`], and also calls `unmapped` each time that all pages of one page table
-    /// are unmapped, with the number of these pages.
+    /// Unmaps pages like [`Mapping::unmap`]. Also calls `unmapped` whenever all pages of one page
+    /// table have been unmapped, with the number of these pages.
     ///
     /// # Panics
     /// As [`Mapping::unmap`].
@@ -112,8 +114,8 @@ impl<'a> Mapping<'a> {
         self.unmap_with(sim, unmapped, remove);
     }
 
-    /// As [`Mapping::unmap_each`], but spends no time on taking pages off the lists by which pages
-    /// are aged. Instead it calls `lru_remove` with the number of these pages.
+    /// Unmaps pages like [`Mapping::unmap_each`], but spends no time on taking pages off the lists
+    /// by which pages are aged. Instead, it calls `lru_remove` with the number of these pages.
     ///
     /// # Panics
     /// As [`Mapping::unmap`].
@@ -138,15 +140,15 @@ impl<'a> Mapping<'a> {
         self.pages.clear();
     }
 
-    /// Ends the mapping without unmapping, and returns its pages, for use after the task has ended.
-    /// [`Mapping::of`] makes a mapping of these pages again.
+    /// Ends the mapping without unmapping its pages, and returns the pages, so that they can be
+    /// used after the task has ended. [`Mapping::of`] makes a mapping of these pages again.
     #[must_use]
     pub(crate) fn into_pages(mut self, sim: &Sim) -> Vec<Pfn> {
         self.count(sim);
         self.pages
     }
 
-    /// The mapping of `pages`, which [`Mapping::into_pages`] has returned.
+    /// Makes a mapping of `pages`, which [`Mapping::into_pages`] has returned.
     #[must_use]
     pub(crate) fn of(mm: &'a Manager<Sim>, pages: Vec<Pfn>) -> Self {
         Self {

@@ -3,8 +3,8 @@
 //!
 //! Each worker is a process. The worker first touches all pages of the process in order, and then
 //! random pages. Nine of ten random touches go to hot pages, which are the first half of the
-//! process's pages. The tenth touch goes to any of the process's pages. If the touched page is in
-//! swap, it returns to memory, and another page goes to swap.
+//! process's pages. One of ten goes to any of the process's pages. If the touched page is in swap,
+//! it returns to memory, and another page goes to swap.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::run::testbed::Testbed;
 /// The first page of each process's memory.
 const START: u64 = 1 << 20;
 
-/// The number of touches of hot pages in ten random touches.
+/// How many of ten random touches go to hot pages.
 const HOT_OF_TEN: u32 = 9;
 
 /// The memory that the processes use, and how much memory the machine has for them.

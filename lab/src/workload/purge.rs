@@ -1,5 +1,5 @@
-//! Threads that allocate, and a few threads that purge, as in a program whose allocator returns
-//! unused memory to the kernel in separate threads (jemalloc, tcmalloc).
+//! Threads that allocate, and a few threads that purge. Such threads exist in a program whose
+//! allocator uses separate threads to return unused memory to the kernel (jemalloc, tcmalloc).
 //!
 //! A worker faults in spans of memory and uses them. It keeps a few spans, and hands the oldest to
 //! the purger of its group of CPUs. From time to time, the purger unmaps all spans that workers
@@ -29,7 +29,7 @@ pub(crate) struct Purge {
     pub(crate) group: u32,
     /// The number of spans that a worker keeps before it hands the oldest span to the purger.
     pub(crate) kept: usize,
-    /// The number of spans per worker that may wait for a purger. While more spans wait, the
+    /// How many spans per worker are allowed to wait for a purger. While more spans wait, the
     /// workers sleep.
     pub(crate) waiting: usize,
     /// The time for which a worker uses each page, in nanoseconds.
@@ -128,8 +128,9 @@ fn leave(sim: &Sim, queue: &Queue, pages: Option<Vec<Pfn>>) {
     queue.spans.borrow_mut().extend(timed);
 }
 
-/// Takes a span that a worker put into `queue` at or before the current time. `queue` may also have
-/// spans of later times, from workers whose clocks are later.
+/// Takes a span that a worker put into `queue` at or before the current time. `queue` can also have
+/// spans that workers put there at later times, because the clocks of these workers' CPUs are
+/// later.
 fn next(sim: &Sim, queue: &Queue) -> Option<Vec<Pfn>> {
     let now = sim.now();
     let mut spans = queue.spans.borrow_mut();

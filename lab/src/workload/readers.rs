@@ -1,7 +1,7 @@
 //! Programs that read files from end to end, again and again, at a steady rate.
 //!
 //! The pages of the files stay in memory until reclaim drops them. The files together are larger
-//! than the memory that is left for their pages, so nearly every read brings a page into memory,
+//! than the memory that is left for their pages. So nearly every read brings a page into memory,
 //! and reclaim has to drop another page.
 
 use std::rc::Rc;
@@ -34,12 +34,12 @@ pub(crate) struct Readers {
 
 impl Readers {
     /// Starts a reader on each of `cpus`. Each reader has its own file. The readers stop at
-    /// `until`. Before they start, the last pages of the files, `cached` pages in all, are put into
-    /// memory, which takes no virtual time.
+    /// `until`. Before the readers start, the last pages of the files are put into memory, `cached`
+    /// pages in total. This takes no virtual time.
     ///
     /// # Panics
-    /// If `testbed` cannot reclaim memory (see `Testbed::with_pressure`), or has no memory for the
-    /// `cached` pages.
+    /// If `testbed` cannot reclaim memory (see `Testbed::with_pressure`), or has not enough memory
+    /// for the `cached` pages.
     pub(crate) fn start(self, testbed: &Testbed, cpus: &[CpuId], cached: u64, until: Nanos) {
         let pressure = testbed.pressure.as_ref();
         let pressure = pressure.expect("the workload's testbed reclaims");

@@ -23,9 +23,9 @@ use crate::run::testbed::Testbed;
 /// The first page of each worker's memory.
 const START: Vpn = Vpn(1 << 20);
 
-/// The number of pages that a worker touches before it computes and looks at the clock. If some of
-/// these pages are in swap, the worker brings these pages back together (Linux: `vm.page-cluster`,
-/// 8 pages).
+/// How many pages a worker touches before it computes and looks at the clock. If some of these
+/// pages are in swap, the worker reads all of them from swap together. (In Linux, `vm.page-cluster`
+/// makes this 8 pages.)
 const STEP: u64 = 8;
 
 /// The work of each worker in a round.
@@ -66,7 +66,7 @@ impl StressSwap {
                 let space = pressure.space(sim);
                 let all = u64::from(Pages::from_bytes(self.bytes).0);
                 // If workers do not pause, the first round of each worker has a random length. So
-                // the workers are at different points of a round at any time.
+                // at any time, different workers are at different points of a round.
                 let mut pages = match self.pause {
                     Pause::No => sim.rng().random_range(0..=all),
                     _ => self.next_round(sim, all),

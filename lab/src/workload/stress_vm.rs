@@ -15,7 +15,7 @@ use super::{Mapping, about, around};
 use crate::measure::tasks::Tasks;
 use crate::run::testbed::Testbed;
 
-/// The work of each worker in a round.
+/// What each worker does in a round.
 #[derive(Clone, Copy, Debug)]
 pub struct StressVm {
     /// The bytes that a worker maps in a round (stress-ng: `--vm-bytes`).
@@ -106,8 +106,8 @@ impl StressVm {
         done
     }
 
-    /// The number of pages in the first round. If workers do not pause, this number is random. So
-    /// the workers are at different points of a round from the beginning of the run on.
+    /// How many pages the first round has. If workers do not pause, this number is random, so that
+    /// different workers are at different points of a round from the beginning of the run.
     fn first_round(&self, sim: &Sim) -> usize {
         match self.pause {
             Pause::No => sim

@@ -2,8 +2,8 @@
 //! addition by each of two threads, of an approximate sum, and of a precise sum.
 //!
 //! A *subject* is a counter that is measured. In each round of a measurement, every subject runs
-//! once. The *floor* is an atomic addition to a word that no other thread uses. To judge an
-//! addition, divide its time by the time of the floor. `cargo bench -p plimsoll-lab --bench
+//! once. The *floor* is an atomic addition to a word that no other thread uses. To judge the time
+//! of an addition, compare it with the time of the floor. `cargo bench -p plimsoll-lab --bench
 //! counter` adds counters of other crates to the tables.
 
 mod subject;
@@ -22,8 +22,8 @@ use crate::report::Table;
 use crate::report::value::NOTHING;
 use crate::run::progress::Progress;
 
-/// The number of deltas (amounts to add) that are drawn for a load. A thread that has added all
-/// deltas starts again with the first delta.
+/// How many deltas (amounts to add) are drawn for a load. A thread that has added all deltas starts
+/// again with the first delta.
 const DELTAS: usize = 2048;
 
 /// A load of the benchmark: how many threads add to a counter, and how large their deltas (the
@@ -65,11 +65,11 @@ impl Load {
     }
 }
 
-/// Measures the counters of Plimsoll's memory manager and the counters that `others` makes. Each
-/// call of `others` must make fresh counters.
+/// Measures Plimsoll's counters and the counters that `others` makes. Each call of `others` must
+/// make fresh counters.
 ///
 /// # Errors
-/// If the manager's counters cannot be made.
+/// If Plimsoll's counters cannot be made.
 pub fn tables(
     progress: &Progress,
     others: impl Fn() -> Vec<Box<dyn Subject>>,

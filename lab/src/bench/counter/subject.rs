@@ -21,11 +21,11 @@ use crate::error::Error;
 
 /// A counter that several threads may add to.
 pub trait Subject: Send + Sync {
-    /// The name of the counter in the tables.
+    /// The name of this counter in the tables.
     fn name(&self) -> String;
 
-    /// Prepares the calling thread for its additions. `thread` is the thread's number in the
-    /// measurement, 0 or 1. With Plimsoll's counters, the thread plays a CPU of a machine until the
+    /// Prepares the calling thread for its additions. `thread` is 0 or 1: the index of the thread
+    /// in the measurement. With Plimsoll's counters, the thread plays a CPU of a machine until the
     /// returned value is dropped.
     fn enter(&self, _thread: usize) -> Option<Entered> {
         None
@@ -39,7 +39,7 @@ pub trait Subject: Send + Sync {
         None
     }
 
-    /// The precise sum. It is exact if no thread adds meanwhile.
+    /// The precise sum, which is exact if no other thread adds during the call.
     fn precise_sum(&self) -> i64;
 
     /// Adds each of `deltas` to the counter, one after the other. The benchmark measures the time
@@ -95,8 +95,7 @@ fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
     topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
 }
 
-/// Makes Plimsoll's counters for the CPUs of the machine `host`. The benchmark measures them as
-/// subjects.
+/// Makes Plimsoll's counters, which the benchmark measures, for the CPUs of the machine `host`.
 struct Maker<'a> {
     host: &'a Host,
     area: Arc<Area<Host>>,
@@ -125,11 +124,14 @@ impl<'a> Maker<'a> {
 
     /// Creates one counter of each kind. Two threads, which play CPUs 0 and 1, add to each counter.
     ///
-    /// If `far` is a CPU, also creates three trees. For the first, the published tree, the threads
-    /// play CPUs 0 and 64, because CPUs whose numbers differ by 64 share an item (an inner node) of
-    /// this tree. For the second, our tree, the threads play CPU 0 and `far`; in our tree, only
-    /// neighbouring CPUs share an item. For the third, our tree again, the threads play no CPU:
-    /// each addition asks the kernel on which CPU its thread runs.
+    /// If `far` is a CPU, also creates three trees:
+    ///
+    /// * The first is the published tree. The threads play CPUs 0 and 64, because CPUs whose
+    ///   numbers differ by 64 share an item (an inner node) of this tree.
+    /// * The second is our tree. The threads play CPU 0 and `far`. They share no item, because only
+    ///   neighbouring CPUs share an item of our tree.
+    /// * The third is our tree again. The threads play no CPU: each addition asks the kernel on
+    ///   which CPU its thread runs.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;
@@ -180,7 +182,7 @@ impl<'a> Maker<'a> {
 /// The number of counters in a group: as many as a process has. The benchmark adds to only one
 /// counter of the group.
 const WIDTH: usize = 4;
-/// The index of the measured counter in its group.
+/// The index, in its group, of the counter that the benchmark measures.
 const COUNTER: usize = 1;
 
 /// A group of Plimsoll's counters, of which the benchmark measures one.
@@ -223,7 +225,7 @@ thread_local! {
 }
 
 /// The floor: the cost of an atomic addition to a word that no other thread uses. Each thread has a
-/// slot in cache lines of its own, and knows the number of this slot.
+/// slot in cache lines of its own, and stores the slot's index.
 struct Floor(Box<[PaddedCounter]>);
 
 #[repr(align(128))]
@@ -249,7 +251,7 @@ impl Subject for Floor {
         None
     }
 
-    // Relaxed: no other memory access needs an order relative to this addition.
+    // Relaxed: no other memory access has to be ordered with this addition.
     #[inline]
     fn add(&self, delta: i64) {
         self.0[SLOT.get()].0.fetch_add(delta, Relaxed);

@@ -1,7 +1,7 @@
 //! Times subjects in turns, so that other load on the computer affects all subjects equally.
 //!
-//! The result is the lower quartile of the times of many rounds. Other load can only lengthen a
-//! round, so short times are more accurate than long times. But the very shortest time may be an
+//! The result is the lower quartile of the times of many rounds. Other load can only make a round
+//! longer, so short times are more accurate than long times. But the very shortest time may be an
 //! outlier.
 
 use std::sync::atomic::AtomicUsize;
@@ -15,7 +15,7 @@ use super::Subject;
 use crate::run::progress::Progress;
 
 const ROUNDS: usize = 240;
-/// The number of times that each thread adds its whole list of deltas in one round.
+/// How many times each thread adds its whole list of deltas in one round.
 const LOTS: u32 = 8;
 /// The largest delay between the starts of the first and the last thread of a round, as a fraction
 /// of the mean time that the threads take for the round. If the delay is larger, the round does not
@@ -72,11 +72,11 @@ pub(super) fn adds(
     per_subject.collect()
 }
 
-/// The number of steps by which [`adds`] advances the progress bar: one in each round.
+/// By how many steps [`adds`] advances the progress bar: one in each round.
 pub(super) const STEPS: usize = ROUNDS;
 
-/// Returns the nanoseconds per sum for each subject. A call of `read` must take the sum of the
-/// given subject as many times as its second argument says.
+/// Returns the nanoseconds per sum for each subject. The function `read` gets a subject and a
+/// number, and must take the sum of the subject as often as the number says.
 pub(super) fn reads(
     subjects: &[Box<dyn Subject>],
     times: u32,
@@ -131,8 +131,8 @@ fn lower_quartile(values: &mut [f64]) -> f64 {
     values.get(values.len() / 4).copied().unwrap_or(f64::NAN)
 }
 
-/// A reusable barrier, which counts the arrivals of all threads. A thread passes the barrier for
-/// the nth time only after every thread has arrived n times.
+/// A reusable barrier, which counts the arrivals of all threads. A thread can pass the barrier for
+/// the nth time only when every thread has arrived n times.
 struct Gate(AtomicUsize);
 
 impl Gate {

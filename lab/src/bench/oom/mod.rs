@@ -3,10 +3,10 @@
 //!
 //! Threads of this computer play the server's CPUs and add to the counters of all processes. Then
 //! one thread selects a victim. A *case* is a selector together with the kind of counter that it
-//! reads. The cases take turns. Consecutive cases read different counters, so no case finds in the
-//! cache the counters that the previous case has read. The time of each case is compared with the
-//! time that Linux's selection takes in the same round. For every victim, the benchmark computes by
-//! how many pages the victim is smaller than the largest process.
+//! reads. The cases take turns. Consecutive cases read different counters, so no case finds its
+//! counters in the cache because the previous case has read them. The time of each case is compared
+//! with the time of Linux's selection in the same round. For every victim, the benchmark computes
+//! by how many pages the victim is smaller than the largest process.
 
 mod processes;
 
@@ -31,8 +31,7 @@ use crate::run::progress::Progress;
 
 /// The name of the machine whose CPUs the threads play.
 const MACHINE: &str = "epyc-9654-2s";
-/// The number of CPUs of the server. The threads of this computer play these CPUs and add to the
-/// counters.
+/// The number of CPUs that the threads of this computer play.
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
 const ROUNDS: usize = 15;
@@ -61,7 +60,8 @@ const CASES: [Case; 6] = [
 /// these kinds.
 const COUNTINGS: [Counting; 3] = [Counting::Flat, Counting::Tree, Counting::OneSided];
 
-/// The measurements of one selection: its time, and how far its victim is from the largest process.
+/// The measurements of one selection: how long it took, and by how much its victim is smaller than
+/// the largest process.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     ns: f64,
@@ -81,7 +81,8 @@ struct Measured {
 /// Measures every case on every population.
 ///
 /// # Errors
-/// If the machine cannot be loaded or there is no memory for its counters.
+/// If the machine cannot be loaded, or if there is not enough memory for the counters of the
+/// processes.
 pub(super) fn run(progress: &Progress) -> Result<Found, Error> {
     progress.start("bench oom");
     progress.expect(Population::ALL.len() * ROUNDS);
@@ -145,9 +146,8 @@ fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
 }
 
 fn select(selecting: Selecting, set: &ProcessSet<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
-    // The total may be any number of pages above the memory of all processes together. Without
-    // adjustments, the points of a process are the number of its pages and do not depend on the
-    // total.
+    // The total can be any number of pages above the memory of all processes together. Without
+    // adjustments, the points of a process are its number of pages, whatever the total is.
     let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
     let (away, begin) = (waited_for_cpu_ns(), Instant::now());
     let selection = selecting.select(set, &scope, slots);
@@ -235,8 +235,8 @@ impl Measured {
         stats::estimate(&values)
     }
 
-    /// The median, over the rounds, of the case's time divided by the first case's time in the same
-    /// round.
+    /// The median, over the rounds, of the time of `case` divided by the time of the first case in
+    /// the same round.
     fn ratio(&self, case: usize) -> Option<Estimate> {
         let ns =
             |case: usize| -> Vec<f64> { self.cases[case].iter().map(|chosen| chosen.ns).collect() };

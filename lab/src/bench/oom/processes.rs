@@ -17,8 +17,8 @@ use crate::error::Error;
 
 /// The number of pages in a MiB.
 const MIB: i64 = 256;
-/// The number of CPUs that a process has run on if it has not run on all CPUs. These CPUs share a
-/// last-level cache.
+/// On how many CPUs a process has run if it has not run on all CPUs. These CPUs share a last-level
+/// cache.
 const FEW: u32 = 8;
 /// The number of threads that add pages.
 const THREADS: u32 = 2;
@@ -35,9 +35,9 @@ pub(super) enum Population {
     /// All processes have nearly the same size and have run on every CPU, so approximate sums do
     /// not show which of two processes is larger.
     AllInTheBand,
-    /// As [`Self::AllInTheBand`], but processes that are neighbours in the list do not have
-    /// neighbouring counters in memory. Memory looks like this after many processes have been
-    /// created and have exited.
+    /// Like [`Self::AllInTheBand`], but the counters of neighbouring processes in the list are not
+    /// neighbours in memory. Memory looks like this after many processes have been created and have
+    /// exited.
     AllInTheBandMixed,
 }
 
@@ -61,7 +61,7 @@ impl Population {
         }
     }
 
-    /// The number of adjacent CPUs that each process has run on. The machine has `cpus` CPUs.
+    /// On how many adjacent CPUs each process has run. The machine has `cpus` CPUs.
     fn spread(self, cpus: u32) -> u32 {
         match self {
             Self::Hog | Self::Random => FEW.min(cpus),
@@ -69,8 +69,8 @@ impl Population {
         }
     }
 
-    /// Returns the number of pages of each of `count` processes. Two processes have the same number
-    /// only by chance.
+    /// Returns how many pages each of `count` processes has. Two processes have the same number of
+    /// pages only by chance.
     pub(super) fn sizes(self, count: usize) -> Vec<i64> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         match self {
@@ -102,8 +102,8 @@ pub(super) struct ProcessSet<'a> {
 }
 
 impl<'a> ProcessSet<'a> {
-    /// Makes a process for each element of `sizes`, a number of pages. The population decides on
-    /// which CPUs each process has run.
+    /// Makes a process for each element of `sizes`, which is the number of pages of the process.
+    /// `population` decides on which CPUs each process has run.
     pub(super) fn new(
         host: &'a Host,
         counting: Counting,
@@ -132,7 +132,7 @@ impl<'a> ProcessSet<'a> {
         Ok(set)
     }
 
-    /// Plays every CPU that belongs to the thread with the number `thread`, one after the other. On
+    /// Plays every CPU that belongs to the thread with the index `thread`, one after the other. On
     /// each of these CPUs, adds to each process's counters the pages that this process has touched
     /// there. Each process has run on `spread` CPUs.
     fn touch(&self, thread: u32, spread: u32, sizes: &[i64]) {
@@ -151,8 +151,8 @@ impl<'a> ProcessSet<'a> {
     }
 }
 
-/// Makes the counters of a process. If they are a one-sided tree, the tree is grown, as after the
-/// process has run on two CPUs.
+/// Makes the counters of a process. One-sided counters are grown into a tree, as after the process
+/// has run on two CPUs.
 fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     let rss = Rss::new(host, plan)?;
     if let AnyCounters::OneSided(tree) = rss.counters() {
@@ -161,8 +161,8 @@ fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     Ok(rss)
 }
 
-/// The number of pages that one of a process's CPUs has touched. The process has touched `pages`
-/// pages, in equal parts on `of` CPUs; `nth` is the CPU's position among them.
+/// Returns how many pages a process has touched on one of its CPUs. The process has touched `pages`
+/// pages in equal parts on `of` CPUs, and `nth` is the index of the CPU among them.
 fn share(pages: i64, nth: u32, of: u32) -> i64 {
     let (nth, of) = (i64::from(nth), i64::from(of));
     pages * (nth + 1) / of - pages * nth / of

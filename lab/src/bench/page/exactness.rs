@@ -1,6 +1,6 @@
-//! Tests whether fragmentation remains after all memory was used. Counts the huge blocks that an
-//! allocator can give at first. Counts them again after all frames were allocated one by one and
-//! freed in random order.
+//! Tests whether memory remains fragmented after all of it was used. First counts the huge blocks
+//! that an allocator can give. Then allocates all frames one by one, frees them in random order,
+//! and counts the huge blocks again.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ use super::{FRAMES, HUGE};
 use crate::bench::table;
 use crate::report::Table;
 
-/// A table with the result of each subject (allocator) that has huge blocks.
+/// Makes a table with a row for each subject (allocator) that has huge blocks.
 pub(super) fn table_of(subjects: &[Box<dyn Subject>]) -> Table {
     let with_huge = subjects.iter().filter(|subject| subject.has(Size::Huge));
     let rows = with_huge.map(|subject| {
@@ -32,7 +32,7 @@ pub(super) fn table_of(subjects: &[Box<dyn Subject>]) -> Table {
     )
 }
 
-/// The numbers of blocks and frames that one subject (allocator) could give.
+/// How many blocks and frames one subject (allocator) could give.
 struct Counted {
     /// The number of huge blocks that could be allocated at first.
     before: usize,

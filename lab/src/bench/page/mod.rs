@@ -3,8 +3,8 @@
 //! A *subject* is an allocator that is measured. Every subject manages 512 MiB, and no memory is
 //! touched, so the benchmark measures only the allocators' own work. The ratio beside each time
 //! compares the subject, round by round, with the fastest subject that is not Plimsoll. The package
-//! `plimsoll-peers`, in the folder `peers`, adds allocators of other projects to the tables:
-//! `cargo run --release --manifest-path peers/Cargo.toml`.
+//! `plimsoll-peers`, in the folder `peers`, adds allocators of other projects to the tables: `cargo
+//! run --release --manifest-path peers/Cargo.toml`.
 
 mod exactness;
 mod report;
@@ -53,7 +53,7 @@ fn run_for(
     progress.expect(2 * rounds);
     let mut subjects = ours()?;
     // Each ratio compares an allocator with the fastest allocator of other projects. If `others` is
-    // empty, the ratio compares the allocator with the floor, which is the last of our subjects.
+    // empty, each ratio compares the allocator with the floor, which is the last of our subjects.
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();
@@ -91,16 +91,17 @@ fn run_for(
     Ok(Found { tables, rows })
 }
 
-/// The ways in which a thread may use the front of its page lists. Each way has its name in the
-/// tables.
+/// The ways in which a thread can use the front of its page lists ([`Fronts`]). Each way has its
+/// name in the tables.
 const MODES: [(&str, Fronts); 3] = [
     ("plimsoll, rseq", Fronts::Restartable),
     ("plimsoll, owned", Fronts::Owned),
     ("plimsoll, no fronts", Fronts::Off),
 ];
 
-/// Makes the subjects of this package: Plimsoll's page allocator in each way that this computer
-/// allows, and the floor, a minimal allocator with which other allocators are compared.
+/// Makes the subjects of this package. They are Plimsoll's page allocator with each kind of fronts
+/// that this computer supports, and the floor, a minimal allocator with which other allocators are
+/// compared.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let design = Design::default;
     let mut ours: Vec<Box<dyn Subject>> = Vec::new();
@@ -123,8 +124,8 @@ struct Column {
 struct Cell {
     /// The nanoseconds per operation. `None` if other work on the computer disturbed every sample.
     ns: Option<Estimate>,
-    /// The subject's time divided by the time of the fastest allocator of another project. Only
-    /// rounds in which neither of the two samples was disturbed count.
+    /// The subject's time divided by the time of the fastest allocator of another project. A round
+    /// counts only if neither of the two samples was disturbed.
     ratio: Option<Estimate>,
     /// The number of samples.
     rounds: usize,

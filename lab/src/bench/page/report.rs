@@ -14,8 +14,8 @@ const TABLES: [(&str, usize); 4] = [
     ("Two threads, ns per pair of one thread, or per frame", 2),
 ];
 
-/// The tables of all loads. `columns` has the measured times of each load. If `columns` has no
-/// loads with two threads, the last table is left out.
+/// Makes the tables of all loads. `columns` has the measured times of each load. If `columns` has
+/// no loads with two threads, the last table is left out.
 pub(super) fn tables(subjects: &[Box<dyn Subject>], columns: &[Column]) -> Vec<Table> {
     let mut rest = columns;
     let mut tables = Vec::new();

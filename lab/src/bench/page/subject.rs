@@ -24,7 +24,7 @@ pub const HUGE: u8 = 9;
 
 /// An allocator of page frames, as a measured program calls it.
 ///
-/// A block is identified by a number that the allocator chooses, such as a frame number or an
+/// The allocator identifies a block by a number of its choice, such as a frame number or an
 /// address. `ORDER` is the binary logarithm of the number of frames in the block: 0 or [`HUGE`].
 pub trait Frames: Send + Sync {
     /// True if the allocator has blocks of order [`HUGE`].
@@ -33,8 +33,8 @@ pub trait Frames: Send + Sync {
     /// The name of the allocator in the tables.
     fn name(&self) -> String;
 
-    /// Prepares the calling thread, which is number `thread` of the measurement (0 or 1). With
-    /// Plimsoll, the thread plays a CPU of a machine until the returned value is dropped.
+    /// Prepares the calling thread for the measurement, in which it has the index `thread` (0 or
+    /// 1). With Plimsoll, the thread plays a CPU of a machine until the returned value is dropped.
     fn enter(&self, _thread: usize) -> Option<Entered> {
         None
     }
@@ -45,12 +45,12 @@ pub trait Frames: Send + Sync {
     /// Frees a block that was allocated with the same `ORDER`.
     fn free<const ORDER: u8>(&self, block: usize);
 
-    /// Returns the free frames that the allocator holds in caches of CPUs or threads to the common
-    /// pool, if it can.
+    /// Returns the allocator's free frames from caches of CPUs or threads to the common pool, if
+    /// the allocator can do so.
     fn settle(&self) {}
 
-    /// The loop of [`Subject::pairs`]. An allocator overrides this method, as well as `take_of` and
-    /// `give_of`, if a program would get a handle for its thread once, before the loop.
+    /// The loop of [`Subject::pairs`]. An allocator overrides this method, `take_of` and `give_of`
+    /// if a program would get a handle for its thread once, before the loop.
     fn pairs_of<const ORDER: u8>(&self, times: usize) {
         pairs(
             times,
@@ -71,8 +71,8 @@ pub trait Frames: Send + Sync {
 }
 
 /// The loops that the bench times, for any allocator. The compiler builds each loop separately for
-/// each allocator. So a call is as fast as in a program that has chosen its allocator at compile
-/// time.
+/// each allocator. So a call of the allocator is as fast as in a program that chose its allocator
+/// at compile time.
 pub trait Subject: Send + Sync {
     /// See [`Frames::name`].
     fn name(&self) -> String;
@@ -170,7 +170,7 @@ fn give(blocks: &[usize], free: impl Fn(usize)) {
     }
 }
 
-/// Plimsoll's page allocator with one zone. It keeps its statistics as in ordinary use.
+/// Plimsoll's page allocator with one zone. It keeps the same statistics as in ordinary use.
 pub(super) struct Plimsoll {
     name: &'static str,
     host: Host,
@@ -286,9 +286,9 @@ impl Frames for Plimsoll {
     }
 }
 
-/// The floor: for each CPU a stack of frames behind the lock that Plimsoll's page lists have, and
-/// one common stack behind a mutex. It has no zones, watermarks or statistics, merges no blocks, and
-/// does not check the frames that are freed.
+/// The floor, a minimal allocator: a stack of frames for each CPU, behind a lock of the kind that
+/// Plimsoll's page lists have, and one common stack behind a mutex. It has no zones, watermarks or
+/// statistics, merges no blocks, and does not check the frames that are freed.
 pub(super) struct Floor {
     host: Host,
     stacks: Vec<OwnerLock<Vec<u32>>>,

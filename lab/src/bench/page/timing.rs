@@ -16,16 +16,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::subject::{NO_BLOCK, Size, Subject};
 use crate::run::progress::Progress;
 
-/// The number of samples of each load with each subject (an allocator that the bench measures).
+/// How many samples each load has with each subject (an allocator that the bench measures).
 pub(super) const ROUNDS: usize = 41;
 /// The number of pairs in a sample of the load `hot pair`. A pair allocates a block and frees it at
 /// once.
 const PAIRS: usize = 20_000;
 /// The number of frames that each step of a bulk load allocates or frees.
 const BULK: usize = 1 << 16;
-/// The number of huge blocks that are allocated before the first of them is freed.
+/// How many huge blocks are allocated before the first of them is freed.
 const HUGE_BLOCKS: usize = 128;
-/// The number of frames that one thread passes to the other at a time.
+/// How many frames one thread passes to the other at a time.
 const CHUNK: usize = 64;
 /// The largest number of chunks that wait for the thread that frees them.
 const CHUNKS_WAITING: usize = 8;
@@ -82,7 +82,8 @@ pub(super) fn alone(
     all
 }
 
-/// Memory for the numbers that identify the allocated blocks, and the generator that shuffles them.
+/// Memory for the values that identify the allocated blocks, and the generator that shuffles these
+/// values.
 struct Room {
     blocks: Vec<usize>,
     rng: Xoshiro256PlusPlus,
@@ -269,7 +270,8 @@ impl Ring {
 
     fn send(&self, blocks: &[usize; CHUNK]) {
         let sent = self.sent.0.load(Relaxed);
-        // Acquire pairs with the Release in `receive`: the receiver has read the old chunk.
+        // Acquire pairs with the Release in `receive`: the receiver has read the old chunk, so this
+        // thread can overwrite it.
         spin_until(|| sent - self.received.0.load(Acquire) < CHUNKS_WAITING);
         for (entry, &block) in self.chunks[sent % CHUNKS_WAITING].iter().zip(blocks) {
             entry.store(block, Relaxed);
@@ -285,7 +287,8 @@ impl Ring {
         for (entry, block) in self.chunks[received % CHUNKS_WAITING].iter().zip(blocks) {
             *block = entry.load(Relaxed);
         }
-        // Release pairs with the Acquire in `send`: the sender may overwrite the chunk.
+        // Release pairs with the Acquire in `send`: the sender sees that it can overwrite the
+        // chunk.
         self.received.0.store(received + 1, Release);
     }
 }
@@ -317,8 +320,8 @@ fn spin_until(is_done: impl Fn() -> bool) {
     }
 }
 
-/// The moments at which a thread's work began and ended. Also tells whether the thread lost its CPU
-/// between the two moments.
+/// The moments at which a thread's work began and ended, and whether the thread lost its CPU in
+/// between.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     begin: Instant,
@@ -340,7 +343,7 @@ impl Span {
         }
     }
 
-    /// The span from the earlier beginning of the two spans to the later end.
+    /// The span from the earlier beginning to the later end of the two spans.
     fn around([one, other]: [Self; 2]) -> Self {
         Self {
             begin: one.begin.min(other.begin),
@@ -356,8 +359,8 @@ impl Span {
     }
 }
 
-/// The number of times that the kernel has given a CPU to the calling thread (the third field of
-/// `schedstat` in Linux). `None` if the system does not report this number.
+/// How many times the kernel has given a CPU to the calling thread (the third field of `schedstat`
+/// in Linux). `None` if the system does not report this number.
 fn times_scheduled() -> Option<u64> {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     told.split_whitespace().nth(2)?.parse().ok()

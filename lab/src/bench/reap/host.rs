@@ -1,9 +1,9 @@
 //! Races on threads of this computer: exit and helpers together empty an address space, the victim.
 //!
 //! All pages of a victim come from one arena. When a thread empties a victim, the memory behind
-//! each freed page is either returned to the kernel or kept by the arena. Before a race that
-//! returns memory, the kernel populates the arena. A race that keeps memory shows the cost of the
-//! manager's own work alone.
+//! each freed page is either returned to the kernel or kept by the arena. If the memory will be
+//! returned, the kernel populates the arena before the race. If the arena keeps the memory, the
+//! race shows the cost of the manager's own work alone.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -27,10 +27,10 @@ use super::victim::{Shape, build, frames};
 use super::{Case, Took};
 use crate::error::Error;
 
-/// The largest number of attempts at one race. If the threads of a race waited too long for CPUs,
-/// the race is run again.
+/// A race is run again if its threads waited too long for CPUs. This constant is the largest number
+/// of attempts.
 const ATTEMPTS: u32 = 3;
-/// A race is disturbed if its threads waited for CPUs for too long. This constant is the largest
+/// A race is disturbed if its threads waited too long for CPUs. This constant is the largest
 /// allowed sum of these waits, as a fraction of the length of the race.
 const AWAY_MAX: f64 = 0.02;
 
@@ -57,8 +57,8 @@ pub(super) struct RaceMachine {
     locks: Arc<[Locks]>,
 }
 
-/// How long the acquisitions of page-table locks by one CPU took. No other CPU's data is in the
-/// same cache lines.
+/// How long one CPU's acquisitions of page-table locks took. The alignment keeps the data of other
+/// CPUs out of these cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Locks(Mutex<Spans>);
@@ -70,15 +70,15 @@ struct Spans {
 }
 
 impl RaceMachine {
-    /// A machine for races with victims of `pages`. Thread number n of a race runs on the nth of
-    /// `cpus`.
+    /// Makes a machine for races with victims of `pages`. The thread with index n runs on the CPU
+    /// with index n in `cpus`.
     pub(super) fn new(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let topology = flat(cpus.len());
         Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
     }
 
-    /// Makes a machine as [`RaceMachine::new`] does, which also times each acquisition of a
-    /// page-table lock. The timing slows the races down.
+    /// Makes a machine like [`RaceMachine::new`], but also times each acquisition of a page-table
+    /// lock. The timing slows the races down.
     pub(super) fn watched(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let locks: Arc<[Locks]> = cpus.iter().map(|_cpu| Locks::default()).collect();
         let noted = Arc::clone(&locks);
@@ -186,8 +186,8 @@ impl RaceMachine {
         Ok(took)
     }
 
-    /// Checks that every page is free again, and drains page lists. So every race starts from the
-    /// same state.
+    /// Checks that every page is free again, and drains page lists so that every race starts from
+    /// the same state.
     fn check_gone(&self, space: AddressSpace<Host>, spaces: &Spaces<Host>) {
         assert!(
             space.has(&self.host, Flag::Ended),
@@ -200,7 +200,7 @@ impl RaceMachine {
         assert_eq!(free, self.arena.pages(), "no page is lost");
     }
 
-    /// Runs `f` on `threads` threads, numbered from 0, each on its own CPU.
+    /// Runs `f` on `threads` threads, each on its own CPU. `f` gets the index of its thread.
     fn on_cpus<R: Send>(&self, threads: usize, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         thread::scope(|scope| {
             let spawn = |(nth, &real): (usize, &u32)| {

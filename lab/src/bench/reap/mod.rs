@@ -1,6 +1,6 @@
 //! The race between exit and helpers, on threads of this computer and in the simulator.
 //!
-//! Each race builds a victim, an address space. The victim's last user then empties it on one CPU
+//! Each race builds an address space, the victim. The victim's last user then empties it on one CPU
 //! while helpers empty it on other CPUs. The results are the time until all memory of the victim is
 //! free, and the running time of all threads together. A *case* is a way to empty the victim. The
 //! cases take turns in each round, so that other load on the computer affects all of them equally.
@@ -39,8 +39,8 @@ struct Case {
     helps: bool,
 }
 
-/// The cases. The times of all cases are compared with the times of the first case. But the waits
-/// for page-table locks are compared with the waits of the third case.
+/// The cases. Times of all cases are compared with the times of the first case. Waits for
+/// page-table locks are compared with the waits of the third case.
 const CASES: [Case; 6] = [
     Case {
         name: "exit alone",
@@ -69,14 +69,14 @@ const fn helped(reaping: Reaping) -> Case {
 /// Where a race runs, and what happens to the freed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
-    /// On this computer; freed memory is returned to the kernel.
+    /// The race runs on this computer, and freed memory is returned to the kernel.
     GivenBack,
-    /// On this computer; the arena keeps freed memory.
+    /// The race runs on this computer, and the arena keeps freed memory.
     Kept,
-    /// On this computer; freed memory is returned to the kernel, and each acquisition of a
-    /// page-table lock is timed.
+    /// The race runs on this computer, and freed memory is returned to the kernel. Each acquisition
+    /// of a page-table lock is timed.
     Watched,
-    /// On the simulated machine, which has no memory to return.
+    /// The race runs on the simulated machine, which has no memory to return.
     Simulated,
 }
 
@@ -103,8 +103,8 @@ struct Took {
     freed: Option<Pages>,
 }
 
-/// All rounds of one case, on victims of one shape (one way to map their pages). `case` is an index
-/// in [`CASES`].
+/// All rounds of one case, on victims of one shape (a way to map the victim's pages). `case` is an
+/// index in [`CASES`].
 #[derive(Debug)]
 struct Raced {
     on: On,
@@ -164,8 +164,9 @@ pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     Ok(report::found(&raced, size, why_not_here.as_deref()))
 }
 
-/// Returns the CPUs on which the threads run or, as the inner error, the reason why there is no
-/// race on this computer. The outer error says that this computer has too few CPUs for `helpers`.
+/// Returns the CPUs on which the threads run. If there is no race on this computer, returns the
+/// reason as the inner error. The outer error says that this computer has too few CPUs for
+/// `helpers`.
 fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
     if let Err(why) = Pair::find() {
         return Ok(Err(format!("there is no race to measure: {why}")));
@@ -211,7 +212,7 @@ fn in_turns(
 }
 
 /// Computes how long the threads of each race waited for page-table locks. Even an acquisition
-/// without a wait may be slow, so this function compares each race with exit alone in the same
+/// without a wait can be slow, so this function compares each race with exit alone in the same
 /// round. Exit alone has no helpers, so it never waits for a page-table lock. An acquisition counts
 /// as a wait if it took longer than 99 % of the acquisitions of exit alone. The length of the wait
 /// is the time of the acquisition minus the median time of the acquisitions of exit alone.
@@ -306,7 +307,7 @@ mod tests {
     fn more_helpers_than_cpus_are_bad_input() {
         match cpus(5000) {
             Err(error) => assert!(error.to_string().contains("fewer --helpers"), "{error}"),
-            // A computer with one CPU has no race, for any number of helpers.
+            // A computer with one CPU has no race, however many helpers there are.
             Ok(why_not) => assert!(why_not.is_err_and(|why| why.contains("no race to measure"))),
         }
     }

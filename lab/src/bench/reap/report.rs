@@ -32,7 +32,8 @@ impl On {
         }
     }
 
-    /// The names of the machine and of the setting in the numbers that programs read ([`Row`]).
+    /// The name of the machine and the name of the setting, as they appear in the values for
+    /// programs ([`Row`]).
     const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::GivenBack => ("host", "given back"),
@@ -147,7 +148,7 @@ impl Shown<'_> {
                 let raced = self.find(on, case);
                 let estimate = raced.and_then(|raced| stats::estimate(&raced.of(what)));
                 // If the next column shows a ratio with its interval, this cell shows only the
-                // median, because there is no room for a second interval.
+                // median, because there is no room for two intervals.
                 let cell = estimate.map(|estimate| {
                     if states_ratio {
                         human(estimate.median, Unit::Nanos)
@@ -176,8 +177,8 @@ impl Shown<'_> {
     }
 }
 
-/// Formats `ratio`: if `is_ratio`, as a ratio with its interval; otherwise as a percentage without
-/// an interval.
+/// Formats `ratio` as a ratio with its interval if `is_ratio`, and otherwise as a percentage
+/// without an interval.
 fn shown(ratio: &Estimate, is_ratio: bool) -> String {
     let Estimate { median, low, high } = ratio;
     if is_ratio {
@@ -193,7 +194,7 @@ fn find(raced: &[Raced], on: On, shape: Shape, case: usize) -> Option<&Raced> {
 }
 
 /// Estimates a ratio: the values of `of`, divided by the values of `base` in the same rounds.
-/// `None` if the median ratio is not finite.
+/// Returns `None` if the median ratio is not finite.
 fn ratio(of: &Raced, base: &Raced, what: fn(&Took) -> f64) -> Option<Estimate> {
     let compared = stats::compare(&base.of(what), &of.of(what))?;
     Some(compared.ratio).filter(|ratio| ratio.median.is_finite())

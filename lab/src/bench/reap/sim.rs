@@ -23,11 +23,11 @@ use crate::error::Error;
 /// on which this benchmark is meant to run.
 pub(super) const MACHINE: &str = "laptop-2";
 
-/// The time from the moment when the victim is built until the race starts.
+/// How long the machine waits between building the victim and starting the race.
 const PAUSE: Nanos = Nanos(1_000_000);
 
-/// Loads the profile of [`MACHINE`]. If the profile has fewer CPUs than `threads`, sets its number
-/// of CPUs to `threads`.
+/// Loads the profile of [`MACHINE`]. If the profile has fewer than `threads` CPUs, gives it
+/// `threads` CPUs.
 pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     let mut profile = machines::load(MACHINE, Card::Mid)?;
     if threads > profile.topology.cpus() {
@@ -36,8 +36,8 @@ pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Builds a victim of `pages`. The victim's last user and `helpers` helpers empty it; in a case
-/// without helpers, the last user empties it alone.
+/// Builds a victim of `pages`. The victim's last user and `helpers` helpers empty it together. In a
+/// case without helpers, the last user empties it alone.
 pub(super) fn race(
     profile: &Profile,
     (case, shape, helpers): (&Case, Shape, u32),

@@ -15,8 +15,8 @@ pub(super) enum Shape {
     One,
 }
 
-/// The number of pages in each mapping of [`Shape::Many`]. A page table maps 512 pages. This is
-/// about seven of these mappings with the gaps between them.
+/// How many pages each mapping of [`Shape::Many`] has. A page table maps 512 pages, which is about
+/// seven of these mappings with the gaps between them.
 const MAPPING: u64 = 64;
 /// The number of unmapped pages between two mappings. Without this gap, the two mappings would be
 /// merged into one.

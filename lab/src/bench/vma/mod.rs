@@ -2,8 +2,8 @@
 //!
 //! Every tree gets the same mappings and the same queries in the same order. The trees take turns,
 //! so that other load on the computer affects all of them equally. The result for each tree is the
-//! time of its fastest round, because the work is the same in every round and other load can only
-//! lengthen a round. The benchmark checks that the answers of all trees are equal.
+//! time of its fastest round: the work is the same in every round, and other load can only make a
+//! round longer. The benchmark checks that the answers of all trees are equal.
 
 mod subject;
 
@@ -28,7 +28,7 @@ use crate::run::progress::Progress;
 const SIZES: [(usize, usize); 2] = [(10_000, 40), (100_000, 8)];
 /// The number of pages that a round looks up.
 const PROBES: usize = 1 << 15;
-/// The number of searches for free space in a round. It is small because a tree that has to walk
+/// How many searches for free space a round has. These are few, because a tree that has to walk
 /// over all mappings takes long for a search.
 const GAPS: usize = 32;
 
@@ -99,9 +99,9 @@ struct Work {
     gaps: Vec<u64>,
 }
 
-/// The largest number of free pages in a narrow gap between two mappings. Wide gaps, of up to
-/// [`WIDE`] free pages, are rare, and exist only between mappings in the upper half of the
-/// addresses.
+/// The largest number of free pages in a narrow gap between two mappings. A wide gap has up to
+/// [`WIDE`] free pages. Wide gaps are rare, and exist only between mappings in the upper half of
+/// the addresses.
 const NARROW: u64 = 64;
 const WIDE: u64 = 200;
 

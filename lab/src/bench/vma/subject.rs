@@ -9,8 +9,8 @@ use plimsoll_mm::space::vma_tree::{Cursor, Editor, Finder, Vma, VmaTree};
 use plimsoll_mm::units::Vpn;
 use rangemap::RangeMap;
 
-/// A tree of mappings, with the operations that are measured. The results of lookups and walks
-/// serve only to check that all trees give the same answers.
+/// A tree of mappings, with the operations that are measured. The results of lookups and walks only
+/// serve to check that all trees give the same answers.
 pub(super) trait Tree {
     /// An empty tree.
     fn empty() -> Self;

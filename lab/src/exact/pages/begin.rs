@@ -37,8 +37,8 @@ pub(super) struct Moment {
 
 impl Moment {
     /// Returns the best moment of a recording: the first of [`MOMENTS`] whose text has zones and
-    /// whose mark is in the recording. If no moment has both, returns the first whose text has
-    /// zones. `None` if no text has zones.
+    /// whose mark is in the recording. If there is no such moment, returns the first whose text has
+    /// zones. Returns `None` if no text has zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
@@ -78,12 +78,12 @@ pub(crate) struct ZoneState {
     pub(crate) free: u64,
     pub(crate) marks: Watermarks,
     pub(crate) sizes: Sizes,
-    /// The lists of each CPU in the zone; `None` if the CPU is offline.
+    /// For each CPU, the state of its lists in the zone, or `None` if the CPU is offline.
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
 /// The state of one CPU's lists in a zone. Some pages were on the lists before the recording, and
-/// no event shows them. The replay assumes that these pages are on the list `home`.
+/// no event shows them. The replay assumes that all such pages are on the list `home`.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
@@ -190,9 +190,9 @@ impl Beginning {
     }
 }
 
-/// Adds blocks to `home`, the list for pages that no event shows, until all lists together have
-/// `count` pages, the number that `/proc/zoneinfo` showed. `lens` are the numbers of blocks on the
-/// lists before the call.
+/// Adds blocks to `home`, the list on which the replay assumes the pages that no event shows, until
+/// all lists together have `count` pages. `/proc/zoneinfo` showed this count. `lens` has the number
+/// of blocks on each list before the call.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
     lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
     lens
@@ -217,8 +217,8 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// Returns the list on which the replay assumes the CPU's listed pages that no event shows. This is
-/// the first list that, as far as events show, was never empty. The function tries the list of
+/// Returns the list on which the replay puts the CPU's listed pages that no event shows. This is
+/// the first list for which no event shows that it was ever empty. The function tries the list of
 /// movable single pages first, because most pages are movable. If events show that every list was
 /// empty at some time, returns the list of reclaimable single pages.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
@@ -253,8 +253,8 @@ fn knobs(header: &Header, zones: &[ZoneInfo]) -> Knobs {
     }
 }
 
-/// The node of `cpu` according to `text`, where each line lists a node and its CPUs, such as
-/// `1 4-7`; 0 if no line lists the CPU.
+/// The node of `cpu` according to `text`, in which each line lists a node and its CPUs, such as `1
+/// 4-7`. Returns 0 if no line lists the CPU.
 fn node_of(cpu: u32, text: &str) -> u32 {
     let has = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -362,8 +362,8 @@ mod tests {
         };
         let knobs = |text| knobs_of(text, &zone(0));
         let high_min = |node, text| sizes(&zone(node), &knobs(text)).high_min;
-        // The cases: three CPUs on one node; two nodes with two CPUs and one CPU; and a node
-        // without CPUs, whose memory all CPUs share.
+        // The cases are three CPUs on one node, two nodes with two CPUs and one CPU, and a node
+        // without CPUs. All CPUs share the memory of the node without CPUs.
         assert_eq!(high_min(0, ""), Pages(333));
         assert_eq!(high_min(0, "0 0-1\n1 2-3"), Pages(500));
         assert_eq!(high_min(1, "0 0-1\n1 2-3"), Pages(1000));

@@ -11,8 +11,8 @@ use super::zoneinfo::ZoneInfo;
 /// The number of pages in a page block.
 const BLOCK_PAGES: u64 = 1 << BLOCK_ORDER;
 const BLOCK_ORDER: u8 = 9;
-/// The limit of a boost in ten-thousandths of the high watermark; used if the recording does not
-/// state the limit.
+/// The largest boost, in ten-thousandths of the high watermark. This is Linux's default, which is
+/// used if the recording does not state `watermark_boost_factor`.
 pub(super) const FACTOR: u64 = 15_000;
 
 /// The current watermark boosts of all zones, as derived from the events.
@@ -37,7 +37,8 @@ struct Boost {
 impl Boosts {
     /// Starts with no zone boosted. The recorder read `zones` from `/proc/zoneinfo` just before
     /// event `read_at`, so the boosts in `zones` apply from that event on. `factor` is
-    /// `watermark_boost_factor`, in ten-thousandths of the high watermark; 0 disables boosts.
+    /// `watermark_boost_factor`, in ten-thousandths of the high watermark. If `factor` is 0, there
+    /// are no boosts.
     pub(super) fn new(zones: &[ZoneInfo], factor: u64, read_at: usize) -> Self {
         let most = |zone: &ZoneInfo| {
             let large = zone.managed >= BLOCK_PAGES * 4;
@@ -97,7 +98,8 @@ impl Boosts {
     }
 
     /// Removes, at the end of a round of the kswapd of `node`, the boosts that the node's zones had
-    /// when the round began. Returns the zones whose boosts changed, with their new boosts in pages.
+    /// when the round began. Returns the zones whose boosts changed, with their new boosts in
+    /// pages.
     pub(super) fn round_ends(&mut self, node: u32) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         let zones = (0..).zip(&mut self.zones);
@@ -135,8 +137,9 @@ mod tests {
         assert_eq!(boosts.claim(2, 3), None, "no such zone");
     }
 
-    /// The limit of a boost is a fraction of the high watermark, but at least the size of a page
-    /// block. A zone gets no boost if its high watermark is 0 or `watermark_boost_factor` is 0.
+    /// A boost is limited to a fraction of the high watermark, but the limit is at least the size
+    /// of a page block. A zone gets no boost if its high watermark is 0 or `watermark_boost_factor`
+    /// is 0.
     #[test]
     fn the_limit_is_at_least_a_page_block_unless_there_is_none() {
         let zone = |high| ZoneInfo {

@@ -154,9 +154,9 @@ mod tests {
         }
     }
 
-    /// A bulk allocation in the kernel may take pages from a page list although no event showed how
-    /// they came onto the list. Plimsoll's lists must then become shorter at once. Otherwise they
-    /// would spill too early from then on.
+    /// In the kernel, a bulk allocation can take pages from a page list although no event has shown
+    /// that these pages are on the list. Plimsoll's lists must then become shorter at once.
+    /// Otherwise they would spill too early from then on.
     #[test]
     fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
         let (mut stand_in, follow) = twenty_listed();

@@ -1,14 +1,14 @@
 //! The neighbours of each event: the next and the previous event of its page frame, and the next
-//! event of its CPU. The replay knows the whole recording. So it can derive most facts that no
-//! event states directly from later events.
+//! event of its CPU. Because the replay knows the whole recording, it can derive most facts that no
+//! event states from later events.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use plimsoll_recording::event::{Event, What};
 
-/// For each event of a recording, the indices of the earlier and later events about the same frame
-/// or CPU; [`NONE`] if there is no such event.
+/// For each event of a recording, the indices of earlier and later events that concern the same
+/// frame or CPU. An index is [`NONE`] if there is no such event.
 pub(super) struct Future {
     /// The next event that touches the first frame of the event's block.
     frame: Vec<u32>,
@@ -22,8 +22,8 @@ pub(super) struct Future {
 
 const NONE: u32 = u32::MAX;
 
-/// The maximum number of a block's frames that count as touched by an event of the block. It is the
-/// number of frames in the largest block of Linux's buddy allocator.
+/// An event touches at most this number of its block's frames. This is the number of frames in the
+/// largest block of Linux's buddy allocator.
 const FRAMES_MAX: u64 = 1 << 10;
 
 impl Future {

@@ -8,7 +8,7 @@ pub(crate) const TYPES: u8 = 3;
 /// and two for huge pages.
 pub(crate) const LISTS: usize = 14;
 
-/// Identifies one of a CPU's lists in a zone by its number in Linux (`order_to_pindex`).
+/// Identifies one of a CPU's lists in a zone by the list's index in Linux (`order_to_pindex`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ListId(pub(crate) u8);
 
@@ -29,8 +29,8 @@ impl ListId {
         if self.0 >= 12 { 9 } else { self.0 / TYPES }
     }
 
-    /// The migrate type of the list's blocks; unmovable for the list of huge pages that are not
-    /// movable.
+    /// The migrate type of the list's blocks. For the list of huge pages that are not movable, this
+    /// is unmovable.
     pub(crate) fn mobility(self) -> u8 {
         match self.0 {
             13 => MOVABLE,
@@ -48,11 +48,11 @@ impl ListId {
     }
 }
 
-/// The number of the migrate type `MIGRATE_UNMOVABLE` in Linux.
+/// The value of `MIGRATE_UNMOVABLE` in Linux.
 pub(crate) const UNMOVABLE: u8 = 0;
-/// The number of the migrate type `MIGRATE_MOVABLE` in Linux.
+/// The value of `MIGRATE_MOVABLE` in Linux.
 pub(crate) const MOVABLE: u8 = 1;
-/// The number of the migrate type `MIGRATE_RECLAIMABLE` in Linux.
+/// The value of `MIGRATE_RECLAIMABLE` in Linux.
 pub(crate) const RECLAIMABLE: u8 = 2;
 
 /// A list, identified by its CPU, its zone and its number in the zone.
@@ -102,8 +102,8 @@ impl Lists {
         Some(place)
     }
 
-    /// The blocks of a list that will be allocated before `pfn`, the next block first. All blocks
-    /// of the list if `pfn` is `None` or not on the list.
+    /// The blocks of a list that will be allocated before `pfn`, the next block first. If `pfn` is
+    /// `None` or not on the list, returns all blocks of the list.
     pub(crate) fn above(&self, place: Place, pfn: Option<u64>) -> Vec<u64> {
         let Some(list) = self.frames.get(&place) else {
             return Vec::new();
@@ -118,8 +118,8 @@ impl Lists {
             .collect()
     }
 
-    /// The blocks of a list that will be returned to the zone before `pfn`; none if `pfn` is not on
-    /// the list.
+    /// The blocks of a list that will be returned to the zone before `pfn`. There are none if `pfn`
+    /// is not on the list.
     pub(crate) fn below(&self, place: Place, pfn: u64) -> Vec<u64> {
         let at = self.places.get(&pfn).filter(|(found, _)| *found == place);
         let list = at.and_then(|(_, at)| Some((self.frames.get(&place)?, *at)));

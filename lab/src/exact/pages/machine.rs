@@ -48,8 +48,8 @@ impl Stepwise {
         self.cpu.set(CpuId(cpu));
     }
 
-    /// Runs `f` as an interrupt. The interrupt has come while its CPU holds its own pcp lock, so
-    /// `f` cannot use the CPU's page lists.
+    /// Runs `f` as an interrupt. The interrupted CPU holds its own pcp lock, so `f` cannot use the
+    /// CPU's page lists.
     pub(super) fn interrupting<R>(&self, f: impl FnOnce() -> R) -> R {
         self.interrupting.set(true);
         let result = f();

@@ -54,8 +54,9 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Takes pages of the fresh zone `zone` into use until `free` pages are free. Fewer pages stay
-    /// free if `free` is nearly the whole zone. Returns the pages that are in use, as blocks.
+    /// Takes pages of the fresh zone `zone` into use until `free` pages are free. If `free` is
+    /// nearly the whole zone, fewer than `free` pages stay free. Returns the pages that are in use,
+    /// as blocks.
     pub(crate) fn beside<M: Machine>(
         pages: &PageAllocator<M>,
         machine: &M,
@@ -64,8 +65,8 @@ impl Stock {
     ) -> Self {
         let in_use = (0..free / BLOCK + 1).find_map(|less| {
             // A free block needs a neighbour that is in use, because it would merge with a free
-            // neighbour. So if nearly the whole zone should be free, some free blocks of the
-            // largest order are left out.
+            // neighbour. So if nearly the whole zone should be free, some blocks of the largest
+            // order that should be free stay in use.
             let free = free_blocks(free - less * BLOCK);
             pages.seed_free(machine, zone, &free).ok()
         });
@@ -113,18 +114,18 @@ fn free_blocks(free: u64) -> FreeBlocks {
     blocks
 }
 
-/// Returns the [`Order`] with the number `order`, or the largest order if the number is too large.
+/// Returns the [`Order`] `order`, or the largest order if `order` is too large.
 pub(crate) fn order_of(order: u8) -> Order {
     Order::new(order).unwrap_or(Order::MAX)
 }
 
-/// The migrate type with the number `mobility` in Linux; movable for a type that Plimsoll does not
-/// have (CMA, ISOLATE).
+/// The mobility for the value `mobility` of Linux's `enum migratetype`. Returns `Movable` for a
+/// type that Plimsoll does not have (CMA, ISOLATE).
 pub(crate) fn mobility_of(mobility: u8) -> Mobility {
     Mobility::new(mobility).unwrap_or(Mobility::Movable)
 }
 
-/// The kind of the zone that Linux calls `name`; [`ZoneKind::Normal`] for an unknown name.
+/// The kind of the zone that Linux calls `name`. Returns [`ZoneKind::Normal`] for an unknown name.
 pub(crate) fn kind_of(name: &str) -> ZoneKind {
     let known = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
     known.unwrap_or(ZoneKind::Normal)
@@ -163,8 +164,8 @@ mod tests {
     #[test]
     fn a_zone_that_is_nearly_all_free_has_a_little_less() {
         // The 3,000 pages end inside a block of the largest order, and a hole fills the rest of
-        // this block. The hole leaves too little room for the wanted free pages, so 1,024 pages
-        // fewer are free.
+        // this block. The hole leaves too little room for the free pages that the test asks for, so
+        // 1,024 pages fewer are free.
         assert_eq!(beside(3000, 2997), (2997 - 1024, 3 + 1024));
         assert_eq!(beside(3000, 3000), (3000 - 1024, 1024));
     }

@@ -115,8 +115,7 @@ mod tests {
     }
 
     /// In this recording, both kswapd and allocations reclaimed. If the recorder recorded the
-    /// events of only one of these two kinds of reclaim, the note warns only of the kind that is
-    /// missing.
+    /// events of only one of these two kinds of reclaim, the notes warn only of the other kind.
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));

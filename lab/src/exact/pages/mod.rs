@@ -82,8 +82,8 @@ impl Judge for PageLists {
     }
 }
 
-/// The moment from which a recording shows the contents of the lists; `None` if the recording lacks
-/// `/proc/zoneinfo` or has no refills.
+/// The moment from which on a recording shows the contents of the lists. `None` if the recording
+/// lacks `/proc/zoneinfo` or has no refills.
 fn moment(recording: &Recording) -> Option<Moment> {
     let refills = |what: &What| matches!(what, What::ZoneLocked { .. });
     let shows_refills = recording.events.iter().any(|event| refills(&event.what));
@@ -97,8 +97,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Derives the history of a recording; `None` if the recording does not show the state of the
-    /// lists.
+    /// Derives the history of a recording. Returns `None` if the recording does not show the state
+    /// of the lists.
     pub(crate) fn of(recording: &Recording) -> Option<Self> {
         let moment = moment(recording)?;
         let mut inferred = Inferred::of(recording, &moment.zones, moment.event);

@@ -35,7 +35,8 @@ pub(crate) enum Action {
         pfns: Vec<u64>,
     },
     /// A bulk allocation took `pages` single pages that were on the CPU's lists before the
-    /// recording and that no event shows. If fewer such pages were left, it took all of them.
+    /// recording and that no event shows. If fewer than `pages` such pages were left, the bulk
+    /// allocation took all of them.
     BulkNeverSeen { zone: u8, pages: u32 },
     /// A free put a block on a list.
     Free { zone: u8, list: ListId, pfn: u64 },
@@ -45,7 +46,8 @@ pub(crate) enum Action {
     Refresh,
     /// CPU `by` emptied the lists of the operation's CPU in one zone.
     Drain { zone: u8, by: u32 },
-    /// The CPU came online (`true`) or went offline (`false`).
+    /// The kswapd of `node` began (if `active`) or ended a round of reclaim in the node's zones up
+    /// to the zone with the index `highest`. As in the kernel, index 0 is DMA.
     Online(bool),
     /// The kswapd of `node` began (`active`) or ended a round of reclaim in the node's zones up to
     /// `highest`, in the kernel's numbering: 0 is DMA.
@@ -59,10 +61,12 @@ pub(crate) enum Action {
     /// From this operation on, the watermarks of a zone are `pages` pages above their values
     /// without a boost.
     Boost { zone: u8, pages: u64 },
-    /// An allocation found no usable zone among the zones of `node` up to `highest`, numbered as in
+    /// An allocation found no usable zone among the zones of `node` up to `highest`, which is an
+    /// index as in [`Action::Reclaim`]. Each of these zones was below its high watermark or had no
+    /// block that was large enough. If `node` is `None`, this is true of all nodes whose memory the
+    /// allocation was allowed to use. No event shows which nodes these are.
+    ///
     /// [`Action::Reclaim`]: each was below its high watermark or had no block that was large
-    /// enough. If `node` is `None`, this is true of all nodes whose memory the allocation may use;
-    /// no event shows which nodes these are.
     Shortage { node: Option<u32>, highest: u8 },
 }
 

@@ -18,7 +18,7 @@ fn number(value: u64) -> String {
 }
 
 /// Returns tables of the moves, by kind and by CPU. `left` has the number of pages on each CPU's
-/// lists at the end: on the kernel's lists, if known, and on Plimsoll's lists.
+/// lists at the end: on the kernel's lists, if this number is known, and on Plimsoll's lists.
 pub(super) fn tables(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Vec<Table> {
     vec![by_kind(pairs), by_cpu(pairs, left)]
 }
@@ -83,8 +83,8 @@ fn by_cpu(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Table {
     }
 }
 
-/// The number of pages on each CPU's lists at the end, from `/proc/zoneinfo`; empty if the
-/// recording lacks the text of `/proc/zoneinfo` at the end.
+/// The number of pages on each CPU's lists at the end, from `/proc/zoneinfo`. The map is empty if
+/// the recorder did not read `/proc/zoneinfo` at the end.
 pub(super) fn left_at_end(recording: &Recording) -> BTreeMap<u32, u64> {
     let zones = recording.header.text("zoneinfo after").map(zoneinfo::parse);
     let mut left = BTreeMap::new();
@@ -127,8 +127,7 @@ pub(super) fn first_difference(
     lines
 }
 
-/// The number of events of the CPU that the report shows before the first difference. It shows as
-/// many events after the difference.
+/// How many events of the CPU the report shows before the first difference, and how many after it.
 const SHOWN: usize = 3;
 
 fn around(recording: &Recording, at: usize) -> Vec<String> {

@@ -17,9 +17,9 @@ pub(super) struct Rounds {
 impl Rounds {
     pub(super) fn of(events: &[Event]) -> Self {
         let mut last = HashSet::new();
-        // The rounds that have not ended, by the thread id of their kswapd. The value is the index
-        // of the round's last event about a page. If no event was about a page, it is the index of
-        // the round's first event.
+        // The rounds that have not ended. The key is the thread id of the round's kswapd. The value
+        // is the index of the round's last event about a page or, if there was none, of the round's
+        // first event.
         let mut open: HashMap<u32, usize> = HashMap::new();
         for (index, event) in events.iter().enumerate() {
             match event.what {

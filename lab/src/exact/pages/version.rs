@@ -9,7 +9,8 @@ const KNOWN: [(u32, u32, &str); 3] = [
     (6, 19, "linux-6.19"),
 ];
 
-/// The design that was chosen for a kernel, with a warning if the kernel's version is not known.
+/// The design that was chosen for a kernel. A warning comes with it if the kernel's version is not
+/// known.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) design: Design,
@@ -18,13 +19,13 @@ pub(super) struct Chosen {
     pub(super) warning: Option<String>,
 }
 
-/// Chooses the design for a release as `uname -r` prints it. A known version gets the design of
-/// that version. Any other release gets a warning and this design:
+/// Chooses the design for a release as `uname -r` prints it. If the version is known, returns its
+/// design. Otherwise returns a warning and this design:
 ///
-/// - another version that is newer than the oldest known version: the design of the last known
+/// - for a version that is newer than the oldest known version: the design of the last known
 ///   version before it
-/// - a version that is older than all known versions: the oldest design
-/// - a release without a version: the newest design
+/// - for a version that is older than all known versions: the oldest design
+/// - for a release without a version: the newest design
 pub(super) fn of_release(release: &str) -> Chosen {
     let version = version(release);
     let known =

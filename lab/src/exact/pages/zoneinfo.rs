@@ -15,7 +15,7 @@ pub(super) struct ZoneInfo {
     /// The number of pages by which the watermarks are temporarily raised (`boost`). The watermarks
     /// that `/proc/zoneinfo` prints include these pages.
     pub(super) boost: u64,
-    /// The lists of each CPU in the zone; `None` if the CPU is offline.
+    /// For each CPU, its lists in the zone, or `None` if the CPU is offline.
     pub(super) lists: Vec<Option<ListInfo>>,
 }
 
@@ -25,8 +25,8 @@ pub(super) struct ListInfo {
     pub(super) count: u64,
     pub(super) high: u64,
     pub(super) batch: u64,
-    /// `high_min` and `high_max`, the bounds of `high`; `None` for kernels before 6.13, which do
-    /// not print them.
+    /// `high_min` and `high_max`, the bounds of `high`. `None` for kernels before 6.13, whose
+    /// `/proc/zoneinfo` does not have them.
     pub(super) bounds: Option<(u64, u64)>,
 }
 
@@ -83,8 +83,8 @@ pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
     zones
 }
 
-/// The highest CPU number. The parser treats higher numbers in the text as this number. Linux can
-/// be built for at most 8192 CPUs.
+/// The highest CPU number, because Linux can be built for at most 8192 CPUs. The parser treats
+/// higher numbers in the text as this number.
 const CPUS_MAX: usize = 8191;
 
 fn head(line: &str) -> Option<(u32, String)> {

@@ -1,11 +1,11 @@
-//! The mappings of a recorded victim, which the load read from `/proc/PID/smaps` before the kill.
+//! The mappings of a recorded victim. The load read them from `/proc/PID/smaps` before the kill.
 //!
 //! ```text
 //! victim 169
 //! mapping 10000000000-10000080000 inode=0 flags=rd,wr,mr,mw,me,ac,sd
 //! ```
 //!
-//! Addresses are hexadecimal byte addresses; `flags` has the words of the `VmFlags` line, joined by
+//! Addresses are hexadecimal byte addresses. `flags` has the words of the `VmFlags` line, joined by
 //! commas.
 
 use std::ops::Range;

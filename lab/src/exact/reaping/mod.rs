@@ -1,6 +1,6 @@
-//! Reaping of victims that do not exit. The judge compares the reaper's events, the ranges that the
-//! reaper empties with the order of these ranges, and the ranges that `process_mrelease` empties
-//! with its return value.
+//! The reaping of victims that do not exit. The judge compares the reaper's events, and the ranges
+//! that the reaper empties, in order. For `process_mrelease`, it compares the emptied ranges and
+//! the return value.
 
 pub(super) mod mappings;
 mod perform;
@@ -34,7 +34,8 @@ enum ReapEvent {
     Wake,
     Skip,
     Start,
-    /// The pages of this range are removed from the victim's page tables.
+    /// The reaper or `process_mrelease` removes the pages of this range from the victim's page
+    /// tables.
     Range(Range<u64>),
     Finish,
 }
@@ -174,8 +175,8 @@ impl Comparison {
     }
 
     /// Lets Plimsoll release a recorded victim (as `process_mrelease` does), and compares the
-    /// emptied ranges, if the recording has the marks `plimsoll: release PID` and `plimsoll:
-    /// released PID`.
+    /// emptied ranges with the kernel's. Does nothing if the recording lacks the marks `plimsoll:
+    /// release PID` and `plimsoll: released PID`.
     fn release(&mut self, recording: &Recording, victim: u32, mappings: &[Mapping], how: How) {
         let Some(real) = between_marks(&recording.events, victim) else {
             return;
@@ -224,7 +225,7 @@ impl Comparison {
 }
 
 /// The ranges that were emptied between the marks `plimsoll: release PID` and `plimsoll: released
-/// PID`, by the thread that wrote the first mark. `None` if the first mark is missing.
+/// PID`, by the thread that wrote the first mark. Returns `None` if the first mark is missing.
 fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
     let is =
         |event: &Event, text: &str| matches!(&event.what, What::Mark(mark) if mark.trim() == text);
@@ -242,8 +243,8 @@ fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
 }
 
 /// Returns a note with recorded times, in milliseconds: from the kill to the reaper's wake-up, and
-/// from each attempt to the next attempt. `None` if no recorded wake-up follows a kill of its
-/// victim.
+/// from each attempt to the next attempt. Returns `None` if no recorded wake-up follows a kill of
+/// its victim.
 fn times(recording: &Recording) -> Option<String> {
     let (mut delays, mut pauses) = (Vec::new(), Vec::new());
     for victim in reaped(recording) {

@@ -31,8 +31,8 @@ const ARENA: Pages = Pages(4096);
 /// mappings, another thread holds that lock to replace the mapping of this page.
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
-/// The settings of Linux's reaper, but with no delay and no pauses. Neither delay nor pauses affect
-/// which steps the reaper makes. A note in the report has the recorded times.
+/// The settings of Linux's reaper, but without a delay and without pauses. The delay and the pauses
+/// do not affect which steps the reaper makes. A note in the report has the recorded times.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),
@@ -101,7 +101,7 @@ pub(super) fn released(
 }
 
 /// Performs Plimsoll's counterpart of `process_mrelease` with `flags`, in the situation that `case`
-/// names. Returns the name of the errno, or `0` for success. `None` if the case is unknown.
+/// names. Returns the name of the errno, or `0` for success. Returns `None` if the case is unknown.
 pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, 1);
@@ -163,8 +163,8 @@ fn errno(outcome: Result<Released, ReleaseError>) -> &'static str {
     }
 }
 
-/// Runs `f` while another thread changes the mappings of `process`, and so holds the lock of the
-/// mappings for writing.
+/// Runs `f` while another thread changes the mappings of `process` and therefore holds the lock of
+/// the mappings for writing.
 fn while_changing(
     memory: Memory<'_, Host>,
     process: &Process<Host>,
@@ -186,7 +186,7 @@ fn while_changing(
     });
 }
 
-/// The request for the mapping that another thread maps in order to change the mappings. This
+/// The request for the mapping that another thread makes in order to change the mappings. This
 /// mapping is shared and has one page, so the reaper does not empty it.
 fn changed(host: &Host, place: Place) -> MapRequest<Host> {
     MapRequest {
@@ -279,8 +279,8 @@ struct Witness {
     armed: AtomicBool,
     /// The barrier that both threads reach once the thread that changes mappings holds the lock.
     entered: Barrier,
-    /// The barrier that both threads reach when the thread that changes mappings may release the
-    /// lock.
+    /// The barrier that both threads reach when the lock is no longer needed. Then the thread that
+    /// changes mappings releases it.
     opened: Barrier,
 }
 

@@ -14,7 +14,7 @@ use plimsoll_recording::{Header, Recording};
 /// timer follows the work item, which takes 32 bytes in a kernel without lock debugging.
 const TIMER_WITHIN_BYTES: u64 = 256;
 
-/// The two kinds of kernel work whose timers the replay judges: a CPU's vmstat work, and the
+/// The two kinds of kernel work whose timers the replay compares: a CPU's vmstat work, and the
 /// shepherd, which restarts vmstat work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -29,9 +29,9 @@ pub(super) struct Armed {
     pub(super) cpu: u32,
     /// The time at which the timer was armed, in nanoseconds.
     pub(super) time_ns: u64,
-    /// The jiffy at which the timer was armed.
+    /// The jiffy in which the kernel armed the timer.
     pub(super) now: u64,
-    /// The jiffy for which the timer was armed.
+    /// The jiffy for which the kernel armed the timer: the timer must not fire earlier.
     pub(super) expires: u64,
     /// The jiffy at which the kernel's timer wheel plans to fire the timer; `None` if the kernel
     /// does not print this jiffy.
@@ -65,8 +65,8 @@ impl Kind {
 }
 
 impl Armed {
-    /// The number of jiffies from the jiffy that the wheel had chosen to the jiffy at which the
-    /// timer fired. `None` if one of the two jiffies is unknown.
+    /// How many jiffies after the jiffy that the wheel had chosen the timer fired. `None` if one of
+    /// the two jiffies is unknown.
     pub(super) fn late_jiffies(&self) -> Option<u64> {
         self.fired?.checked_sub(self.bucket?)
     }
@@ -93,8 +93,8 @@ impl Chain {
         chain
     }
 
-    /// The percentage of the vmstat work's timers that fired at least one jiffy after the jiffy
-    /// that the wheel had chosen.
+    /// How many percent of the vmstat work's timers fired at least one jiffy after the jiffy that
+    /// the wheel had chosen.
     pub(super) fn late_percent(&self) -> u32 {
         let updates = self.armed.iter().filter(|timer| timer.kind == Kind::Update);
         let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();

@@ -28,14 +28,15 @@ const PRICES: &str = "laptop-2";
 /// time, the comparison ignores the starts in the first half.
 const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 
-/// The maximum length of a simulation, because a longer simulation shows nothing new. A recording
-/// that is longer is still evaluated as a whole.
+/// The greatest length of a simulation. A longer simulation would show nothing new. If a recording
+/// is longer, all of it is still evaluated.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
-/// The maximum number of CPUs to simulate; a larger machine would take too long.
+/// The largest number of CPUs to simulate. A simulation of a larger machine would take too long.
 const CPUS_MAX: u32 = 512;
 
-/// The lengths of the windows in which CPUs that start their work together are counted, in ms.
+/// The lengths, in milliseconds, of the windows in which CPUs that start their vmstat work together
+/// are counted.
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
 /// A table of the largest crowds in the recording and in the simulation. A crowd is a group of CPUs

@@ -28,12 +28,12 @@ pub struct Timers<'a> {
     /// in Linux.
     pub schedule: &'a dyn Schedule,
     /// The function that returns the jiffy at which a wheel fires a timer. Its arguments are the
-    /// wheel, the jiffy at which the timer is armed, and the jiffy for which it is armed.
+    /// wheel, the jiffy in which the timer is armed, and the jiffy for which the timer is armed.
     pub fires_at: fn(Wheel, Jiffies, Jiffies) -> Jiffies,
 }
 
 impl Timers<'_> {
-    /// Plimsoll's schedule and wheel, which follow Linux.
+    /// Plimsoll's schedule and Plimsoll's wheel, which both work as in Linux.
     pub const OURS: Timers<'static> = Timers {
         schedule: &RoundJiffies,
         fires_at: Wheel::fires_at,
@@ -58,8 +58,8 @@ impl Judge for Timers<'_> {
 
 impl Timers<'_> {
     /// Compares the kernel's timer firings with the predicted firings, but makes no tables of late
-    /// firings and of CPUs that fire together. `None` if the recording has no firings or does not
-    /// state the kernel's HZ.
+    /// firings and of CPUs that fire together. Returns `None` if the recording has no firings or
+    /// does not state the kernel's HZ.
     #[must_use]
     pub fn firings(&self, recording: &Recording) -> Option<Judgement> {
         let (clock, chain) = taken(recording)?;
@@ -97,8 +97,8 @@ impl Clock {
         })
     }
 
-    /// The moment at which a timer was armed, in the form that a schedule accepts; `None` if the
-    /// jiffy is so large that no kernel can reach it.
+    /// The moment at which a timer was armed, in the form that a schedule accepts. Returns `None`
+    /// if the jiffy is so large that no kernel can reach it.
     fn moment(&self, armed: &Armed) -> Option<Moment> {
         const YEARS_MAX: u64 = 200;
         let ticks_max = YEARS_MAX * 365 * 24 * 3600 * u64::from(self.hz.get());
@@ -201,7 +201,7 @@ fn difference(armed: &Armed, verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-/// Returns a table of the numbers of timers that fired on time, one jiffy late, and two or more
+/// Returns a table that counts the timers that fired on time, one jiffy late, and two or more
 /// jiffies late. A timer is on time if it fires at the jiffy that the kernel's wheel had chosen.
 fn lateness(chain: &Chain) -> Table {
     let row = |kind: Kind| {

@@ -91,8 +91,8 @@ fn only_what_is_asked_for_counts_if_the_wheel_is_not_printed() {
     );
 }
 
-/// A timer counts only if three conditions hold: it belongs to the work; the thread that runs the
-/// work arms the timer on the work's CPU; the thread arms the timer before the work ends.
+/// A timer counts only if three conditions hold. The timer belongs to the work. The thread that
+/// runs the work arms the timer on the work's CPU. The thread arms the timer before the work ends.
 #[test]
 fn timers_of_others_are_left_out() {
     let timer = |address| armed(address, 12_345, 13_985, Some(14_016));

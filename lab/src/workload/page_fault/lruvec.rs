@@ -1,15 +1,15 @@
-//! The lists by which the pages of a node are aged, reduced to their lock.
+//! The lists by which the pages of a node are aged. Only the lock of these lists is simulated.
 //!
 //! Every new page goes onto its node's lists, and every freed page comes off them. A CPU does both
 //! in batches of up to 31 pages, and takes the lock of the lists once for each batch (Linux:
 //! `folio_batch_move_lru`, `folios_put_refs`). All tasks of a node share this lock, even if they
-//! have different address spaces. In Linux, this holds if there are no memory cgroups, or if all
-//! the tasks are in one cgroup: a node then has one set of lists (`lruvec`).
+//! have different address spaces. This is true of Linux if there are no memory cgroups, or if all
+//! the tasks are in one cgroup, because a node then has one set of lists (`lruvec`).
 //!
 //! Taking a page off the lists has a separate price, `lru_remove`. Putting a page on the lists
-//! touches the same lines, so it has the same price here. But the price of a fault already includes
-//! putting the page on the lists. So the simulation charges about 1 % of the price of a fault
-//! twice.
+//! touches the same cache lines, so it has the same price here. But the price of a fault already
+//! includes putting the page on the lists. So the simulation charges about 1 % of the price of a
+//! fault twice.
 
 use plimsoll_mm::machine::{Lock, Machine};
 use plimsoll_mm::site::{LockClass, Site, Work};
@@ -18,7 +18,7 @@ use plimsoll_sim::Sim;
 
 use crate::workload::COUNTED_TOGETHER;
 
-/// The lock of each node's lists.
+/// For each node, the lock of the node's lists.
 pub(super) struct Lruvecs(Vec<<Sim as Machine>::Lock<()>>);
 
 impl Lruvecs {

@@ -1,11 +1,11 @@
 //! will-it-scale's `page_fault1`: each task repeatedly maps memory, writes one byte to each page,
 //! and unmaps it. The tasks are processes, or threads of one process.
 //!
-//! Resident pages are counted as in Linux: one by one when they are faulted in, and per page table
-//! when they are unmapped. A task that maps or unmaps memory takes the mmap_lock of the address
-//! space as a writer. As in Linux, a task that unmaps turns its writer's lock into a reader's lock
-//! before it removes the pages. Readers can then enter, but no other task can map or unmap until
-//! the pages are removed.
+//! Resident pages are counted as in Linux: each page when it is faulted in, and all pages of a page
+//! table together when they are unmapped. A task that maps or unmaps memory takes the mmap_lock of
+//! the address space as a writer. As in Linux, a task that unmaps turns its writer's lock into a
+//! reader's lock before it removes the pages. Readers can then enter, but no other task can map or
+//! unmap until the pages are removed.
 //!
 //! The submodules simulate what tasks share besides the mmap_lock:
 //!
@@ -44,13 +44,13 @@ use crate::run::testbed::Testbed;
 pub(crate) struct PageFault {
     /// The number of tasks, each on its own CPU.
     pub(crate) tasks: u32,
-    /// Whether the tasks share an address space.
+    /// Says whether the tasks share an address space.
     pub(crate) mode: Mode,
     /// The bytes that each task maps in a round.
     pub(crate) bytes: u64,
 }
 
-/// Whether tasks share an address space.
+/// Says whether tasks share an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Each task has its own address space.
@@ -65,10 +65,10 @@ pub(crate) struct Done {
     /// The sum of all tasks' faults per second. Each task's rate is measured over its own whole
     /// rounds.
     pub(crate) faults_per_s: f64,
-    /// The moment at which the last task completed its first round.
+    /// The moment when the last of the tasks completed its first round.
     pub(crate) from: Mark,
-    /// The moment at which the last task completed its second round. Between `from` and `to`, all
-    /// tasks were busy or waiting.
+    /// The moment when the last of the tasks completed its second round. Between `from` and `to`,
+    /// all tasks were busy or waiting.
     pub(crate) to: Mark,
 }
 
@@ -79,18 +79,19 @@ pub(crate) struct Mark {
     pub(crate) now: Nanos,
     /// The machine's statistics up to that time.
     pub(crate) stats: Stats,
-    /// The sum of the waits that are not in `stats` because they have not ended: for each task that
-    /// is waiting for an mmap_lock at the time `now`, the time for which it has waited so far.
+    /// The sum of the waits that are not in `stats` because they have not ended. For each task that
+    /// is waiting for an mmap_lock at the time `now`, it includes the time that the task has waited
+    /// so far.
     pub(crate) waited: Nanos,
 }
 
-/// The approximate time of one page fault, in nanoseconds. Each task starts after a random delay.
-/// The delay is at most this time multiplied by the number of pages in a round, about the length of
-/// a round.
+/// The approximate time of one page fault, in nanoseconds. Each task starts after a random delay,
+/// so that tasks are at different points of their rounds. The longest delay is this time multiplied
+/// by the number of pages in a round, which is about the length of a round.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
-/// The number of pages that a task faults in before it checks whether the run is over. It is the
-/// number of pages that one page table maps.
+/// How many pages a task faults in before it checks whether the run is over. One page table maps
+/// this number of pages.
 const STEP: usize = 512;
 
 /// The state that all tasks of a run share.
@@ -99,7 +100,7 @@ struct Shared {
     spaces: RefCell<Vec<Rc<Space>>>,
     /// The number of tasks that have completed their first round.
     settled: Cell<u32>,
-    /// The number of tasks that have completed their second round, the first round that counts.
+    /// How many tasks have completed their second round, which is the first round that counts.
     measured: Cell<u32>,
     from: Cell<Option<Mark>>,
     to: Cell<Option<Mark>>,
@@ -107,9 +108,9 @@ struct Shared {
     waiting: Waiting,
 }
 
-/// The number of tasks that wait for an mmap_lock, and the sum of the times at which their waits
-/// began. From these two numbers and the current time follows the time that all these tasks
-/// together have waited so far.
+/// How many tasks wait for an mmap_lock, and the sum of the times at which their waits began. From
+/// these two values and the current time, one can compute how long all these tasks together have
+/// waited so far.
 #[derive(Default)]
 struct Waiting(Cell<(u64, u64)>);
 
@@ -210,8 +211,7 @@ impl PageFault {
     }
 }
 
-/// The number of rounds that a task has completed, and the times at which the first and the last of
-/// these rounds ended.
+/// How many rounds a task has completed, and when the first and the last of these rounds ended.
 #[derive(Default)]
 struct Rounds {
     ended: u32,
@@ -229,7 +229,7 @@ impl Rounds {
         self.ended += 1;
     }
 
-    /// The number of rounds per second, without the first round.
+    /// How many rounds per second the task has completed, without the first round.
     fn per_s(&self) -> f64 {
         let span = self.last.0 - self.first.0;
         assert!(span > 0, "each task is measured before the run is over");

@@ -1,6 +1,6 @@
-//! An address space of the benchmark, and how its threads delay each other in it.
+//! An address space of the benchmark, in which threads can delay each other.
 //!
-//! If the tasks are processes, each has an address space to itself. No other task wants the locks
+//! If the tasks are processes, each has its own address space. No other task requests the locks
 //! that a process's faults take, and the price of a fault includes the cost of these locks. Threads
 //! share the mmap_lock, the mappings and the translations. Before memory is freed, every CPU that
 //! runs a thread of the process has to drop its translations. The thread that unmaps interrupts
@@ -52,8 +52,8 @@ impl Space {
         }
     }
 
-    /// Maps memory for one task. Returns the place of the new mapping among the mappings of the
-    /// address space.
+    /// Maps memory for one task. Returns the place (the index of the range of addresses) of the new
+    /// mapping.
     pub(super) fn map(&self, sim: &Sim, waiting: &Waiting) -> usize {
         let asked = waiting.begin(sim);
         self.mmap_lock.write(sim, Site::Mmap, |()| {
@@ -68,7 +68,7 @@ impl Space {
         })
     }
 
-    /// Touches `pages` new pages of the mapping at `place`, with a page fault for each.
+    /// Touches `pages` new pages of the mapping at `place`. Each touch takes a page fault.
     pub(super) fn fault(
         &self,
         sim: &Sim,
@@ -213,7 +213,8 @@ mod tests {
     }
 
     /// A gather, the collection of unmapped pages, has room for 9698 pages. The task flushes the
-    /// gather when the pages of one more page table, up to 512, might not fit into it.
+    /// gather when the pages of one more page table, which are up to 512, might not fit into the
+    /// gather.
     #[test]
     fn each_full_gather_and_the_last_one_interrupt_every_other_cpu_of_the_process() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
@@ -228,7 +229,8 @@ mod tests {
     }
 
     /// The first fault of a mapping only tries the mmap_lock. If the lock is busy, the fault waits
-    /// for the lock and then gives the mapping its `anon_vma`. So the next fault needs no lock.
+    /// for the lock and then gives the mapping its `anon_vma`. So the next fault does not need the
+    /// mmap_lock.
     #[test]
     fn a_fault_that_takes_the_lock_leaves_an_anon_vma() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");

@@ -2,18 +2,19 @@
 //!
 //! Each thread maps memory of the same kind, and the kernel places a new mapping into the highest
 //! gap in which it fits, so the mappings touch. Linux merges anonymous mappings that touch into one
-//! mapping (`vma_merge`). So most of the time many threads fault in one mapping, and each thread
-//! writes the mapping's reference count twice for each fault (`vma_start_read`, `vma_end_read`).
+//! mapping (`vma_merge`). So most of the time, many threads cause faults in one mapping. Each
+//! thread writes the mapping's reference count twice for each fault (`vma_start_read`,
+//! `vma_end_read`).
 //!
 //! A thread that maps or unmaps memory changes such a shared mapping: it extends or splits the
 //! mapping. Before the change, the thread locks the mapping and waits until no other thread is in a
-//! fault of it (`vma_start_write`). The mapping stays locked until the thread releases the
-//! mmap_lock, or turns the mmap_lock into a reader's lock. Another thread that faults in the
-//! meantime takes the mmap_lock as a reader. So it waits behind all tasks that already wait for the
-//! mmap_lock.
+//! fault of the mapping (`vma_start_write`). The mapping stays locked until the thread releases the
+//! mmap_lock, or turns the mmap_lock into a reader's lock. Another thread that causes a fault in
+//! the meantime takes the mmap_lock as a reader. So this thread waits behind all tasks that already
+//! wait for the mmap_lock.
 //!
 //! The first fault of a mapping gives the mapping an `anon_vma`, and needs the mmap_lock for this.
-//! Two mappings that touch can merge unless each has an `anon_vma` and the two differ.
+//! Two mappings that touch can merge unless they have two different `anon_vma`s.
 //!
 //! In Linux, a fault that was locked out because another CPU was changing the mapping tries once
 //! more without the mmap_lock. In the simulation, the fault takes the mmap_lock at once.
@@ -26,15 +27,15 @@ use plimsoll_mm::machine::{Machine, Word};
 use plimsoll_mm::site::Work;
 use plimsoll_sim::Sim;
 
-/// The number that a writer adds to the reference count of a mapping. It is larger than any number
-/// of threads that fault at once.
+/// A writer adds this number to the reference count of a mapping. The number is larger than any
+/// number of threads that are in faults at the same time.
 const WRITER: i64 = 1 << 30;
 
-/// The interval at which a writer checks whether the last fault has left the mapping.
+/// How often a writer checks whether the last fault has left the mapping: a time in nanoseconds.
 const LOOK_AGAIN_NS: u32 = 200;
 
 /// The mappings of a process. The addresses of the process are divided into places, each as large
-/// as the memory that one thread maps. Places are numbered from the highest address down.
+/// as the memory that one thread maps. The place with the highest addresses has the index 0.
 #[derive(Default)]
 pub(super) struct Vmas {
     places: RefCell<Vec<Option<Rc<Vma>>>>,
@@ -45,19 +46,19 @@ pub(super) struct Vmas {
 
 /// One mapping, which covers one or more places.
 struct Vma {
-    /// The number of threads in a fault of this mapping (Linux: `vm_refcnt`).
+    /// How many threads are in a fault of this mapping (Linux: `vm_refcnt`).
     readers: <Sim as Machine>::Word,
     /// True while a writer changes the mapping.
     locked: Cell<bool>,
-    /// The number of the mapping's `anon_vma`, if it has one.
+    /// The number that identifies the mapping's `anon_vma`, if the mapping has one.
     anon_vma: Cell<Option<u32>>,
 }
 
-/// A mapping in which the caller may fault, until it calls [`Entered::leave`].
+/// A mapping in which the caller can handle a fault, until it calls [`Entered::leave`].
 pub(super) struct Entered(Rc<Vma>);
 
 impl Vmas {
-    /// Maps the highest free place and returns the place's number. The caller holds the mmap_lock
+    /// Maps the highest free place and returns the place's index. The caller holds the mmap_lock
     /// exclusively, and must call [`Vmas::unlock_all`] before it releases the mmap_lock.
     pub(super) fn map(&self, sim: &Sim) -> usize {
         let free = self.places.borrow().iter().position(Option::is_none);
@@ -115,10 +116,10 @@ impl Vmas {
         }
     }
 
-    /// Enters the mapping of `place` for a fault. Calls `prepare` if the mapping has no `anon_vma`
-    /// yet; `prepare` returns whether the caller may give the mapping an `anon_vma`. Returns `None`
-    /// if `prepare` returns false, if a writer has locked the mapping, or if `place` now belongs to
-    /// another mapping.
+    /// Enters the mapping of `place` for a fault. If the mapping has no `anon_vma` yet, calls
+    /// `prepare`, which returns whether the caller is allowed to give the mapping an `anon_vma`.
+    /// Returns `None` if `prepare` returns false, if a writer has locked the mapping, or if `place`
+    /// now belongs to another mapping.
     pub(super) fn enter(
         &self,
         sim: &Sim,
@@ -168,14 +169,15 @@ impl Vmas {
         }
     }
 
-    /// Makes a mapping and locks it. It stays locked until [`Vmas::unlock_all`].
+    /// Makes a mapping and locks it. The mapping stays locked until [`Vmas::unlock_all`] is called.
     fn made(&self, sim: &Sim) -> Rc<Vma> {
         let vma = Rc::new(Vma::new(sim));
         self.lock(sim, &vma);
         vma
     }
 
-    /// Locks `vma`, and waits until no thread is in a fault of it (Linux: `vma_start_write`).
+    /// Locks `vma`, and waits until no thread is in a fault of this mapping (Linux:
+    /// `vma_start_write`).
     fn lock(&self, sim: &Sim, vma: &Rc<Vma>) {
         if vma.locked.get() {
             return;
@@ -200,8 +202,8 @@ impl Vma {
         }
     }
 
-    /// Returns whether this mapping and `below` become one mapping when a new mapping fills the gap
-    /// between them.
+    /// Returns whether this mapping and the mapping `below` become one when a new mapping fills the
+    /// gap between them.
     fn merges_with(&self, below: &Self) -> bool {
         match (self.anon_vma.get(), below.anon_vma.get()) {
             (Some(one), Some(other)) => one == other,
@@ -246,8 +248,8 @@ mod tests {
         Sim::new(&profile, SimOptions::default())
     }
 
-    /// The number of each place's mapping; `None` for an unmapped place. The mappings are numbered
-    /// in the order of the places.
+    /// For each place, the number of its mapping, or `None` if the place is unmapped. The mappings
+    /// are numbered in the order of the places.
     fn shape(vmas: &Vmas) -> Vec<Option<usize>> {
         let mut seen: Vec<*const Vma> = Vec::new();
         let mut number = |vma: &Rc<Vma>| {

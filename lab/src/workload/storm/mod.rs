@@ -2,12 +2,12 @@
 //!
 //! Each process has memory that several CPUs touched, and its counters are spread over these CPUs.
 //! Hogs grow on several threads, and allocators allocate in bursts, until no memory is left. Only
-//! the start of a storm is fixed; everything else follows from the page allocator's last resort.
-//! The run ends when every allocator has all the memory that it wanted or has died. Then all
-//! processes exit, and every page must be free again.
+//! the start of a storm is fixed. Everything else follows from the page allocator's last resort.
+//! The run ends when every allocator has either got all its memory or died. Then all processes
+//! exit, and every page must be free again.
 //!
-//! The submodule `population` has the processes. `world` has a machine with these processes, how
-//! they react to a kill, and the reaper. `stalls` divides each stall of an allocation into its
+//! The submodule `population` has the processes. `world` has a machine with these processes, their
+//! reactions to a kill, and the reaper. `stalls` divides each stall of an allocation into its
 //! parts.
 
 mod population;
@@ -41,9 +41,9 @@ pub(crate) struct Storm {
     pub(crate) headcount: Headcount,
     /// The number of pages that can still be allocated when the storm begins.
     pub(crate) free: Pages,
-    /// The number of bursts that each allocator makes.
+    /// How many bursts of page touches each allocator makes.
     pub(crate) bursts: u32,
-    /// How a hog dies after it was told to die.
+    /// How a hog dies after it has been told to die.
     pub(crate) ending: Ending,
 }
 
@@ -63,8 +63,8 @@ pub(crate) enum Ending {
 /// The result of a storm.
 #[derive(Clone, Debug)]
 pub(crate) struct StormResult {
-    /// The stalls of the allocators. They do not include stalls in which the last resort was not
-    /// called, nor stalls that ended after the allocator was told to die.
+    /// The stalls of the allocators. A stall is left out if the last resort was not called in it,
+    /// or if it ended after the allocator had been told to die.
     pub(crate) stalls: Vec<Stall>,
     /// The deaths of all processes that were told to die.
     pub(crate) deaths: Vec<Death>,
@@ -89,7 +89,8 @@ impl Storm {
     /// Runs the storm on the machine of `profile`.
     ///
     /// # Panics
-    /// If a page, a count or a process remains at the end, which would be a bug in Plimsoll.
+    /// If a page or a process is left at the end, or a count is not 0. This would be a bug in
+    /// Plimsoll.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
@@ -147,7 +148,7 @@ impl Storm {
             .map(|(id, proc)| (proc.spec.home, told(id).map(|death| death.told)))
             .collect();
         // If an allocator was told to die while it waited, it got a page from the reserves or no
-        // page at all. So the stall does not count.
+        // page at all. In both cases, the stall does not count.
         let had_page = |stall: &Stall| {
             let dies = allocators.get(&stall.cpu);
             dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
@@ -264,8 +265,8 @@ fn assert_dies(sim: &Sim, world: &StormWorld, id: u32, error: &FaultError) {
 }
 
 /// Allocates memory until allocations that respect the min watermarks can get only `leave` more
-/// pages. Each normal zone keeps an equal share of these pages. Returns the number of pages
-/// allocated.
+/// pages. Each normal zone keeps an equal share of these pages free. Returns how many pages this
+/// function has allocated.
 fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     let block = Request::new(Order::MAX).urgent(Urgency::Reserve);
     let zones = testbed.mm.pages().view(&testbed.sim);
@@ -275,7 +276,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     for zone in &zones {
         let keep = match zone.kind {
             ZoneKind::Normal => min_mark(zone) + u64::from(share),
-            // The lower zones keep nothing, as if the kernel used all their memory.
+            // The lower zones keep no pages, as if the kernel used all their memory.
             _ => 0,
         };
         let has = u64::from(zone.free.0) + u64::from(zone.listed.0);
@@ -289,7 +290,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     taken
 }
 
-/// The number of pages of a zone that an allocation which may wait must leave free.
+/// How many pages of a zone an allocation that is able to wait must leave free.
 fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }
@@ -310,8 +311,8 @@ mod tests {
 
     use super::*;
 
-    /// A storm on eight CPUs: two for a hog, three for allocators, and one each for the reaper, the
-    /// helper and the device.
+    /// A storm on eight CPUs. Two CPUs are for a hog, three for allocators, and one each for the
+    /// reaper, the helper and the device.
     fn small(ending: Ending) -> Storm {
         Storm {
             headcount: Headcount {
@@ -336,7 +337,7 @@ mod tests {
     fn parts_of_every_stall_add_up_to_it_in_every_storm() {
         for ending in [Ending::AtOnce, Ending::Helped, STUCK] {
             for design in [Design::UNPATCHED, Design::PATCHED, Design::OURS] {
-                // Runs several seeds, because in a storm this small the seed decides whether any
+                // Run several seeds: in a storm as small as this one, the seed decides whether any
                 // allocator has to wait.
                 let storms = (1..=6).map(|seed| small(ending).run(&phone(), &design, seed));
                 let stalls: Vec<Stall> = storms.flat_map(|storm| storm.stalls).collect();
@@ -376,7 +377,7 @@ mod tests {
         };
         let waited = death.emptying.expect("it is emptied") - death.told;
         assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
-        // Runs several seeds, because in a storm this small the seed decides whether an allocator
+        // Run several seeds: in a storm as small as this one, the seed decides whether an allocator
         // waits until the device responds or the reaper acts.
         let storms = (1..=8).map(|seed| small(STUCK).run(&phone(), &Design::UNPATCHED, seed));
         let longest: Vec<Option<u64>> = storms

@@ -18,12 +18,12 @@ const RAN_ON_MAX: u64 = 4;
 pub(crate) struct Headcount {
     /// The number of processes that have touched their memory and then sleep.
     pub(crate) sleepers: u32,
-    /// The range of the number of pages that each sleeper has.
+    /// The smallest and the largest number of pages that a sleeper can have.
     pub(crate) pages: RangeInclusive<u64>,
-    /// The number of processes that have as much memory as sleepers and then allocate more, each on
-    /// its own CPU.
+    /// How many allocators there are. An allocator has as much memory as a sleeper and then
+    /// allocates more, on its own CPU.
     pub(crate) allocators: u32,
-    /// The number of threads of each hog, each on its own CPU.
+    /// For each hog, its number of threads. Each thread has its own CPU.
     pub(crate) hogs: Vec<u32>,
 }
 
@@ -41,9 +41,9 @@ pub(super) struct ProcSpec {
     pub(super) role: Role,
     /// The CPU on which the process was started, and on which it runs when it is woken.
     pub(super) home: CpuId,
-    /// The number of pages that the process has touched on each CPU.
+    /// For each CPU on which the process has touched pages, the number of these pages.
     pub(super) touched: Vec<(CpuId, u64)>,
-    /// The CPU of each thread that runs; a sleeper has no such thread.
+    /// The CPU of each thread that runs during the storm. A sleeper has no such thread.
     pub(super) threads: Vec<CpuId>,
 }
 
@@ -61,8 +61,8 @@ impl Headcount {
     /// Draws all processes and their CPUs.
     ///
     /// # Panics
-    /// When the machine has fewer CPUs than the running threads, the reaper, the helper and the
-    /// device need together.
+    /// If the machine has too few CPUs: each running thread, the reaper, the helper and the device
+    /// need a CPU of their own.
     pub(super) fn draw(&self, cpus: u32, seed: u64) -> Population {
         let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut free: Vec<CpuId> = (0..cpus).map(CpuId).collect();
@@ -97,7 +97,7 @@ impl Headcount {
                 threads: allocates.then_some(home).into_iter().collect(),
             });
         }
-        // Shuffles the list, so that a hog or an allocator may be anywhere in it.
+        // Shuffle the list, so that a hog or an allocator can be at any position.
         specs.shuffle(rng);
         Population {
             specs,

@@ -8,11 +8,11 @@
 //! it sleeps:                                    └ to exit ─ emptying ─ retry ┘
 //! ```
 //!
-//! While the stalled task runs, the name of the part says what this task does. While it sleeps, the
-//! name says what other tasks do: `to exit` lasts until a task begins to empty the victim's memory.
-//! `emptying` lasts until the first pages of the victim are freed, and `retry` until the stalled
-//! task wakes up. A task that found the OOM lock taken sleeps in `select` or in `busy` until some
-//! process is told to die.
+//! While the stalled task runs, the name of the part says what this task does. While the stalled
+//! task sleeps, the name says what other tasks do. `to exit` lasts until a task begins to empty the
+//! victim's memory, `emptying` until the first pages of the victim are freed, and `retry` until the
+//! stalled task wakes up. A task that found the OOM lock taken sleeps in `select` or in `busy`
+//! until some process is told to die.
 
 use std::ops::Range;
 
@@ -29,8 +29,8 @@ pub(super) struct TimedEvent {
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StormEvent {
-    /// An allocation stalls: it has found no page in any zone. The stall ends when the allocation
-    /// has a page or fails.
+    /// An allocation stalls because it has found no page in any zone. The stall ends when the
+    /// allocation has a page or fails.
     Stall(Edge),
     /// An allocation calls the last resort.
     Ask(Edge),
@@ -44,7 +44,7 @@ pub(super) enum StormEvent {
     Empty(u32),
     /// Pages of this victim were freed.
     Back(u32),
-    /// All memory that this victim can yield is free.
+    /// All memory of this victim that can be freed is free.
     Free(u32),
 }
 
@@ -105,7 +105,8 @@ impl Part {
     }
 }
 
-/// The stall of one allocation, from finding no page until the allocation has a page or fails.
+/// The stall of one allocation. It lasts from the moment when the allocation finds no page until
+/// the allocation has a page or fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
     /// The CPU of the allocation.
@@ -114,7 +115,7 @@ pub(crate) struct Stall {
     pub(crate) span: Range<u64>,
     /// The number of times that the allocation called the last resort.
     pub(crate) asked: usize,
-    /// The nanoseconds in each part, indexed by [`Part`].
+    /// How many nanoseconds of the stall lie in each part, indexed by [`Part`].
     pub(crate) parts: [u64; Part::ALL.len()],
 }
 
@@ -137,7 +138,7 @@ pub(crate) struct Death {
     pub(crate) emptying: Option<u64>,
     /// The time at which the first of the process's pages was freed.
     pub(crate) back: Option<u64>,
-    /// The time at which all memory that the process can yield was free.
+    /// The time at which all memory of the process that can be freed was free.
     pub(crate) free: Option<u64>,
 }
 
@@ -285,8 +286,8 @@ fn edge(what: StormEvent, kind: fn(Edge) -> StormEvent) -> Option<Edge> {
         .find(|edge| kind(*edge) == what)
 }
 
-/// The spans of the kind of event that `edge` selects. The end of a span closes the latest open
-/// span on the same CPU. The result leaves out spans that have not ended.
+/// The spans between the events `Begin` and `End` that `edge` selects. An `End` closes the span
+/// that was opened last on the same CPU. Spans that have not ended are left out.
 fn spans(
     notes: &[TimedEvent],
     edge: impl Fn(StormEvent) -> Option<Edge>,
@@ -308,8 +309,8 @@ fn spans(
     spans
 }
 
-/// The events in order of time. They are recorded only roughly in this order, because a CPU may run
-/// while the clocks of other CPUs are earlier. Events of one CPU keep their order.
+/// The events in order of time. They are recorded only roughly in this order, because a simulated
+/// CPU can run while the clocks of other CPUs are earlier. Events of one CPU keep their order.
 fn sorted(notes: &[TimedEvent]) -> Vec<TimedEvent> {
     let mut sorted = notes.to_vec();
     sorted.sort_by_key(|note| note.at);

@@ -25,7 +25,7 @@ use super::stalls::{Edge, StormEvent, TimedEvent};
 use crate::run::testbed::Testbed;
 use crate::run::testbed::simulated;
 
-/// The time that the OOM killer takes to look at a process again, in nanoseconds, if all cache
+/// How many nanoseconds the OOM killer takes to look at a process for a second time, when all cache
 /// lines of the process are in the caches of the OOM killer's CPU. We measured this time with 1000
 /// processes. The first look at a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
@@ -54,7 +54,7 @@ pub(super) struct Proc {
     pub(super) held: Cell<u64>,
     /// The number of threads that have not ended.
     pub(super) threads: Cell<usize>,
-    /// Whether the process's thread sleeps in a state from which a signal wakes it.
+    /// True while the process's thread sleeps in a state from which a signal wakes it.
     pub(super) sleeps: Cell<bool>,
     dies: Cell<bool>,
     leaves: Cell<bool>,
@@ -197,8 +197,8 @@ impl StormWorld {
         });
     }
 
-    /// Runs `work`, which empties the memory of process `id`. Records when `work` begins, and the
-    /// memory that it frees.
+    /// Runs `work`, which empties the memory of process `id`. Records when `work` begins, and which
+    /// memory it frees.
     fn empties(&self, sim: &Sim, id: u32, work: impl FnOnce()) {
         let cpu = sim.this_cpu();
         self.note(sim, StormEvent::Empty(id));
@@ -210,8 +210,8 @@ impl StormWorld {
         }
     }
 
-    /// Starts a task for the reaper, which ends when no victim waits for the reaper. Does nothing
-    /// if such a task is already running.
+    /// Starts a task for the reaper. The task ends when no victim waits for the reaper. Does
+    /// nothing if such a task is already running.
     fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
         if self.reaper_runs.replace(true) {
             return;
@@ -240,8 +240,9 @@ impl StormWorld {
         sim.spawn(self.population.helper, move |sim| {
             world.empties(sim, id, || {
                 let (process, all) = (&world.processes[id as usize], world.processes.iter());
-                // The result does not matter: the call may come after the process's exit, or may
-                // free only some of the process's pages and leave the other pages to the exit.
+                // The result does not matter. The call may come after the process's exit. It may
+                // also free only a part of the process's pages and leave the other pages to the
+                // exit.
                 let _ = release(world.memory(sim), Some(process), all, 0, || false);
             });
         });
@@ -255,7 +256,7 @@ impl StormWorld {
     /// Makes all remaining processes exit, and frees everything.
     ///
     /// # Panics
-    /// If a page, a table or a count of a process remains.
+    /// If a process still has a page or a page table, or one of its counts is not 0.
     pub(super) fn end(self: Rc<Self>) -> Testbed {
         let last = Rc::clone(&self);
         self.testbed.sim.spawn(CpuId(0), move |sim| {
@@ -401,8 +402,8 @@ impl Owner<Sim> for Embedder {
         world.note(sim, StormEvent::Pause(Edge::End));
     }
 
-    /// The OOM killer calls this method each time that it looks at a process. So this method spends
-    /// the time of the look.
+    /// The OOM killer calls this method whenever it looks at a process. So this method spends the
+    /// time of the look.
     fn nodes(&self, sim: &Sim, process: &Process<Sim>) -> NodeSet {
         let world = self.world();
         let id = process.id().0 as usize;

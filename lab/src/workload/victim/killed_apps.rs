@@ -13,8 +13,8 @@ use crate::measure::tasks::Tasks;
 use crate::run::testbed::Testbed;
 
 /// Pairs of CPUs on which apps are killed. On the first CPU of a pair, an app fills memory, is
-/// killed and exits. Meanwhile, on the second CPU, the reaper empties the address space of this
-/// app.
+/// killed and exits. While the app exits, the reaper empties the app's address space on the second
+/// CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KilledApps {
     /// The number of pairs.
@@ -27,8 +27,8 @@ pub(crate) struct KilledApps {
 const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {
-    /// Starts the pairs, spread evenly over the machine; no app starts after `until`. Each kill is
-    /// a task, which ends when all memory of the app is free.
+    /// Starts the pairs, which are spread evenly over the machine. No app starts after `until`.
+    /// Each kill is a task, which ends when all memory of the app is free.
     pub(crate) fn start(self, testbed: &Testbed, until: Nanos) -> Tasks {
         let tasks = Tasks::default();
         let cpus = u64::from(testbed.sim.topology().cpus());

@@ -1,20 +1,22 @@
-//! The mappings of a victim, each with its numbers of resident and swapped pages.
+//! The mappings of a victim. For each mapping, the layout says how many of its pages are resident
+//! and how many are in swap.
 //!
-//! The seed alone determines a layout, so it is the same on every machine and under every design.
+//! The seed alone determines a layout, so the layout is the same on every machine and under every
+//! design.
 
 use plimsoll_mm::units::Vpn;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The process that is killed: what kind of process it is, and how large.
+/// The process that is killed: its kind and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     /// A process similar to an Android app: one large heap, then `mappings` small mappings of all
     /// kinds, close to each other. A part of the process's memory is in swap.
     ///
     /// * The heap is anonymous memory, with 16 pages for each small mapping, all touched.
-    /// * The length of a small mapping is 1 to 256 pages, with a uniformly distributed logarithm.
-    ///   1 to 16 unmapped pages precede each small mapping.
+    /// * A small mapping has 1 to 256 pages. The logarithm of this number is uniformly distributed.
+    ///   Before each small mapping are 1 to 16 unmapped pages.
     /// * Of the small mappings, 53 % are anonymous (allocators), 35 % map private files (code and
     ///   its data), 10 % are shared (graphics, caches), and 2 % are stacks. A stack has 256 pages,
     ///   of which 16 are touched.
@@ -35,13 +37,13 @@ pub(crate) enum Victim {
         /// The number of pages of the mapping.
         pages: u64,
     },
-    /// A process similar to a database: 8 mappings of anonymous memory, of somewhat different
-    /// sizes, all resident. Each mapping is touched by threads of one node. The mappings alternate
-    /// between two nodes, so that both nodes have the same number of pages.
+    /// A process similar to a database: 8 mappings of anonymous memory, all resident. The mappings
+    /// have somewhat different sizes. Each mapping is touched by threads of one node. The mappings
+    /// alternate between two nodes, and both nodes have the same number of pages.
     Server {
         /// The total number of pages of all mappings.
         pages: u64,
-        /// Whether the process uses huge pages.
+        /// True if the process uses huge pages.
         huge: bool,
     },
 }
@@ -61,18 +63,18 @@ pub(crate) struct Part {
     pub(crate) written: u64,
     /// The number of pages that are moved to swap, from the first page on.
     pub(crate) swapped: u64,
-    /// The node of the threads that touch the mapping. Nodes are counted from the node of the CPU
-    /// on which the victim's last user exits, which is node 0 here. On a machine with fewer nodes,
-    /// the number is taken modulo the number of nodes.
+    /// The node of the threads that touch the mapping. Here, node 0 is the node of the CPU on which
+    /// the victim's last user exits, and the other nodes follow. On a machine with fewer nodes,
+    /// this number is taken modulo the number of nodes.
     pub(crate) node: u32,
 }
 
 /// The kind of memory that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Anonymous memory, in huge pages where they fit, if `huge` is true.
+    /// Anonymous memory. If `huge` is true, it is in huge pages where they fit.
     Anonymous {
-        /// Whether the process uses huge pages.
+        /// True if the process uses huge pages.
         huge: bool,
     },
     /// A private mapping of a separate file.
@@ -96,19 +98,19 @@ pub(crate) struct Contents {
     pub(crate) swapped: u64,
 }
 
-/// The lowest page at which the first mapping may begin. The mapping begins at a random page, fewer
-/// than [`TABLE`] pages above this page. So the mapping may begin in the middle of a page table.
+/// The lowest page at which the first mapping can begin. The mapping begins at a random page, less
+/// than [`TABLE`] pages above this page. So it can begin in the middle of a page table.
 const FIRST: u64 = 1 << 16;
 /// The number of pages that a page table maps.
 const TABLE: u64 = 512;
 /// The base-2 logarithm of the length in pages of an app's longest small mapping.
 const SMALL_LOG2: f64 = 8.0;
-/// The number of pages of an app's heap for each of its small mappings.
+/// How many pages an app's heap has for each small mapping of the app.
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// One of this number of pages of an app's heap is in swap. On average, one of this number of an
-/// app's small anonymous mappings is in swap.
+/// Of an app's heap, one in this number of pages is in swap. Of an app's small anonymous mappings,
+/// on average one in this number is in swap.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 

@@ -20,8 +20,8 @@ pub(super) struct Others {
 const SMALLEST: u8 = 4;
 
 impl Others {
-    /// Allocates on `cpu` all blocks that can be allocated without waiting, until each zone is at
-    /// its low watermark.
+    /// Allocates blocks on `cpu`, until each zone is at its low watermark and no more blocks can be
+    /// allocated without waiting.
     pub(super) fn take_all(testbed: &Testbed, cpu: CpuId) -> Self {
         let blocks: Rc<RefCell<Vec<(Pfn, Order)>>> = Rc::default();
         let (taken, mm) = (Rc::clone(&blocks), Rc::clone(&testbed.mm));

@@ -30,7 +30,7 @@ use crate::run::testbed::Testbed;
 /// The length of the interval after the kill in which all tasks start.
 pub(crate) const START_WITHIN: Nanos = Nanos(50_000);
 
-/// The time from the end of all preparations to the kill.
+/// How long the machine rests between the end of all preparations and the kill.
 const REST: Nanos = Nanos::from_ms(1);
 
 /// The victim of a race, and the CPUs of the tasks that empty it.
@@ -52,7 +52,7 @@ pub(crate) struct Race {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryLeft {
     /// The machine has all memory that the victim does not use. The victim's faults have raised the
-    /// limits of page lists. So the CPU on which the victim ran may free most of the victim's pages
+    /// limits of page lists. So the CPU on which the victim ran can free most of the victim's pages
     /// without a zone lock.
     Plenty,
     /// The machine has no memory left, as when the OOM killer acts: every zone is at its low
@@ -64,8 +64,8 @@ pub(crate) enum MemoryLeft {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. The
-    /// reaper also started at once in the published test of the patch that makes it begin at the
-    /// highest mapping.
+    /// reaper also started at once in a published test. This was the test of the patch that makes
+    /// the reaper begin at the highest mapping.
     Reaper,
     /// A task that calls `process_mrelease`.
     Asked,
@@ -100,12 +100,12 @@ pub(crate) struct Raced {
     pub(crate) tree: PhaseTree,
     /// The number of pages on page lists at the end of the race: free, but not in their zones yet.
     pub(crate) listed: u64,
-    /// The time that it takes to return the `listed` pages to their zones. Some CPU must do this
-    /// work later.
+    /// How long it takes to return the `listed` pages to their zones. Some CPU must do this work
+    /// after the race.
     pub(crate) owed: Nanos,
     /// The hash of everything that happened in the run, including the creation of the victim.
     pub(crate) hash: u64,
-    /// The time that all CPUs spent on work with a separate price: everything except waiting,
+    /// How long all CPUs did work that has a separate price. This is everything except waiting,
     /// taking free locks, and moving cache lines.
     pub(crate) worked: Nanos,
     help: Help,
@@ -217,7 +217,7 @@ impl Race {
 
 impl Times {
     /// Notes that a task has finished its work. If the address space has ended by then, all memory
-    /// is free. The race ends at the earliest time at which a task finds that the address space has
+    /// is free. The end of the race is the earliest time at which a task finds the address space
     /// ended.
     fn note_end(&self, sim: &Sim, victim_space: &VictimSpace) {
         let now = sim.now();
@@ -251,8 +251,8 @@ impl Help {
 }
 
 impl Raced {
-    /// The time that the tasks of `who` ran on CPUs. It includes their waits for spinlocks, but not
-    /// the time that they slept.
+    /// How long the tasks of `who` ran on CPUs. Waits for spinlocks are included, but sleeps are
+    /// not.
     #[must_use]
     pub(crate) fn ran(&self, who: Party) -> Nanos {
         let root = self.root(who);
@@ -260,8 +260,8 @@ impl Raced {
         Nanos(self.tree.time(root, root).0.saturating_sub(asleep.0))
     }
 
-    /// The time that the tasks of `who` took to get page-table locks, with or without a wait. A
-    /// profile shows this time (Linux: `__pte_offset_map_lock`).
+    /// How long the tasks of `who` took to get page-table locks, with or without a wait. A profile
+    /// of Linux shows this time as `__pte_offset_map_lock`.
     #[must_use]
     pub(crate) fn table_lock(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::TableLock)
@@ -274,20 +274,20 @@ impl Raced {
         self.waits[who as usize].0
     }
 
-    /// The time in which the tasks of `who` removed reverse mappings.
+    /// How long the tasks of `who` took to remove reverse mappings.
     #[must_use]
     pub(crate) fn rmap(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::Rmap)
     }
 
-    /// The time in which the tasks of `who` removed mappings from the address space, after they had
-    /// unmapped the pages.
+    /// How long the tasks of `who` took to remove mappings from the address space, after the pages
+    /// had been unmapped.
     #[must_use]
     pub(crate) fn forgetting(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::ForgetMappings)
     }
 
-    /// The time that the tasks of `who` slept to wait for the mmap_lock.
+    /// How long the tasks of `who` slept while they waited for the mmap_lock.
     #[must_use]
     pub(crate) fn asleep(&self, who: Party) -> Nanos {
         self.waits[who as usize].1
@@ -321,8 +321,8 @@ fn listed_pages(testbed: &Testbed) -> u64 {
     zones.map(|zone| u64::from(zone.listed.0)).sum()
 }
 
-/// Makes `cpu` return the pages on all CPUs' page lists to their zones. Returns the time of this
-/// work.
+/// Makes `cpu` return the pages on all CPUs' page lists to their zones. Returns how long this work
+/// takes.
 fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     let before = testbed.sim.stats();
     let mm = Rc::clone(&testbed.mm);
@@ -333,7 +333,7 @@ fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     worked(&before, &testbed.sim.stats())
 }
 
-/// The time that all CPUs spent between two moments on work with a separate price: everything
+/// How long all CPUs did work that has a separate price, between two moments. This is everything
 /// except waiting, taking locks that no CPU holds, and moving cache lines.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     /// If exit and a helper walk in the same direction, they wait for each other's page-table
-    /// locks. If each claims its page tables first, neither waits.
+    /// locks. If both claim page tables before they empty them, neither waits.
     #[test]
     fn in_the_same_direction_they_wait_and_for_claimed_tables_nobody_does() {
         let ascending = raced(APP, Reaping::Ascending, 1);
@@ -440,8 +440,8 @@ mod tests {
         assert!(none.ran(Party::Exit) > plenty.ran(Party::Exit));
     }
 
-    /// The pages of a victim return to the nodes that they came from, regardless of the node of the
-    /// CPU that frees them.
+    /// The pages of a victim return to the nodes from which they came, whatever the node of the CPU
+    /// is that frees them.
     #[test]
     fn pages_of_two_nodes_go_back_to_both_whoever_empties() {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");

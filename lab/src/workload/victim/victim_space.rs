@@ -49,7 +49,7 @@ impl VictimSpace {
     }
 
     /// Maps and touches the parts of the victim's memory. One CPU of each node maps and touches the
-    /// parts that belong in that node; for the node of `home`, this CPU is `home` itself.
+    /// parts that belong to this node. For the node of `home`, this CPU is `home` itself.
     pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
         let topology = sim.topology();
         let parts: Rc<[Part]> = parts.into();

@@ -1,8 +1,8 @@
 //! Derives parts of the kernel's state from a difference between Plimsoll's move and the kernel's
-//! move. These parts are the lengths of lists, `high` and `alloc_factor`; a recording does not show
-//! them at each moment. The replay learns nothing from an identical move. If the replay has used a
-//! spill of the kernel to correct the assumed lengths of the lists, an identical spill of Plimsoll
-//! proves nothing and is not compared.
+//! move. These parts are the lengths of lists, `high` and `alloc_factor`, which a recording does
+//! not show at each moment. The replay learns nothing from an identical move. If the replay has
+//! used a spill of the kernel to correct the assumed lengths of the lists, an identical spill of
+//! Plimsoll proves nothing and is not compared.
 
 use plimsoll_mm::page::ListState;
 
@@ -13,9 +13,9 @@ use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
     /// Learns from the difference between the kernel's move and Plimsoll's move in `pair`. The size
-    /// of a refill by the kernel shows the kernel's `alloc_factor`, or by how many pages its lists
-    /// were below `high`. A spill by the kernel shows that its lists had `high` pages. `ops` are
-    /// all operations of the recording.
+    /// of a refill by the kernel shows either the kernel's `alloc_factor`, or by how many pages the
+    /// kernel's lists were below `high`. A spill by the kernel shows that its lists had `high`
+    /// pages. `ops` are all operations of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => {
@@ -39,16 +39,16 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
-                // The correction makes the lists fit the kernel's next spill. So an identical next
-                // spill of Plimsoll proves nothing.
+                // The corrected lists fit the kernel's next spill. So if Plimsoll makes the same
+                // spill, this proves nothing.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
                     lists.corrected = true;
                 }
                 Learnt::default()
             }
             Kind::Decay if pair.kernel.pages > 0 => {
-                // A decay leaves `high` pages on the lists, so the kernel's lists have `high` pages
-                // after the kernel's decay.
+                // A decay leaves `high` pages on the lists. So after the kernel's decay, the
+                // kernel's lists have `high` pages.
                 let after = self.count(pair.zone, pair.cpu);
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(after));
                 Learnt::default()
@@ -84,8 +84,9 @@ impl Follow {
         let Some(factor) = factor else {
             // The refill is not a batch times a power of two, so `high` limited the refill. The
             // refill filled the lists up to `high - batch` pages, and one of these pages was
-            // allocated at once. So `high` is the number of pages now on the lists, plus 1, plus a
-            // batch. If this sum exceeds `high_max`, the lists had fewer pages than assumed.
+            // allocated at once. So `high` is the number of pages that are now on the lists, plus
+            // 1, plus a batch. If this sum exceeds `high_max`, the lists had fewer pages than the
+            // replay assumed.
             let high = self.count(pair.zone, pair.cpu) + 1 + batch;
             let missing = high.saturating_sub(high_max);
             self.lengthen(pair, -i64::from(missing));
@@ -104,8 +105,8 @@ impl Follow {
     }
 
     /// Returns whether a spill of `pages` pages was meant to empty the kernel's lists, although it
-    /// leaves `left` pages by our count. Two successive frees of blocks of 2 to 8 pages cause such
-    /// a spill. Any other spill leaves at least a batch.
+    /// leaves `left` pages on the lists that the replay derives. The kernel makes such a spill at
+    /// two successive frees of blocks of 2 to 8 pages. Any other spill leaves at least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
         let batch = self
             .lists
@@ -114,10 +115,10 @@ impl Follow {
         pages > 0 && left < batch && pages < batch << SCALE_MAX
     }
 
-    /// Returns whether the pages of a decay may be a batch that the periodic work returns to a zone
-    /// of another node. The periodic work does so if the lists for that zone were not used for some
-    /// time. Such a batch says nothing about the lengths of the lists. The periodic work returns a
-    /// few pages more than a batch if the last block is large.
+    /// Returns whether the pages of a decay are possibly a batch that the periodic work returns to
+    /// a zone of another node. The periodic work returns such a batch if the lists for that zone
+    /// were not used for some time. The batch says nothing about the lengths of the lists. If the
+    /// last block of the batch is large, the batch has a few more pages than usual.
     fn may_be_expiry(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         let pages = pair.kernel.pages.max(pair.ours.pages);
@@ -133,9 +134,9 @@ impl Follow {
 
     /// Handles a move of `pair` in which Plimsoll returned pages to the zone and the kernel did
     /// not. Returns the number of pages to add to the derived lists (our picture of the kernel's
-    /// lists), or a negative number to remove. This correction keeps the lists below `high` until
-    /// the kernel's next move. If the next move is a spill, it also shows how many pages were on
-    /// the lists.
+    /// lists). If the number is negative, pages must be removed. This correction keeps the lists
+    /// below `high` until the kernel's next move. If the next move is a spill, it also shows how
+    /// many pages were on the lists.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
@@ -177,12 +178,12 @@ impl Follow {
         high - 1 - longest
     }
 
-    /// At operation `pair.op`, the derived lists (our picture of the kernel's lists) are too long
-    /// by `missing` pages. Bulk allocations may have taken the missing pages before `pair.op`,
-    /// although only later events reveal these allocations. So this function treats the next bulk
-    /// allocations as earlier than `pair.op`, until they account for `missing` pages. A bulk
-    /// allocation qualifies only if no refill of its list lies between `pair.op` and that
-    /// allocation.
+    /// Makes up for `missing` pages by which the derived lists (our picture of the kernel's lists)
+    /// are too long at operation `pair.op`. Bulk allocations may have taken these pages before
+    /// `pair.op`, although only later events reveal the bulk allocations. So this function treats
+    /// the next bulk allocations as earlier than `pair.op`, until they account for `missing` pages.
+    /// It leaves out a bulk allocation if a refill of the same list lies between `pair.op` and the
+    /// bulk allocation.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
         let mut refilled = [false; LISTS];
         let mut moved = false;
@@ -247,9 +248,10 @@ impl Follow {
         let home = ListId(lists.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // `home`, the list of pages that no event shows, may have fewer pages than must be removed.
-        // Or `pages` may not be a multiple of the block size of `home`. The loop adds the missing
-        // pages to the longest list of single pages, or removes them from this list.
+        // `home`, the list on which the replay assumes the pages that no event shows, can have
+        // fewer pages than must be removed. It is also possible that `pages` is not a multiple of
+        // the block size of `home`. The loop adds the remaining pages to the longest list of single
+        // pages, or removes them from this list.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

@@ -1,5 +1,6 @@
-//! Tracks the lengths of the kernel's lists while the replay performs operations. Also tracks the
-//! facts about the kernel's state before the recording that each move of the kernel reveals.
+//! Tracks the lengths of the kernel's lists while the replay performs operations. Each move of the
+//! kernel also reveals facts about the kernel's state before the recording, and this module keeps
+//! these facts.
 
 mod learn;
 
@@ -27,25 +28,27 @@ struct Followed {
     /// The upper bound of `high`, the number of pages at which the lists spill.
     high_max: u32,
     /// The index of the list on which the replay assumes the pages that were listed before the
-    /// recording and that no event shows. If possible, this list was never empty, as far as events
-    /// show.
+    /// recording and that no event shows. If possible, this is a list for which no event shows that
+    /// it was ever empty.
     home: u8,
-    /// The least and the greatest possible `alloc_factor` (Linux: a refill doubles the batch up to
-    /// this number of times). No recording states the value of `alloc_factor` at the start.
+    /// The least and the greatest possible value of `alloc_factor`. (In Linux, a refill doubles the
+    /// batch up to this number of times.) No recording states the value of `alloc_factor` at the
+    /// start.
     alloc_factor: (u32, u32),
-    /// The least and the greatest possible `free_count` (Linux: the recently freed pages, which
-    /// decide how much a spill moves). No recording states the value of `free_count` at the start.
+    /// The least and the greatest possible value of `free_count`. (In Linux, this is the count of
+    /// recently freed pages, which decides how much a spill moves.) No recording states the value
+    /// of `free_count` at the start.
     free_count: (u32, u32),
     /// The number of pages on the list `home` that were listed before the recording and that no
-    /// event shows. A bulk allocation may still take these pages.
+    /// event shows. A later bulk allocation can take these pages.
     never_seen: u32,
     /// True if the zone belongs to another node than the CPU. The CPU's periodic work then also
     /// returns a batch to the zone if the lists were not used for some time.
     remote: bool,
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
-    /// True if the replay used the kernel's next spill to correct the lengths of the lists.
-    /// Plimsoll's next spill then necessarily agrees with the kernel's.
+    /// True if the replay used the kernel's next spill to correct the lengths of the lists. In this
+    /// case, Plimsoll's next spill necessarily equals the kernel's.
     corrected: bool,
 }
 
@@ -195,8 +198,8 @@ impl Follow {
     }
 
     /// Returns whether the kernel and Plimsoll made identical spills that prove nothing, because
-    /// the kernel's spill was used to correct the lengths of the lists. Call this method before
-    /// [`Follow::note_move`].
+    /// the replay used the kernel's spill to correct the lengths of the lists. Call this method
+    /// before [`Follow::note_move`].
     pub(super) fn was_used(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         pair.is_same() && pair.kind == Kind::Spill && lists.is_some_and(|lists| lists.corrected)
@@ -223,7 +226,7 @@ impl Follow {
     }
 }
 
-/// The number of pages on lists that hold `lens` blocks.
+/// The number of pages on a CPU's lists, if `lens` has the number of blocks on each list.
 pub(super) fn pages(lens: &[u32; LISTS]) -> u32 {
     let lists = (0..).map(ListId).zip(lens);
     lists.map(|(list, blocks)| list.pages() * blocks).sum()

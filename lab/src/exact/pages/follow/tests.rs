@@ -51,9 +51,9 @@ fn learnt_length(after: &[Op]) -> u32 {
     follow.count(0, 0)
 }
 
-/// The replay may have used the kernel's next spill to correct the lists. If Plimsoll then makes an
-/// identical spill, this spill proves nothing and is not compared. The spill after it is compared
-/// again. A spill that differs always counts as a difference.
+/// If the replay used the kernel's next spill to correct the lists, an identical spill of Plimsoll
+/// proves nothing and is not compared. The spill after it is compared again. A spill that differs
+/// always counts as a difference.
 #[test]
 fn a_spill_that_corrected_the_lists_is_set_aside() {
     let mut follow = with([10, 10, 10]);
@@ -78,8 +78,8 @@ fn free(spills: bool) -> Op {
     op(Action::Free { zone, list, pfn }, spills)
 }
 
-/// The kernel spills when its lists reach `high`. So the number of pages that are freed until the
-/// kernel's next spill is the number of pages that the lists now lack to reach `high`.
+/// The kernel spills when its lists reach `high`. So until the kernel's next spill, exactly as many
+/// pages are freed as the lists now lack to reach `high`.
 #[test]
 fn the_next_spill_tells_how_long_lists_are() {
     let after = [free(false), free(false), free(true)];
@@ -185,8 +185,8 @@ fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     assert!(!follow.is_hastened(2));
 }
 
-/// The kernel's lists may lack more pages than the replay assumes on the list of pages that no
-/// event shows. Then other lists get shorter, too.
+/// If the kernel's lists lack more pages than the replay assumes on the list of pages that no event
+/// shows, other lists get shorter, too.
 #[test]
 fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     let mut follow = with([20, 50, 3]);
@@ -203,7 +203,7 @@ fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);
     follow.learn(&spill(300, 320), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 0);
-    // A spill that does not empty the lists leaves at least a batch, so the lists were at `high`
+    // A spill that does not empty the lists leaves at least a batch. So the lists were at `high`
     // before this spill.
     let mut follow = with([1, 0, 63]);
     follow.learn(&spill(300, 0), &high(400), &[free(true)]);
@@ -269,8 +269,8 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     assert_eq!(follow.lens(0, 0), lens);
 }
 
-/// Some pages were listed before the recording, and no event shows them. Bulk allocations take
-/// these pages, but no more of them than the replay assumes.
+/// Bulk allocations take pages that were listed before the recording and that no event shows. But
+/// they do not take more of these pages than the replay assumes.
 #[test]
 fn a_bulk_allocation_takes_pages_that_no_event_shows_while_there_are_any() {
     let mut follow = with([20, 50, 30]);
@@ -303,8 +303,9 @@ fn a_batch_returned_to_a_remote_node_does_not_tell_how_long_lists_are() {
     assert_eq!(remote.count(0, 0), 400, "more than a batch is a decay");
 }
 
-/// The replay may assume the pages that no event shows in blocks of several pages. Then a block
-/// leaves its list as a whole, even if a bulk allocation took only a part of the block.
+/// The replay can assume that the pages that no event shows are in blocks of several pages. In this
+/// case, a block leaves its list as a whole, even if a bulk allocation took only a part of the
+/// block.
 #[test]
 fn a_bulk_allocation_of_a_part_of_a_block_takes_the_block() {
     let mut follow = Follow::default();
@@ -320,9 +321,9 @@ fn a_bulk_allocation_of_a_part_of_a_block_takes_the_block() {
     assert_eq!(follow.lens(0, 0)[6], 0);
 }
 
-/// If only Plimsoll returned pages in a decay, and at most about a batch, the pages may be the
-/// batch that periodic work returns to a remote node. If Plimsoll returned more, its lists were too
-/// long.
+/// If only Plimsoll returned pages in a decay, and there are at most about a batch of them, the
+/// pages may be the batch that periodic work returns to a remote node. If Plimsoll returned more
+/// pages, Plimsoll's lists were too long.
 #[test]
 fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
     let decay = |ours| Pair {
@@ -340,8 +341,8 @@ fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
 
 /// After a difference, the replay uses the kernel's next spill to correct the assumed lengths of
 /// the lists. If a drain comes before that spill, the drain shows these lengths and empties the
-/// lists. The replay then predicts the later spill and compares it. The replay uses no drain for a
-/// correction, so it compares an identical drain, too.
+/// lists. The replay then predicts the later spill and compares it. The replay never uses a drain
+/// for a correction, so it also compares drains that are identical.
 #[test]
 fn only_a_spill_is_used_and_not_after_a_drain() {
     let drain = Pair {

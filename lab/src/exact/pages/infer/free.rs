@@ -33,14 +33,14 @@ impl Walk<'_> {
     /// Two operations can hold the lock of a zone's lists when an interrupt frees a block:
     ///
     /// - A batch of frees holds the lock from the zone's first block to its last. A block of the
-    ///   zone that is freed meanwhile bypasses the lists.
-    /// - An allocation that refills also holds the lock, but may release it before its event is
+    ///   zone that an interrupt frees during this time bypasses the lists.
+    /// - An allocation that refills also holds the lock, but can release it before its event is
     ///   printed. So a block that is freed between the refill and that event may still have been
     ///   put on a list. The replay assumes that the block bypassed the lists only if no later event
     ///   shows it on a list.
     ///
-    /// A block also counts as having bypassed the lists if an earlier pass has found that it was on
-    /// no list.
+    /// A block also counts as having bypassed the lists if an earlier pass over the events has
+    /// found that the block was on no list.
     fn finds_lists_locked(&self, index: usize, cpu: u32, pfn: u64) -> bool {
         if matches!(self.events[index].what, What::FreeBatched { .. }) {
             return self.doubts.misplaced.contains(&index);
@@ -111,8 +111,8 @@ impl Walk<'_> {
     }
 
     /// Removes from the lists of `cpu` the blocks that the kernel returned to zones because of
-    /// event `index`, and returns these blocks as moves of `kind`. The drain events that directly
-    /// follow event `index` on the same CPU and in the same thread name these blocks.
+    /// event `index`, and returns these blocks as moves of `kind`. The blocks are named by the
+    /// drain events that directly follow event `index` on the same CPU and in the same thread.
     pub(super) fn given_back(&mut self, index: usize, cpu: u32, kind: Kind) -> Vec<Move> {
         let mut moves = Vec::new();
         let pid = self.events[index].pid;
@@ -127,9 +127,9 @@ impl Walk<'_> {
         moves
     }
 
-    /// Returns whether the block of event `at` was already on its list at event `index`. If not,
-    /// another CPU has freed the block between the two events, and event `at` belongs to a drain of
-    /// that CPU's lists.
+    /// Returns whether the block of event `at` was already on its list at event `index`. If it was
+    /// not, another CPU has freed the block between the two events, and event `at` belongs to a
+    /// drain of that CPU's lists.
     fn was_there(&self, index: usize, at: usize) -> bool {
         self.future.before(at).is_none_or(|before| before <= index)
     }
@@ -189,8 +189,9 @@ impl Walk<'_> {
     }
 
     /// Corrects the list `place` when the kernel returns `pfn` to the zone although colder blocks
-    /// seem to be on the list. The kernel returns the coldest (longest listed) block first. So
-    /// colder blocks that leave this list without an event were never on it.
+    /// seem to be on the list. The kernel returns the coldest block (the one that has been listed
+    /// longest) first. So the colder blocks are not on the list. If no event shows that such a
+    /// block left the list, it was never on the list.
     fn pass_over(&mut self, place: Place, pfn: u64) {
         if self.lists.is_coldest(pfn) {
             return;

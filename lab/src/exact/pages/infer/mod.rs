@@ -1,7 +1,7 @@
 //! Derives operations from events. The derivation finds the list that each page was put on or taken
 //! from, and the operations that have no event.
 //!
-//! The module tracks the lists of the recorded kernel frame by frame; the tracked lists are called
+//! The module tracks the lists of the recorded kernel frame by frame. The tracked lists are called
 //! *derived*. An allocation shows which page was on top of a list. Two rules find most operations
 //! that have no event:
 //!
@@ -87,7 +87,7 @@ struct Doubts {
     /// For each page block whose type no event states, the number of [`GUESSES`] that are ruled
     /// out.
     ruled_out: HashMap<u64, usize>,
-    /// The events that free a block without putting it on a list, by index.
+    /// The indices of events that free a block without putting it on a list.
     misplaced: HashSet<usize>,
 }
 
@@ -115,13 +115,14 @@ struct Walk<'a> {
     batched: HashMap<u64, u8>,
     /// For each CPU that is freeing a batch of blocks, this batch.
     batches: HashMap<u32, Batch>,
-    /// For each CPU, the last operation that freed a block to a list (its index in `ops`), and the
-    /// thread that freed the block.
+    /// For each CPU, the index in `ops` of the last operation that freed a block to a list, and the
+    /// id of the thread that freed the block.
     freeing: HashMap<u32, (usize, u32)>,
     /// For each CPU, the zone of its last refill, and the event of the allocation that caused the
     /// refill.
     refilling: HashMap<u32, (u8, usize)>,
-    /// Blocks that left a zone directly for a caller and whose allocation event has not come yet.
+    /// Blocks that left a zone directly for a caller, and for which no allocation event has
+    /// followed yet.
     direct: HashSet<u64>,
     /// The migrate type of each page block, as last shown by an event.
     blocks: HashMap<u64, u8>,
@@ -135,8 +136,8 @@ struct Walk<'a> {
     emptied: HashSet<Place>,
     /// The corrections that earlier passes and this pass have found.
     doubts: Doubts,
-    /// Page blocks whose guessed type this pass rules out; the end of the pass adds them to
-    /// `doubts`.
+    /// Page blocks whose guessed type this pass rules out. At the end of the pass, they are added
+    /// to `doubts`.
     new_doubts: HashSet<u64>,
     tally: Tally,
 }
@@ -189,9 +190,9 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Returns the frames on each list at the first event. They are `seeded`, the result of an
-    /// earlier pass, or the frames that this pass found if `seeded` is empty. In each list, the
-    /// frame to be allocated next comes first.
+    /// Returns the frames on each list at the first event. If an earlier pass has found these
+    /// frames, they are in `seeded`. If `seeded` is empty, they are the frames that this pass has
+    /// found. In each list, the frame to be allocated next comes first.
     fn before(&self, seeded: &HashMap<Place, Vec<u64>>) -> HashMap<Place, Vec<u64>> {
         if !seeded.is_empty() {
             return seeded.clone();

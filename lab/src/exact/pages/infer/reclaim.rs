@@ -5,18 +5,18 @@ use plimsoll_recording::event::{Event, What};
 use super::super::op::Action;
 use super::Walk;
 
-/// An index that is above the index of every zone. A shortage concerns the zones of a node up to
-/// some index. With this index, it concerns all zones of the node.
+/// A shortage concerns the zones of a node up to a certain index. This index is above the index of
+/// every zone, so with it, the shortage concerns all zones of the node.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {
-    /// Records the operation that the replay must perform because of an event about reclaim. An
-    /// event of another kind adds no operation.
+    /// Records the operation that the replay must perform because of an event about reclaim. If the
+    /// event is not about reclaim, the function records nothing.
     pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
         if matches!(what, What::DirectReclaimEnd { .. }) {
             // If an allocation still finds no block after reclaim, the allocation drains all lists.
-            // So if the thread returns blocks to a zone after this event, they belong to a drain.
-            // They do not belong to a spill that a free during reclaim caused.
+            // So if the thread returns blocks to a zone after this event, the blocks belong to a
+            // drain. They do not belong to a spill that a free during reclaim caused.
             self.freeing.remove(&cpu);
         }
         let action = match *what {

@@ -7,8 +7,9 @@ use super::super::lists::{ListId, Place, UNMOVABLE};
 use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
-/// Blocks that a CPU took from a zone under one hold of the zone lock. If no other event of that
-/// CPU lies between several holds, the blocks of all these holds form one group.
+/// Blocks that a CPU took from a zone under one hold of the zone lock. If the CPU held the lock
+/// several times and no other event of the CPU lies between these holds, the blocks of all these
+/// holds form one group.
 struct Group {
     /// The first frame of each block, with the index of the last event of the group that concerns
     /// the block.
@@ -19,8 +20,7 @@ struct Group {
     last: usize,
 }
 
-/// The number of events, of all threads, among which the replay looks for a thread's next
-/// allocation.
+/// How far the replay looks for a thread's next allocation, as a number of events of all threads.
 const SOON: usize = 1000;
 
 impl Walk<'_> {
@@ -96,7 +96,7 @@ impl Walk<'_> {
     }
 
     /// Collects the group of event `index`: the blocks of one order and one zone that the CPU of
-    /// the event took from this event on, until another event of this CPU.
+    /// the event took, up to the next event of this CPU that does not take such a block.
     fn group(&mut self, index: usize) -> Option<Group> {
         let mut group: Option<Group> = None;
         let mut next = Some(index);
@@ -130,8 +130,8 @@ impl Walk<'_> {
                         break;
                     }
                     group.last = at;
-                    // Two successive events for one frame concern one block: the block came from a
-                    // page block of another type, and the kernel emits a separate event for this.
+                    // Two successive events for one frame concern one block. The kernel emits two
+                    // events if the block came from a page block of another type.
                     match group.pfns.last_mut() {
                         Some((same, came)) if *same == pfn => *came = at,
                         _ => group.pfns.push((pfn, at)),
@@ -182,9 +182,9 @@ impl Walk<'_> {
         self.take_never_seen(index, cpu, pages);
     }
 
-    /// Records that a bulk allocation of `pages` pages also took pages that no event shows. Their
-    /// number is `pages` minus the number of topmost pages of the derived list of unmovable pages
-    /// that leave this list without an event.
+    /// Records that a bulk allocation of `pages` pages also took pages that no event shows. These
+    /// are all of its pages except the topmost pages of the derived list of unmovable pages that
+    /// leave this list without an event.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);
@@ -199,9 +199,9 @@ impl Walk<'_> {
         }
     }
 
-    /// The zone of the next block that the thread of event `index` allocates; `None` if the thread
-    /// allocates no block within [`SOON`] events. The bulk allocation probably used this zone, too,
-    /// because the thread's memory policy applies to both allocations.
+    /// The zone of the next block that the thread of event `index` allocates, or `None` if the
+    /// thread allocates no block within [`SOON`] events. The bulk allocation of event `index`
+    /// probably used the same zone, because the thread's memory policy applies to both allocations.
     fn zone_of_next(&self, index: usize) -> Option<u8> {
         let pid = self.events[index].pid;
         let later = self.events.get(index + 1..)?.iter().take(SOON);

@@ -1,11 +1,11 @@
-//! Counts how well the lists, as derived from events, agree with the blocks that the kernel
-//! allocated.
+//! Counts in how many cases the page lists that the replay derives from events agree with the
+//! blocks that the kernel allocated.
 
 /// The counts of one pass over the events, in which the replay derives the contents of the page
 /// lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Tally {
-    /// The number of blocks that were allocated from lists, not directly from a zone.
+    /// How many blocks the kernel allocated from lists and not directly from a zone.
     pub(in super::super) allocs: u64,
     /// The number of blocks in `allocs` whose arrival on a list an earlier event had shown.
     pub(in super::super) predictable: u64,
@@ -15,11 +15,11 @@ pub(in super::super) struct Tally {
     /// The number of blocks that were allocated from a list although no event explains how they
     /// came to the list.
     pub(in super::super) unexplained: u64,
-    /// The number of blocks that were taken directly from a zone, bypassing the lists.
+    /// How many blocks the kernel took directly from a zone, bypassing the lists.
     pub(in super::super) direct_allocs: u64,
-    /// The number of blocks that were returned directly to a zone, bypassing the lists.
+    /// How many blocks the kernel returned directly to a zone, bypassing the lists.
     pub(in super::super) direct_frees: u64,
-    /// The number of blocks that must have been taken from lists although no event shows it.
+    /// How many blocks must have been taken from lists although no event shows it.
     pub(in super::super) bulk_inferred: u64,
     /// The number of single pages that bulk allocations took, as counted by a probe.
     pub(in super::super) bulk_probed: u64,

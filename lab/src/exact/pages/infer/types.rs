@@ -7,7 +7,7 @@ use super::{BLOCK_SHIFT, GUESSES, Walk};
 impl Walk<'_> {
     /// Records for each page block the type that it had when the recording began. This is the type
     /// in the first event that shows the page block's type. If that event claims the page block for
-    /// another type, it is the type before the claim.
+    /// another type, the function records the type before the claim.
     pub(super) fn learn_beginnings(&mut self) {
         let mut claimed = None;
         for (index, event) in self.events.iter().enumerate().rev() {

@@ -10,7 +10,7 @@ impl Walk<'_> {
     /// Handles a frame that is allocated from the list `place` although no event put it there. The
     /// frame was on this list before the recording, unless events have shown the list to be empty
     /// or have touched the frame. In these two cases, no event explains how the frame came to the
-    /// list. So this function then puts the frame on no derived list and returns `None`.
+    /// list. The function then returns `None`, and the frame is on no derived list.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {
@@ -43,11 +43,11 @@ impl Walk<'_> {
     }
 
     /// Keeps the frames of `unseen` that may really have left the list `place` without an event.
-    /// Rules out the other frames, which were never on `place`. Usually only bulk allocations take
-    /// pages from a list without an event, and they take unmovable pages. So this function rules
-    /// out a frame if `place` is a list of another type, or if the type of the frame's page block
-    /// is only guessed. But it always keeps a frame if a refill put the frame on `place`, or if a
-    /// later event touches the frame.
+    /// Rules out the other frames, because they were never on `place`. Usually only bulk
+    /// allocations take pages from a list without an event, and they take unmovable pages. So this
+    /// function rules out a frame if `place` is a list of another type, or if the type of the
+    /// frame's page block is only guessed. But it always keeps a frame if a refill put the frame on
+    /// `place`, or if a later event touches the frame.
     pub(super) fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
         let unmovable = place.list.mobility() == UNMOVABLE;
         unseen.retain(|&pfn| {
@@ -90,8 +90,8 @@ impl Walk<'_> {
         !self.blocks.contains_key(&block) && ruled_out + 1 < GUESSES.len()
     }
 
-    /// Removes the frames `pfns` from their list and records an operation: a bulk allocation, which
-    /// no event shows, has taken them.
+    /// Removes the frames `pfns` from their list, and records a bulk allocation that has taken them
+    /// and that no event shows.
     pub(super) fn take_unseen(
         &mut self,
         index: usize,

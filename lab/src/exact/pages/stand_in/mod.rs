@@ -71,7 +71,7 @@ pub(super) struct Knobs {
     /// The node of each CPU.
     pub(super) nodes: Vec<u32>,
     pub(super) offline: Vec<u32>,
-    /// A CPU's share of the last-level cache; `None` if the recording does not state it.
+    /// A CPU's share of the last-level cache. `None` if the recording does not state this share.
     pub(super) cache_slice: Option<Pages>,
 }
 
@@ -85,8 +85,8 @@ pub(super) struct StandIn {
     sizes: Vec<(Watermarks, Sizes)>,
     /// For each zone, the blocks that have been in use since before the recording.
     stock: Vec<Stock>,
-    /// The blocks that the kernel has allocated, keyed by their first frame. A value has two parts:
-    /// Plimsoll's block that stands for the kernel's block, and the order of both blocks.
+    /// The blocks that the kernel has allocated, keyed by their first frame. A value has Plimsoll's
+    /// block that stands for the kernel's block, and the order of these two blocks.
     in_use: HashMap<u64, (Pfn, u8)>,
     /// The number of operations that Plimsoll could not perform.
     pub(super) refused: u64,
@@ -136,8 +136,8 @@ impl StandIn {
         for (zone, info) in (0..).zip(zones) {
             stand_in.free_up_to(zone, info.free);
         }
-        // The differentials of CPU 0 (counts that are not yet in the zones' counters) include the
-        // pages just freed. The refresh adds them to the zones' counters.
+        // CPU 0 still has differentials (counts that are not yet in the zones' counters) for the
+        // pages that were just freed. The refresh adds them to the zones' counters.
         stand_in.mm.refresh(&stand_in.machine);
         stand_in.machine.take_holds();
         Ok(stand_in)
@@ -307,8 +307,8 @@ impl StandIn {
         if pfns.len() == 1 || list.order() > 0 {
             // Linux serves a bulk request for a single page as a normal allocation, and a normal
             // allocation has an event. So a single page that left a list without an event was part
-            // of a larger bulk allocation. A bulk allocation does not halve `free_count`, so the
-            // replay must not halve it.
+            // of a larger bulk allocation. A normal allocation halves `free_count`, but a bulk
+            // allocation does not, so the replay must not halve it.
             return pfns
                 .iter()
                 .all(|&pfn| self.alloc_keeping(cpu, zone, list, pfn));
@@ -377,7 +377,7 @@ impl StandIn {
         match self.in_use.remove(&pfn) {
             Some((block, whole)) if whole == order => Some(block),
             Some((block, whole)) if whole > order => {
-                // The kernel has since split the block, and frees its other parts separately.
+                // The kernel has split the block since then, and frees the other parts separately.
                 let (from, to) = (order_of(whole), order_of(order));
                 self.mm
                     .pages()
@@ -439,8 +439,8 @@ impl StandIn {
         self.machine.take_holds();
     }
 
-    /// Sets the lists of `cpu` in a zone to the lengths `wanted`, and sets `high` and
-    /// `alloc_factor` to the values in `learnt`. Does not change a value that `learnt` lacks.
+    /// Sets the lists of `cpu` in a zone to the lengths `wanted`. Also sets `high` and
+    /// `alloc_factor`, if `learnt` has values for them.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
         let state = self.state(zone, cpu);
         let lens = self.lens(zone, cpu);
@@ -484,7 +484,7 @@ fn typed(pfn: Pfn, list: ListId) -> TypedBlock {
     }
 }
 
-/// The topology in which CPU `n` is on node `nodes[n]`; each node is one socket.
+/// The topology in which CPU `n` is on node `nodes[n]`. Each node is one socket.
 fn topology(nodes: &[u32]) -> Topology {
     let place = |(core, &node)| CpuPlace {
         core,

@@ -9,8 +9,8 @@ use super::super::lists::MOVABLE;
 use super::StandIn;
 
 impl StandIn {
-    /// Sets whether the kswapd of `node` reclaims in the node's zones up to `highest`, in the
-    /// kernel's numbering. The start of a round also wakes kswapd.
+    /// Sets whether the kswapd of `node` reclaims in the node's zones up to `highest`, an index in
+    /// the kernel's order of zones. The start of a round also wakes kswapd.
     pub(super) fn set_reclaiming(&self, node: NodeId, highest: u8, active: bool) -> bool {
         let reclaiming = if active {
             Reclaiming::Yes
@@ -44,12 +44,13 @@ impl StandIn {
         allocator.seed_sizes(&self.machine, u32::from(zone), marks, sizes)
     }
 
-    /// Records that an allocation found the zones of `node` up to `highest`, in the kernel's
-    /// numbering, below their high watermarks.
+    /// Records that an allocation found the zones of `node` below their high watermarks, up to the
+    /// zone with the index `highest` in the kernel.
     ///
-    /// If `node` is unknown and several nodes have memory, the allocation may not have tried all of
-    /// these nodes, because a memory policy or a cpuset may forbid some nodes. In this case the
-    /// function only tests the watermarks, so a zone with enough free pages stays as it is.
+    /// If `node` is unknown and several nodes have memory, the allocation has not necessarily tried
+    /// all of these nodes, because a memory policy or a cpuset may forbid some of them. In this
+    /// case, the function only tests the watermarks, so a zone with enough free pages stays as it
+    /// is.
     pub(super) fn set_below_high(&self, node: Option<NodeId>, highest: u8) -> bool {
         let certain = node.is_some() || self.has_one_node();
         let highest = counted(highest);
@@ -78,8 +79,8 @@ impl StandIn {
 
     /// Tests the high watermarks of `zone` and of the higher zones of its node, highest zone first.
     /// The kernel tested them in this order before it took a block of `order` and `mobility` from
-    /// `zone`. If the allocation preferred other nodes, the kernel tested zones of these nodes,
-    /// too, but no event shows this.
+    /// `zone`. If the allocation preferred other nodes, the kernel also tested zones of these
+    /// nodes, but no event shows this.
     pub(super) fn test_high(&self, zone: u8, (order, mobility): (u8, u8)) {
         let last = u8::try_from(self.kinds.len()).unwrap_or(u8::MAX);
         let node = |zone: u8| self.kinds[usize::from(zone)].1;
@@ -91,7 +92,8 @@ impl StandIn {
     }
 }
 
-/// The kind of the zone with the number `zone` in the kernel; `Movable` if no kind has this number.
+/// The kind of the zone with the index `zone` in the kernel. Returns `Movable` if no kind has this
+/// index.
 fn counted(zone: u8) -> ZoneKind {
     let known = ZoneKind::ALL.get(usize::from(zone));
     known.copied().unwrap_or(ZoneKind::Movable)
@@ -145,14 +147,14 @@ mod tests {
         high_max: Pages(1000),
     };
 
-    /// Two nodes with one CPU and one zone each. Each zone has 8,192 free pages, and `high` has the
-    /// zones' high watermarks in pages. Every CPU has 500 pages on its list of movable pages of
-    /// each zone. The `high` of its lists is 1,000 and may shrink to 100.
+    /// Makes two nodes with one CPU and one zone each. Each zone has 8,192 free pages, and `high`
+    /// has the zones' high watermarks in pages. Every CPU has 500 pages on its list of movable
+    /// pages for each zone. The `high` of these lists is 1,000 and can shrink to 100.
     fn two_nodes(high: [u32; 2]) -> StandIn {
         two_zones([(0, "DMA32"), (1, "DMA32")], high)
     }
 
-    /// Two zones of the given nodes and names, and two CPUs, one for each of these nodes. Their
+    /// Makes two zones of the given nodes and names, and two CPUs, one for each of these nodes. The
     /// free pages, watermarks and lists are as in [`two_nodes`].
     fn two_zones(zones: [(u32, &str); 2], high: [u32; 2]) -> StandIn {
         let zone = |(node, name): (u32, &str)| ZoneInfo {
@@ -271,8 +273,8 @@ mod tests {
         assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 31]);
     }
 
-    /// The event of a shortage may name no node although several nodes have memory. Then only zones
-    /// that are below their high watermarks count as short of memory.
+    /// If the event of a shortage names no node and several nodes have memory, only zones that are
+    /// below their high watermarks count as short of memory.
     #[test]
     fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
         let mut stand_in = two_nodes([200, 1 << 14]);
@@ -285,9 +287,8 @@ mod tests {
     }
 
     /// On a computer with one node, no memory policy can keep an allocation from a part of the
-    /// memory. So an allocation that found no block has tried every zone, even zones of kinds that
-    /// the event does not name. Each zone counts as short, regardless of the number of its free
-    /// pages.
+    /// memory. So an allocation that found no block has tried every zone, including zones of kinds
+    /// that the event does not name. Each zone counts as short, however many free pages it has.
     #[test]
     fn a_shortage_on_a_computer_with_one_node_is_one_of_all_zones() {
         let mut stand_in = two_zones([(0, "Normal"), (0, "Movable")], [200; 2]);

@@ -99,7 +99,7 @@ fn a_refill_belongs_to_the_allocation_that_gets_its_first_block() {
 }
 
 /// If a page is allocated although other pages lie above it on its list, a bulk allocation without
-/// an event took the other pages first.
+/// an event had taken the other pages before.
 #[test]
 fn pages_above_one_that_is_handed_out_were_taken_unseen() {
     let refill: Vec<What> = (10..18).map(|pfn| taken(pfn, 0)).collect();
@@ -119,8 +119,8 @@ fn pages_above_one_that_is_handed_out_were_taken_unseen() {
     assert_eq!(found.tally.predicted, found.tally.predictable);
 }
 
-/// If a page leaves a list although no event has put the page there, it was on the list before the
-/// recording.
+/// If a page leaves a list although no event has put the page there, the page was on the list
+/// before the recording.
 #[test]
 fn what_is_handed_out_without_having_come_was_there_before() {
     let found = infer(&[
@@ -140,8 +140,8 @@ fn what_is_handed_out_without_having_come_was_there_before() {
     assert_eq!(found.tally.drained_elsewhere, 0);
 }
 
-/// A CPU that frees a batch of pages holds its pcp lock. If an interrupt frees a block meanwhile,
-/// the interrupt must return that block directly to the zone.
+/// A CPU that frees a batch of pages holds its pcp lock. If an interrupt frees a block during this
+/// time, the interrupt must return this block directly to the zone.
 #[test]
 fn an_interrupt_in_the_middle_of_a_batch_frees_past_the_lists() {
     let found = infer(&[
@@ -202,8 +202,8 @@ fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
     assert!(matches!(third, Action::Alloc { pfn: 31, .. }));
 }
 
-/// A block may return to the zone from a list although no event put the block there. Then it was on
-/// the list before the recording, unless an earlier event touches the block.
+/// A block may return to the zone from a list although no event put the block there. In this case,
+/// the block was on the list before the recording, unless an earlier event touches the block.
 #[test]
 fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_before() {
     let found = infer(&[
@@ -216,8 +216,8 @@ fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_be
     assert_eq!(found.before[&place(1)], [29]);
 }
 
-/// If an allocation skips a page that a refill put on the list, a bulk allocation took that page
-/// first.
+/// If a refill put a page on a list, and a later allocation takes a page below it, a bulk
+/// allocation had taken the upper page before.
 #[test]
 fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
     let found = infer(&[
@@ -256,8 +256,8 @@ fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
     assert!(matches!(again, Action::AllocDirect { pfn: 5, .. }));
 }
 
-/// If a block is freed although it seems to be on a list already, the block had left that list
-/// without an event.
+/// If a block is freed although it seems to be on a list already, the block had left this list
+/// before, without an event.
 #[test]
 fn a_block_that_leaves_the_zone_while_it_is_listed_was_taken_before() {
     let found = infer(&[free(5), alloc(5, 1), free(5), free(5), alloc(5, 1)]);
@@ -334,8 +334,8 @@ fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     assert_eq!((*list, &pfns[..]), (ListId(0), &[602, 601][..]));
 }
 
-/// The replay may let a bulk allocation take pages that no event shows. It does so only if too few
-/// pages are known to be on the list.
+/// The replay lets a bulk allocation take pages that no event shows only if too few pages are known
+/// to be on the list.
 #[test]
 fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     let bulk = |pages| What::BulkAlloc { pages };
@@ -353,8 +353,8 @@ fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     assert_eq!(never_seen(&infer(&half)), [(0, 1)]);
 }
 
-/// CPU 0 returns blocks to the zone that CPU 1 had freed to its own lists. So CPU 0 has drained the
-/// lists of CPU 1.
+/// CPU 0 returns blocks to the zone that CPU 1 had freed to its own lists. This means that CPU 0
+/// has drained the lists of CPU 1.
 #[test]
 fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
     let event = |(cpu, what): (u32, What)| Event {

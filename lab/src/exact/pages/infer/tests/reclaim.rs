@@ -71,8 +71,8 @@ fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     assert!(off && ended.event == 2, "{ended:?}");
 }
 
-/// If an allocation wakes kswapd, it has found its zones short of memory. The exception is a wakeup
-/// event without GFP flags: its cause is a watermark boost, not a shortage.
+/// If an allocation wakes kswapd, the allocation has found its zones short of memory. The exception
+/// is a wakeup event without GFP flags, whose cause is a watermark boost and not a shortage.
 #[test]
 fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
     let woken = |gfp| What::WakeupKswapd {
