@@ -114,7 +114,7 @@ fn a_sweep() -> impl Strategy<Value = Sweep> {
     })
 }
 
-/// The first element of `of` for each key.
+/// Returns the elements of `of` without those whose key an earlier element has.
 fn distinct<T, K: PartialEq>(of: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for one in of {
@@ -137,7 +137,7 @@ fn timeline() -> impl Strategy<Value = Vec<Moment>> {
     vec(moment, 0..4)
 }
 
-/// Plans of the right form, in which names need not exist.
+/// Plans of the right form. The names in them do not have to exist.
 fn plans() -> impl Strategy<Value = Plan> {
     let parameters = btree_map(any::<String>(), 0..=WHOLE_MAX, 0..4).prop_map(|mut of| {
         of.remove("name");
@@ -202,7 +202,7 @@ fn damaged() -> impl Strategy<Value = String> {
     })
 }
 
-/// Reads `text`; if it is a plan, checks the plan too. The errors must name the file.
+/// Reads `text`. If it is a plan, also checks the plan. The errors must name the file.
 fn read(text: &str) {
     let named = |error: &plimsoll_lab::Error| {
         let shown = error.to_string();
@@ -318,9 +318,9 @@ fn examples() -> Vec<PathBuf> {
     paths
 }
 
-/// Each example runs with one seed. If its timeline is empty, the example runs on a small machine,
-/// with the default number of workers and the default memory per worker. The designs must differ on
-/// this machine too.
+/// Each example runs with one seed. If the example's timeline is empty, the example runs on a small
+/// machine, with the default number of workers and the default memory per worker. The designs must
+/// also differ on this machine.
 #[test]
 fn the_examples_run() {
     let examples = examples();

@@ -14,7 +14,7 @@ use plimsoll_sim::{LockModel, SimOptions, Stats};
 
 const LENGTH: Nanos = Nanos(60_000_000);
 
-/// Runs a load on `machine` in which every CPU faults pages in and frees them, while CPU 0
+/// Runs a load on `machine` in which every CPU faults in pages and frees them, while CPU 0
 /// repeatedly drains the page lists of all CPUs.
 fn run(machine: &str, options: SimOptions) -> Stats {
     let profile = Profile::load(machine, Card::Mid).expect("built in");
@@ -48,8 +48,8 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// In strict order, both lock models give the same run, to the nanosecond, although the
-/// disturbances of the machines (interrupts, for example) are simulated too.
+/// In strict order, both lock models give exactly the same run. This is true although the
+/// disturbances of the machines (interrupts, for example) are simulated, too.
 #[test]
 fn lock_models_agree_with_the_memory_manager_inside() {
     for machine in ["phone-8", "grace-72"] {
@@ -66,13 +66,14 @@ fn lock_models_agree_with_the_memory_manager_inside() {
 }
 
 /// Without strict order, a CPU does not wait for its turn before it accesses its own page lists and
-/// counters, so it may run ahead of other CPUs. If another CPU accesses these lists or counters, it
-/// may see their future state; the simulator counts such accesses as slips. Of the known loads, the
-/// load of this test has the most slips, because CPU 0 drains the lists of all CPUs every 2 ms.
+/// counters. So it can run ahead of other CPUs. If another CPU accesses these lists or counters, it
+/// may see a state that lies in its future. The simulator counts such accesses as slips. Of all
+/// loads that we know, the load of this test has the most slips, because CPU 0 drains the lists of
+/// all CPUs every 2 ms.
 ///
-/// If CPUs may run ahead by 10 µs, the number of acquisitions of the zone lock on a phone differs
+/// If CPUs can run ahead by 10 µs, the number of acquisitions of the zone lock on a phone differs
 /// by 20 % from the number in strict order. The other figures of the zone lock differ by up to 12
-/// %. With the default limit, which is chosen for speed, figures may differ by a third or more.
+/// %. With the default limit, which is chosen for speed, figures can differ by a third or more.
 #[test]
 fn running_ahead_moves_what_strict_order_gives_by_little() {
     let far = SimOptions::default().run_ahead;

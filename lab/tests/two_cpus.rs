@@ -1,4 +1,4 @@
-//! Compares the simulator with two real CPUs; see `docs/validation.md`.
+//! Compares the simulator with two real CPUs. See `docs/validation.md`.
 //!
 //! The test decides from real measurements alone whether a measurement counts, before it simulates
 //! anything. The test fails only if the simulator's prediction misses several measurements in a
@@ -15,10 +15,10 @@ const DURATION: Duration = Duration::from_millis(200);
 
 const SEED: u64 = 1;
 
-/// The number of measurements in a row that a prediction must miss to count as wrong. A hypervisor
-/// may move a virtual CPU away and back during one measurement. The lock prices timed before and
-/// after the measurement do not show this move, so the prediction misses. A wrong prediction misses
-/// every measurement.
+/// A prediction counts as wrong if it misses this many measurements in a row. A hypervisor can move
+/// a virtual CPU away and back during one measurement. The lock prices timed before and after the
+/// measurement do not show such a move, so the prediction misses. A wrong prediction misses every
+/// measurement.
 const MEASUREMENTS: usize = 5;
 
 /// Returns a measurement of `load`, or prints why there is none and returns `None`.
@@ -31,7 +31,7 @@ fn measured(pair: Pair, load: Load) -> Option<Real> {
     sharp.ok()
 }
 
-/// Measures `load` until the simulator's prediction agrees with a measurement, and returns that
+/// Measures `load` until the simulator's prediction agrees with a measurement, and returns this
 /// measurement. Returns `None` if `load` cannot be measured.
 ///
 /// # Panics

@@ -1,5 +1,5 @@
-//! Tests the course of a run, as a page shows it: watching changes no result, and the page shows
-//! what the machine has counted.
+//! Tests the course of a run (what happened in it, over time) as a page shows it. Watching must
+//! change no result, and the page must show what the machine has counted.
 
 use std::num::NonZeroUsize;
 
@@ -189,8 +189,8 @@ fn a_course_has_exits_and_the_reaper_beside_them() {
     }
 }
 
-/// Experiments of the catalog are watched, too. The experiment here runs on a machine without a
-/// page allocator.
+/// Runs of the experiments in the catalog are watched, too. The experiment of this test runs on a
+/// machine without a page allocator.
 #[test]
 fn the_error_of_a_counter_over_time_is_that_of_the_report() {
     let courses = Courses::default();

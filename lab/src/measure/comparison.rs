@@ -1,8 +1,8 @@
 //! Compares designs: runs every design on every seed, then turns the samples into rows and
 //! verdicts.
 //!
-//! The hash of a comparison folds the hashes of its runs in the order of the cases. This hash is
-//! therefore the same for any number of workers, and in debug and release builds.
+//! The hash of a comparison is computed from the hashes of its runs, in the order of the cases. So
+//! it is the same for any number of workers, and in debug and release builds.
 
 use std::fmt::{Debug, Display};
 
@@ -36,7 +36,7 @@ impl Comparison {
     /// runs of a case differ, or if a run differs from the run in the journal.
     ///
     /// # Panics
-    /// If a run panics; the message names the design and the seed.
+    /// If a run panics. The message names the design and the seed.
     pub fn run<D: Clone + Debug + Display + Sync>(
         designs: &[D],
         options: &Options,
@@ -51,8 +51,8 @@ impl Comparison {
     /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
     /// sample. For each design, this method also returns the second value of the run with the first
     /// seed. A journal has no second values, so the cases of the first seed always run, unless `T`
-    /// is `()`. If the options ask to watch runs, the cases of the first seed also always run. Then
-    /// the courses of these runs are kept, if this is the main comparison of a report.
+    /// is `()`. These cases also always run if the options ask to watch runs. In this case, the
+    /// courses of these runs are kept if this is the main comparison of a report.
     ///
     /// # Errors
     /// As [`Comparison::run`].
@@ -103,7 +103,7 @@ impl Comparison {
         fold_hashes(self.samples.iter().map(|sample| sample.hash))
     }
 
-    /// Returns whether the runs of both designs are identical on every seed: whether the two runs
+    /// Returns whether both designs have identical runs: on every seed, the runs of `a` and `b`
     /// have equal hashes and equal metrics.
     ///
     /// # Panics
@@ -125,7 +125,7 @@ impl Comparison {
     }
 
     /// Returns a row for each design and metric, with median and interval. `published` returns the
-    /// published value of a metric under a design, if there is one.
+    /// published value of a metric with a design, if there is one.
     #[must_use]
     pub fn rows(&self, published: impl Fn(&str, &Metric) -> Option<f64>) -> Vec<Row> {
         let mut rows = Vec::new();
@@ -208,8 +208,8 @@ fn check_equal<D: Debug>(
     }
 }
 
-/// Like [`run_cases`], but if the options request the check for determinism, runs each case twice
-/// and checks that the two results are equal. Use this function for results that are not
+/// Runs cases like [`run_cases`]. But if the options request the check for determinism, runs each
+/// case twice and checks that the two results are equal. Use this function for results that are not
 /// [`Sample`]s.
 ///
 /// # Errors

@@ -17,12 +17,12 @@ pub const COLUMNS: [&str; 7] = [
     "over 1000",
 ];
 
-/// The number of buckets, each 250 pages wide; the last bucket also counts larger holds.
+/// The number of buckets. Each is 250 pages wide, but the last one also counts larger holds.
 pub const BUCKETS: usize = 10;
 
 const SITES: usize = Site::ALL.len();
 
-/// For each call site, the number of holds of zone locks, and the number of pages that these holds
+/// For each call site, how many holds of zone locks there were, and how many pages these holds
 /// moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
@@ -43,7 +43,8 @@ pub struct SiteHolds {
     pub max: u32,
     /// The number of holds that moved more than 1000 pages.
     pub over_1000: u64,
-    /// The number of holds in each bucket, by pages moved; a bucket is 250 pages wide.
+    /// For each bucket, the number of holds that moved a number of pages in this bucket. A bucket
+    /// is 250 pages wide.
     pub buckets: [u64; BUCKETS],
 }
 
@@ -66,8 +67,8 @@ impl HoldLog {
         holds.max = holds.max.max(pages);
         holds.over_1000 += u64::from(pages > 1000);
         holds.buckets[(pages as usize / 250).min(BUCKETS - 1)] += 1;
-        // A single block that is larger than the batch cannot be moved in parts, so this hold does
-        // not count.
+        // A single block that is larger than the batch cannot be moved in parts, so a hold that
+        // moved only one block is not counted here.
         self.over_batch += u64::from(pages > batch && blocks > 1);
     }
 
@@ -77,8 +78,8 @@ impl HoldLog {
         &self.sites[site as usize]
     }
 
-    /// A table row for each call site that held a zone lock, with the numbers of pages that its
-    /// holds moved.
+    /// Returns a table row for each call site that held a zone lock. The row shows how many pages
+    /// its holds moved.
     #[must_use]
     pub fn rows(&self, design: &str) -> Vec<Vec<String>> {
         let row = |site: Site| {

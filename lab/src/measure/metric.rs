@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// One measured quantity. Two metrics with equal names are the same metric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
-    /// The name that other programs read, in `snake_case`. If the metric is a time, its name ends
-    /// in the unit of the time.
+    /// The name that other programs read, in `snake_case`. The name of a time ends in the unit of
+    /// the time.
     pub name: Cow<'static, str>,
     /// The unit of the metric's values.
     pub unit: Unit,
@@ -47,7 +47,7 @@ impl Metric {
         }
     }
 
-    /// Returns this metric with another name. The name may be made at run time. For example, it may
+    /// Returns this metric with another name, which can be made at run time. For example, it can
     /// contain a number of CPUs.
     #[must_use]
     pub fn named(self, name: String) -> Self {
@@ -88,7 +88,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit's spelling in JSON; `1` is a plain count.
+    /// The unit's spelling in JSON. A plain count is `1`.
     #[must_use]
     pub const fn symbol(self) -> &'static str {
         match self {
@@ -112,6 +112,6 @@ pub enum Better {
     Lower,
     /// Higher is better.
     Higher,
-    /// A metric that only describes a run.
+    /// The metric only describes a run, and has no better direction.
     Neither,
 }

@@ -11,9 +11,9 @@ use crate::run::options::{Determinism, Options};
 use crate::run::progress::Progress;
 
 /// Returns the sample of each case. For each of the first `first` cases, also returns the second
-/// value that `run` returned. Adds each case that runs to the journal of `progress`. A case that
-/// the journal already has runs only if its second value is needed, or if it is one of the first
-/// cases and runs are watched. If the options ask to run each case twice, all cases run.
+/// value that `run` returned. Adds each case that runs to the journal of `progress`. A case that is
+/// already in the journal usually does not run. It runs if its second value is needed, if it is one
+/// of the first cases and runs are watched, or if the options ask to run each case twice.
 pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
     cases: &[Case<D>],
     first: usize,
@@ -48,8 +48,8 @@ pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
                     second: sample.hash,
                 });
             }
-            // Times that a real clock measured differ from run to run. The journal keeps the times
-            // of the case's first run, so the report shows the times of that run, too.
+            // Times that a real clock measured differ from run to run. The journal has the times of
+            // the case's first run, so the report shows these times again.
             (Some(known), Some((_, value))) => (known.clone(), Some(value)),
             (None, Some((sample, value))) => (sample, Some(value)),
             (Some(known), None) => (known.clone(), unit()),
@@ -72,7 +72,7 @@ fn known<D: Display>(
     cases.iter().map(find).collect()
 }
 
-/// Returns `()` as a value of `T` if `T` is `()`; otherwise returns `None`.
+/// Returns `()` as a value of `T` if `T` is `()`, and `None` if `T` is another type.
 fn unit<T: 'static>() -> Option<T> {
     let unit: Box<dyn Any> = Box::new(());
     unit.downcast().ok().map(|unit| *unit)

@@ -1,5 +1,5 @@
-//! Writes and reads numbers in JSON, which has no infinity. A finite number becomes a JSON number;
-//! any other number becomes a JSON string.
+//! Writes and reads numbers in JSON, which has no infinity. A finite number becomes a JSON number.
+//! Any other number becomes a JSON string.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -7,7 +7,7 @@
 //!            └─ free_pgtables
 //! ```
 //!
-//! Each CPU, or each thread, is a *lane* with nested phases; all lanes are added to one tree.
+//! Each CPU, or each thread, is a *lane* with nested phases. All lanes are added to one tree.
 //! Invariant: the inclusive time of a node is at least the sum of the inclusive times of its
 //! children.
 
@@ -24,8 +24,8 @@ use crate::report::value::human;
 #[derive(Clone, Debug, Default)]
 pub struct PhaseRecorder {
     tree: PhaseTree,
-    /// For each lane, the phases that have begun and not ended, outermost first. Each phase is
-    /// stored as the index of its node in the tree and the time at which the phase began.
+    /// For each lane, the phases that have begun and not ended yet, the outermost first. Each phase
+    /// is stored as the index of its node in the tree and the time at which the phase began.
     open: BTreeMap<usize, Vec<(usize, Nanos)>>,
 }
 
@@ -64,8 +64,8 @@ impl PhaseRecorder {
     /// phase.
     ///
     /// # Panics
-    /// If the phase that ends is not the last phase that began on this lane. Then the code that
-    /// emits the events has a bug.
+    /// If the phase that ends is not the last phase that began on this lane. In this case, the code
+    /// that emits the events has a bug.
     pub fn note(&mut self, lane: usize, now: Nanos, event: &Event) {
         let open = self.open.entry(lane).or_default();
         match *event {
@@ -229,7 +229,7 @@ mod tests {
     const BEGIN_UNMAP: Event = Event::Begin(Phase::Unmap);
     const END_UNMAP: Event = Event::End(Phase::Unmap);
 
-    /// The phases of two CPUs that work at the same time: one exits, the other reaps.
+    /// The phases of two CPUs that work at the same time: one exits, and the other reaps.
     fn race() -> PhaseTree {
         record(&[
             (0, 10, BEGIN_EXIT),
@@ -267,7 +267,7 @@ mod tests {
         );
     }
 
-    /// The test looks up the time in a phase separately for two roots: the exit and the reaper.
+    /// The time in a phase can be looked up separately for two roots: the exit and the reaper.
     #[test]
     fn time_is_looked_up_by_who_spent_it() {
         let tree = race();

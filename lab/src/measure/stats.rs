@@ -1,10 +1,10 @@
 //! Medians, their intervals, and comparisons of two sets of runs.
 //!
-//! An interval reaches from the kth smallest to the kth largest value. Each value is below the true
-//! median with probability 1/2, for any distribution of the values. So the probability that the
-//! interval contains the true median follows from the binomial distribution alone. The module uses
-//! the largest k for which this probability is at least 95 %. So with 6 to 8 runs, the interval
-//! reaches from the smallest to the largest value.
+//! An interval reaches from the kth smallest to the kth largest value. Whatever the distribution of
+//! the values is, each value is below the true median with probability 1/2. So the probability that
+//! the interval contains the true median follows from the binomial distribution alone. The module
+//! uses the largest k for which this probability is at least 95 %. With 6 to 8 runs, this is 1, so
+//! the interval reaches from the smallest to the largest value.
 //!
 //! A comparison pairs the runs of A and B that have the same seed, so that a hard seed is hard for
 //! both. The verdict of a comparison follows from its interval alone.
@@ -15,8 +15,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The fewest runs that permit a verdict. With 5 runs, even the interval from the smallest to the
-/// largest value contains the true median with a probability of only 1 - 2/2⁵ = 93.75 %.
+/// The smallest number of runs that permits a verdict. With 5 runs, even the interval from the
+/// smallest to the largest value contains the true median with a probability of only 1 - 2/2⁵ =
+/// 93.75 %.
 pub const SEEDS_MIN: usize = 6;
 
 /// A median with its interval, which contains the true median with a probability of at least 95 %.
@@ -33,7 +34,7 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// Estimates the median of `values`; `None` if there are no values.
+/// Estimates the median of `values`. Returns `None` if there are no values.
 ///
 /// # Panics
 /// If a value is not a number, which is a bug in the measurement.
@@ -52,10 +53,9 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Returns the number of values, out of `count`, that are below the interval of their median. The
-/// number of values above the interval is the same. Returns the largest such number for which the
-/// interval contains the true median with a probability of at least 95 %, or 0 if there is no such
-/// number.
+/// Returns how many of `count` values are below the interval of their median. The same number of
+/// values is above the interval. The result is the largest such number for which the interval
+/// contains the true median with a probability of at least 95 %, or 0 if there is no such number.
 fn values_outside(count: usize) -> usize {
     /// The largest probability that the true median is below the interval.
     const BELOW_MAX: f64 = 0.025;
@@ -101,15 +101,15 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
 /// The result of comparing B with A, paired by seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The median of the ratios of B to A, with its interval. An end of the interval is infinite
-    /// if, in the run whose ratio is this end, A was zero and B was not.
+    /// The median of the ratios of B to A, with its interval. A ratio is infinite if, in its pair
+    /// of runs, A was zero and B was not. So an end of the interval can be infinite, too.
     pub ratio: Estimate,
     /// The verdict that follows from the interval.
     pub verdict: Verdict,
 }
 
-/// Compares the runs of two designs, A and B. The runs at the same index have the same seed. `None`
-/// if there are no runs.
+/// Compares the runs of two designs, A and B. The runs at the same index have the same seed.
+/// Returns `None` if there are no runs.
 ///
 /// # Panics
 /// If A and B differ in length or contain a negative value, because ratios would be meaningless.
@@ -192,7 +192,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `values`; `None` if `values` is empty.
+    /// The spread of `values`. `None` if `values` is empty.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
@@ -209,14 +209,14 @@ impl Spread {
         Some(Self { mean, deviation })
     }
 
-    /// The deviation in percent of the mean ("variation %"); `None` if the mean is zero.
+    /// The deviation in percent of the mean ("variation %"). `None` if the mean is zero.
     #[must_use]
     pub fn variation_percent(&self) -> Option<f64> {
         (self.mean != 0.0).then(|| self.deviation / self.mean * 100.0)
     }
 }
 
-/// The difference `b` − `a` in percent of `a` ("delta %"); `None` if `a` is zero and `b` is not.
+/// The difference `b` − `a` in percent of `a` ("delta %"). `None` if `a` is zero and `b` is not.
 #[must_use]
 pub fn delta_percent(a: f64, b: f64) -> Option<f64> {
     let ratio = ratio(a, b);
@@ -304,7 +304,7 @@ mod tests {
         );
     }
 
-    /// Checks the number of values below the interval against tables of the sign test.
+    /// Checks how many values lie below the interval, against tables of the sign test.
     #[test]
     fn intervals_leave_out_as_many_values_as_the_sign_test_allows() {
         let outside = [5, 6, 8, 9, 11, 12, 14, 15, 17, 20, 41, 100].map(values_outside);
@@ -354,7 +354,7 @@ mod tests {
         fn swapping_sides_swaps_the_verdict(
             pairs in prop::collection::vec((0.0..1e6, 0.0..1e6), 1..13)
         ) {
-            // The number of pairs is made odd. With an even number of ratios, the inverse of their
+            // Use an odd number of pairs. With an even number of ratios, the inverse of their
             // median is not the median of their inverses.
             let pairs = &pairs[..(pairs.len() - 1) / 2 * 2 + 1];
             let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();

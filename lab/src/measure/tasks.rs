@@ -12,8 +12,8 @@ use plimsoll_sim::Sim;
 
 use super::metric::{Metric, Unit};
 
-/// The metrics of tasks: the number of tasks that ended per second, and the mean and the 99th
-/// percentile of their durations.
+/// The metrics of tasks: how many tasks ended per second, and the mean and the 99th percentile of
+/// their durations.
 pub const METRICS: [Metric; 3] = [
     Metric::higher("tasks_per_s", Unit::PerSecond),
     Metric::lower("task_time_mean_ns", Unit::Nanos),
@@ -39,8 +39,8 @@ impl Tasks {
         self.took_ns.borrow().len()
     }
 
-    /// The values of [`METRICS`] for a run that lasted `length`. If no task has ended, returns only
-    /// the rate.
+    /// The values of [`METRICS`] for a run that lasted `length`. If no task has ended, the result
+    /// has only the rate.
     #[must_use]
     pub fn metrics(&self, length: Nanos) -> Vec<(Metric, f64)> {
         let mut took = self.took_ns.borrow().clone();
@@ -48,7 +48,8 @@ impl Tasks {
         let count = took.len();
         let [rate, mean, p99] = METRICS;
         let mut metrics = vec![(rate, count as f64 * 1e9 / length.0 as f64)];
-        // The smallest duration that at least 99 % of the tasks do not exceed.
+        // `slow` is the index of the 99th percentile: the smallest duration that at least 99 % of
+        // the tasks do not exceed.
         if let Some(slow) = (count * 99).div_ceil(100).checked_sub(1) {
             let sum: f64 = took.iter().map(|&ns| ns as f64).sum();
             metrics.push((mean, sum / count as f64));

@@ -6,9 +6,9 @@
 //! operations of each CPU, and `perform` performs these operations.
 //!
 //! If the recording shows the contents of the per-CPU page lists, the replay starts with these
-//! lists and with the recorded amount of free memory. `warm` derives the operations and `start`
-//! sets this state, both with the code of exact replay. Otherwise the replay starts with empty
-//! lists and all memory free.
+//! lists and with the recorded amount of free memory. In this case, `warm` derives the operations
+//! and `start` sets this state, both with the code of exact replay. Otherwise, the replay starts
+//! with empty lists and all memory free.
 
 mod perform;
 mod plan;
@@ -47,22 +47,23 @@ pub struct ReplayOptions {
     pub file: String,
     /// The name of a built-in machine, or the path of a profile file.
     pub machine: String,
-    /// The number of copies of the recording that run side by side, each on its own CPUs.
+    /// The design to compare with. `None` stands for `linux`.
     pub scale: NonZeroU32,
-    /// The design to compare with; `None` uses `linux`.
+    /// The design to evaluate. With `None`, only design A runs.
     pub a: Option<String>,
-    /// The design to evaluate; `None` runs only design A.
+    /// The seeds. Each design runs on each seed.
     pub b: Option<String>,
-    /// The seeds to run, each with both designs.
+    /// How many cases (a seed with a design) run in parallel.
     pub seeds: Vec<u64>,
-    /// The number of cases, each a seed with a design, to run in parallel.
+    /// The card. It takes every price from the low end, the middle or the high end of its range.
     pub jobs: Jobs,
-    /// The card: the low end, the middle or the high end of every price range.
+    /// The maximum number of events to record of the run with the first seed. `None` records
+    /// nothing.
     pub card: Card,
-    /// The maximum number of events to record of the first seed's run; `None` records nothing.
+    /// Where to keep the course of each design's run with the first seed: what happened in the run,
+    /// over virtual time. `None` if no run is watched.
     pub record: Option<usize>,
-    /// Collects the course of each design's run with the first seed: what happened in the run, over
-    /// virtual time. `None` if no run is watched.
+    /// Where to keep the slices of each design's run with the first seed. `None` traces nothing.
     pub watch: Option<Courses>,
     /// Where to keep the slices of each design's run of the first seed; `None` traces nothing.
     pub trace: Option<Traces>,
@@ -211,8 +212,8 @@ fn check_scale(plan: &Plan, scale: NonZeroU32, profile: &Profile) -> Result<(), 
     )))
 }
 
-/// A table of the pages that moved between page lists and zones, beside the recording's number of
-/// `mm_page_pcpu_drain` events.
+/// Makes a table of the pages that moved between page lists and zones, beside the number of
+/// `mm_page_pcpu_drain` events in the recording.
 fn lists(
     recording: &Recording,
     options: &ReplayOptions,

@@ -27,14 +27,15 @@ use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
 use crate::slices::{Tracer, Traces};
 
-/// The copies of a recording that run side by side start at random times within this time.
+/// Several copies of a recording run side by side. Each copy starts at a random time within this
+/// span.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 
-/// A CPU that frees a block sleeps for this time before it checks again whether another CPU has
+/// How long a CPU that has to free a block sleeps before it checks again whether another CPU has
 /// allocated the block.
 const WAIT_STEP: Nanos = Nanos(1000);
-/// If a block is still not allocated after this many checks, the replay drops the free of the
-/// block.
+/// How often the CPU checks. If the block is still not allocated after the last check, the replay
+/// drops the free of the block.
 const WAIT_STEPS_MAX: u32 = 10_000;
 
 /// The results of one run of a replay, apart from its metrics ([`Sample`]).
@@ -42,13 +43,14 @@ const WAIT_STEPS_MAX: u32 = 10_000;
 pub(super) struct Performed {
     pub(super) stats: Stats,
     pub(super) holds: HoldLog,
-    /// The reason why the recorded state could not be set; `None` if it was set or not requested.
+    /// The reason why the recorded state could not be set. `None` if the state was set, or if
+    /// setting it was not requested.
     pub(super) refused: Option<String>,
     /// The number of pages on the lists of all CPUs at the start.
     pub(super) listed: u64,
     /// The number of allocations that failed.
     pub(super) failed: u64,
-    /// The number of frees that the replay dropped because there was no block to free.
+    /// How much later than in the recording a CPU finished: the largest value for any CPU.
     pub(super) dropped: u64,
     /// The longest time by which a CPU finished later than in the recording.
     pub(super) lag: Nanos,
@@ -64,9 +66,10 @@ pub(super) struct ReplaySetup<'a> {
     /// The name of the recording's file, or `-` for standard input.
     pub(super) file: &'a str,
     pub(super) start: Start<'a>,
-    /// The maximum number of events to record of this run; `None` records nothing.
+    /// The maximum number of events to record of this run. `None` records nothing.
     pub(super) record: Option<usize>,
-    /// Where to keep the slices of this run, and the place of its design; `None` traces nothing.
+    /// Where to keep the slices of this run, and the index of the run's design. `None` traces
+    /// nothing.
     pub(super) trace: Option<(&'a Traces, usize)>,
 }
 
@@ -74,11 +77,11 @@ pub(super) struct ReplaySetup<'a> {
 /// share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
-    /// The blocks that were in use before the recording began; `None` if the recording does not
+    /// The blocks that were in use before the recording began. `None` if the recording does not
     /// show the state at that time.
     memory: Option<Rc<Memory>>,
-    /// For each slot, the first page and the order of its block; `None` while the slot has no
-    /// block.
+    /// For each slot, the first page and the order of the slot's block. `None` while the slot has
+    /// no block.
     blocks: Vec<Cell<Option<(Pfn, Order)>>>,
     start: Nanos,
     tally: Rc<Tally>,
@@ -156,8 +159,8 @@ pub(super) fn run(plan: &Plan, setup: &ReplaySetup<'_>, case: &Case<Named>) -> (
 }
 
 /// Returns the machine in the recorded state, and the blocks that are in use in this state. If the
-/// replay starts without the recorded state, returns a machine with all memory free. The third
-/// value is the reason why the recorded state could not be set, if that failed.
+/// replay starts without the recorded state, returns a machine with all memory free. If the
+/// recorded state could not be set, the third value is the reason.
 fn begin(
     plan: &Plan,
     setup: &ReplaySetup<'_>,
@@ -263,8 +266,9 @@ impl Copy {
         }
     }
 
-    /// Takes the block of `slot`, or returns `None` if no CPU allocates the block in time. The CPU
-    /// that allocates the block may be later than in the recording; it advances during each sleep.
+    /// Takes the block of `slot`, or returns `None` if no CPU allocates the block in time. It is
+    /// possible that the CPU that allocates the block is later than in the recording. During each
+    /// sleep of this function, that CPU continues.
     fn wait_for(&self, sim: &Sim, slot: u32) -> Option<(Pfn, Order)> {
         for _turn in 0..WAIT_STEPS_MAX {
             if let Some(block) = self.blocks[slot as usize].take() {
@@ -276,8 +280,8 @@ impl Copy {
     }
 }
 
-/// Waits until `at`, as a program would: sleeps through a long gap and computes through a short
-/// one.
+/// Waits until `at`, as a program would do: if the time until then is long, this function sleeps,
+/// and if it is short, it computes.
 fn wait_until(sim: &Sim, at: Nanos) {
     const SHORT: Nanos = Nanos(20_000);
     let gap = at.since(sim.now());

@@ -13,7 +13,7 @@ use crate::trace::{Event, Recording};
 /// The operations (steps) of each recorded CPU, with their times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
-    /// The recorded numbers of the CPUs in the plan.
+    /// The recorded numbers (ids) of the CPUs in the plan.
     pub(super) ids: Vec<u32>,
     /// The steps of each CPU in `ids`, in order of time.
     pub(super) streams: Vec<Vec<PlannedOp>>,
@@ -31,7 +31,7 @@ pub(super) struct Plan {
 pub(super) struct PlannedOp {
     /// The time since the beginning of the plan, in nanoseconds.
     pub(super) at_ns: u64,
-    /// The slot of the block. For [`What::Bulk`], it is the slot of the first block; for
+    /// The slot of the block. For [`What::Bulk`], this is the slot of the first block. For
     /// [`What::FreeOld`], it means nothing.
     pub(super) slot: u32,
     pub(super) what: What,
@@ -42,19 +42,20 @@ pub(super) struct PlannedOp {
 pub(super) enum What {
     /// Allocates a block for the slot.
     Alloc(ZoneRequest),
-    /// Allocates this number of single pages at once, for consecutive slots from the step's slot
-    /// on.
+    /// Allocates this number of single pages at once. The pages get consecutive slots, beginning
+    /// with the slot of the step.
     Bulk(ZoneRequest, u32),
-    /// Frees the slot's block to the page list of this type; `None` if the type is unknown.
+    /// Frees the slot's block to the page list of this type. `None` if the type is unknown.
     Free(Option<Mobility>),
-    /// Frees a block that was in use before the recording and has no slot.
+    /// Frees a block that was in use before the recording and therefore has no slot.
     FreeOld(ZoneRequest),
-    /// Splits the slot's block into blocks of this order. The new blocks get consecutive slots, of
-    /// which this number is the first.
+    /// Splits the slot's block into blocks of this order. The new blocks get consecutive slots,
+    /// beginning with the slot that the second field names.
     Split(Order, u32),
 }
 
-/// A request for a block, with the block's order and migrate type and, if known, the recorded zone.
+/// A request for a block: the order, the migrate type and, if it is known, the recorded zone of the
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ZoneRequest {
     /// The recorded zone; `None` if it is unknown.
@@ -75,7 +76,7 @@ impl ZoneRequest {
 }
 
 impl Plan {
-    /// The plan of a recording that does not show the contents of the page lists.
+    /// Makes the plan of a recording that does not show the contents of the page lists.
     pub(super) fn of(recording: &Recording) -> Self {
         let start = recording.records.first().map_or(0, |record| record.time_ns);
         let mut live: BTreeMap<u64, u32> = BTreeMap::new();

@@ -51,7 +51,7 @@ pub(super) struct Memory {
     stock: Vec<RefCell<Stock>>,
 }
 
-/// For each node, the number of its CPUs that the replay uses. The replay has `scale` copies of the
+/// For each node, how many of its CPUs the replay uses. The replay has `scale` copies of the
 /// recording, and each copy uses `cpus` CPUs.
 fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     let mut shares = vec![0; topology.nodes() as usize];
@@ -62,8 +62,8 @@ fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     shares
 }
 
-/// The number of pages that `share` of the `cpus` CPUs get, rounded down, if all `cpus` CPUs divide
-/// `pages` equally.
+/// How many pages `share` of the `cpus` CPUs get if all `cpus` CPUs divide `pages` equally. The
+/// result is rounded down.
 fn part(pages: u64, share: u32, cpus: u32) -> u64 {
     pages * u64::from(share) / u64::from(cpus.max(1))
 }
@@ -82,8 +82,9 @@ fn marks_of(marks: Watermarks, share: u32, cpus: u32) -> Watermarks {
 
 impl Memory {
     /// The zones to lay out. Each node on which the replay uses CPUs gets one zone for each
-    /// recorded zone. For each of the node's CPUs that the replay uses, the new zone has the
-    /// recorded zone's size divided by `cpus`. It has at least one block of the largest order.
+    /// recorded zone. The size of the new zone is the recorded zone's size divided by `cpus`, times
+    /// the number of the node's CPUs that the replay uses. It is at least one block of the largest
+    /// order.
     pub(super) fn areas(state: &State, topology: &Topology, cpus: u32, scale: u32) -> Vec<Area> {
         let shares = shares(topology, cpus, scale);
         let nodes = (0..)
@@ -100,10 +101,10 @@ impl Memory {
         nodes.flat_map(of_node).collect()
     }
 
-    /// Sets the zones and page lists of `testbed` to the recorded state. `testbed` has the zones of
-    /// [`Memory::areas`], and `cpus` are the recorded numbers of the CPUs in the plan.
+    /// Sets the zones and page lists of `testbed` to the recorded state. `testbed` must have the
+    /// zones of [`Memory::areas`]. `cpus` are the recorded numbers of the CPUs in the plan.
     ///
-    /// Returns the reason why the state could not be set.
+    /// If the state cannot be set, returns the reason.
     pub(super) fn begin(
         testbed: &Testbed,
         state: &State,
@@ -136,8 +137,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Gives the page lists of the simulated CPU `cpu` the pages that the recorded CPU with the
-    /// number `recorded` had on its lists.
+    /// Gives the page lists of the simulated CPU `cpu` as many pages as the recorded CPU `recorded`
+    /// had on its lists.
     fn seed_lists(
         &self,
         testbed: &Testbed,
@@ -160,8 +161,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Turns `ask` into a request on the current CPU. If `ask` names a recorded zone, the block
-    /// must come from the zone that stands for this recorded zone.
+    /// Turns `ask` into a request by the CPU that calls this function. If `ask` names a recorded
+    /// zone, the block must come from the zone that stands for it.
     pub(super) fn request(&self, sim: &Sim, ask: ZoneRequest) -> Request {
         let request = Request::new(ask.order).of_mobility(ask.mobility);
         match ask.zone {

@@ -1,8 +1,8 @@
 //! Makes the plan of a replay (a list of steps for each CPU) from a recording that shows the
 //! contents of the page lists. The plan starts at the moment when the recorder read
-//! `/proc/zoneinfo`. The plan also contains operations that have no event of their own, which exact
-//! replay derives from other events. Examples are bulk allocations, and frees of blocks that were
-//! allocated before the recording.
+//! `/proc/zoneinfo`. The plan also contains operations that have no event of their own. Exact
+//! replay derives them from other events. Examples are bulk allocations, and frees of blocks that
+//! were allocated before the recording.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,8 +30,8 @@ pub(super) fn plan(history: &History, events: &[Event]) -> Plan {
 struct Planner {
     plan: Plan,
     streams: BTreeMap<u32, Vec<PlannedOp>>,
-    /// For each allocated block, by the number of its first page: its slot (the plan's index of the
-    /// block) and its order.
+    /// The allocated blocks. The key is the frame number of a block's first page. The value is the
+    /// block's slot (its index in the plan) and its order.
     live: HashMap<u64, (u32, Order)>,
     start_ns: Option<u64>,
 }
@@ -71,11 +71,11 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // No other event shows the pages of this bulk allocation. The allocation would only
-            // make the page lists a few pages shorter, so the plan omits it.
+            // No other event shows the pages of this bulk allocation. Its only effect would be that
+            // the page lists become a few pages shorter, so the plan omits it.
             Action::BulkNeverSeen { .. } => {}
-            // The plan has no steps for these actions: the simulated memory manager decides by
-            // itself when to perform them.
+            // The plan has no steps for these actions, because the simulated memory manager decides
+            // when to perform them.
             Action::Refresh
             | Action::Drain { .. }
             | Action::Online(_)
@@ -93,8 +93,8 @@ impl Planner {
             self.plan.slots += 1;
             self.plan.allocs += 1;
             if let Some((lost, _)) = self.live.insert(pfn, (slot, ask.order)) {
-                // The recording shows a second allocation of this block, but has lost the free
-                // before. So the plan frees the block first.
+                // The recording shows a second allocation of this block, but the free before it was
+                // lost. So the plan frees the block first.
                 self.step(at, lost, What::Free(None));
             }
         }

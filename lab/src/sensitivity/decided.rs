@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::report::value::ratio_of;
 use crate::report::{Decided, DecidedHeadline, DecidingPrice};
 
-/// The prices that decide the headlines (the most quoted comparisons) of `experiment`, for its
-/// report on `machine`. `None` if the experiment has no headlines. If the committed table lacks the
-/// experiment, the note says so.
+/// Returns the prices that decide the headlines (the comparisons that people quote) of
+/// `experiment`, for its report on `machine`. Returns `None` if the experiment has no headlines. If
+/// the committed table does not have the experiment, the note of the result says so.
 ///
 /// # Errors
 /// If the committed table cannot be read or names an unknown price, which tests prevent.
@@ -24,7 +24,7 @@ pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
     }
 }
 
-/// A result that only says that no sensitivity run has varied the prices of `experiment` yet;
+/// Makes a result that only says that the prices of `experiment` have not been varied yet. Returns
 /// `None` if `experiment` has no headlines.
 fn unknown(experiment: &str) -> Option<Decided> {
     let mut headlines = headlines::ALL.iter();
@@ -77,8 +77,8 @@ fn note(varied: &Varied, machine: &str) -> Result<String, Error> {
 }
 
 /// Describes how a headline changes at half and at twice the price: gives the new verdict or, if
-/// the verdict does not change, the new ratio of the designs. Leaves out changes that may be noise
-/// of the seeds.
+/// the verdict does not change, the new ratio of the designs. Leaves out changes that are possibly
+/// noise of the seeds.
 fn effect(headline: &Headline, price: &Price) -> String {
     let both = [("halved", &price.half), ("doubled", &price.twice)];
     let of = |(when, at): (&str, &Compared)| {

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::measure::comparison::fold_hashes;
 
-/// The text of the committed file when Plimsoll was built.
+/// The text of the committed file, which is built into the program.
 const FILE: &str = include_str!("../../data/sensitivity.json");
 
-/// A price moves a ratio if half or twice the price changes the ratio by more than this factor, up
-/// or down.
+/// A price moves a ratio if the ratio at half or at twice the price differs by more than this
+/// factor, up or down.
 pub const MOVES: f64 = 2.0;
 
 /// The results of sensitivity runs, by experiment.
@@ -21,7 +21,7 @@ pub struct Kept {
     pub experiments: Vec<Varied>,
 }
 
-/// An experiment on one machine, with each price varied.
+/// The results of one experiment on one machine, whose prices were varied one at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Varied {
     /// The experiment.
@@ -34,7 +34,8 @@ pub struct Varied {
     pub prices: String,
     /// The hash of everything that happened in the runs with unchanged prices.
     pub hash: String,
-    /// The number of seeds.
+    /// The prices that cannot change a result, because their steps occur in no run of the headline
+    /// comparisons.
     pub seeds: usize,
     /// The prices of steps that occur in no run of the headline comparisons, so these prices cannot
     /// change a result.
@@ -43,8 +44,8 @@ pub struct Varied {
     pub headlines: Vec<Headline>,
 }
 
-/// One headline comparison (one that people quote from an experiment), and the effect of each price
-/// on it.
+/// One headline comparison (a comparison that people quote from an experiment), and how each price
+/// affects it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Headline {
     /// The name of design A.
@@ -71,8 +72,8 @@ pub struct Price {
     pub twice: Compared,
 }
 
-/// A ratio with its 95 % interval, and the verdict. A ratio or an end of its interval is `None` if
-/// it is not finite.
+/// A ratio with its 95 % interval, and the verdict. The ratio, or an end of the interval, is `None`
+/// if it is not finite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// The median of the ratios.
@@ -114,7 +115,7 @@ impl Kept {
     }
 
     /// Replaces the results of every experiment that `other` has, and keeps the results of all
-    /// other experiments. The experiments of the result are in the order of
+    /// other experiments. The experiments are then in the order of
     /// [`headlines::ALL`](super::headlines::ALL).
     #[must_use]
     pub fn replaced_by(mut self, other: Self) -> Self {
@@ -138,7 +139,7 @@ impl Kept {
     /// The text of a file with these results.
     ///
     /// # Panics
-    /// Never: text and finite numbers always serialise.
+    /// Never: text and finite numbers can always be written as JSON.
     #[must_use]
     pub fn text(&self) -> String {
         let text = serde_json::to_string_pretty(self);
@@ -147,7 +148,8 @@ impl Kept {
 }
 
 impl Price {
-    /// Returns whether `is` is true at half of the price, at twice the price, or at both.
+    /// Returns whether `is` returns true for the results at half of the price, at twice the price,
+    /// or both.
     pub fn any(&self, is: impl Fn(&Compared) -> bool) -> bool {
         is(&self.half) || is(&self.twice)
     }
@@ -178,8 +180,8 @@ impl Headline {
         self.flips(at) || self.moves(at) > MOVES
     }
 
-    /// Returns whether the interval of `at` does not overlap the interval with unchanged prices. An
-    /// end of an interval that is not finite counts as infinity.
+    /// Returns whether the interval of `at` and the interval with unchanged prices do not overlap.
+    /// If an end of an interval is not finite, it counts as infinity.
     #[must_use]
     pub fn is_beyond_noise(&self, at: &Compared) -> bool {
         let end = |end: Option<f64>| end.unwrap_or(f64::INFINITY);
@@ -192,22 +194,23 @@ impl Headline {
         at.verdict != self.plain.verdict
     }
 
-    /// The factor, at least 1, by which the ratio of `at` differs from the ratio with unchanged
-    /// prices.
+    /// The factor, at least 1, by which the ratio of `at` and the ratio with unchanged prices
+    /// differ.
     #[must_use]
     pub fn moves(&self, at: &Compared) -> f64 {
         factor(self.plain.ratio, at.ratio)
     }
 
-    /// The larger of the two factors by which the headline's ratio changes at half and at twice
-    /// `price`.
+    /// The headline's ratio changes by one factor at half of `price`, and by another at twice
+    /// `price`. This is the larger of the two factors.
     #[must_use]
     pub fn effect(&self, price: &Price) -> f64 {
         self.moves(&price.half).max(self.moves(&price.twice))
     }
 }
 
-/// The factor between two ratios, at least 1; infinite if only one of them is 0 or not finite.
+/// The factor between two ratios, at least 1. It is infinite if only one of the ratios is 0 or not
+/// finite.
 #[must_use]
 pub(super) fn factor(one: Option<f64>, other: Option<f64>) -> f64 {
     match (one, other) {
@@ -219,7 +222,7 @@ pub(super) fn factor(one: Option<f64>, other: Option<f64>) -> f64 {
 }
 
 /// A hash of everything that a run takes from the profile of `machine` at the middle card, as 16
-/// hexadecimal digits. The hash stored with a table shows whether the table was made with other
+/// hexadecimal digits. It is stored with a table, to show whether the table was made with other
 /// prices.
 ///
 /// # Errors
@@ -251,8 +254,8 @@ mod tests {
     use super::*;
     use crate::experiment;
 
-    /// The committed file names only experiments, machines and prices that exist, so that no report
-    /// quotes a removed price.
+    /// The committed file names only experiments, machines and prices that exist. So no report
+    /// quotes a price that has been removed.
     #[test]
     fn the_committed_file_names_only_known_experiments_machines_and_prices() {
         for varied in Kept::committed().unwrap().experiments {
@@ -336,9 +339,9 @@ mod tests {
         assert_eq!(factor(Some(0.0), Some(0.0)), 1.0);
     }
 
-    /// At half of the price the verdict differs, but the difference may be noise. At twice the
-    /// price the ratio differs by more than the noise, but by too little. So neither change shows
-    /// that the price decides the headline.
+    /// At half of the price, the verdict differs, but the difference may be noise. At twice the
+    /// price, the ratio differs by more than the noise, but by less than the factor [`MOVES`]. So
+    /// neither change shows that the price decides the headline.
     #[test]
     fn a_change_and_its_certainty_have_to_be_at_the_same_price() {
         let at = |ratio: f64, low: f64, high: f64, verdict: &str| Compared {

@@ -1,8 +1,9 @@
-//! Halves and doubles each price of a machine, and runs the headline comparisons again.
+//! Halves and doubles each price of a machine, and runs the headline comparisons (the comparisons
+//! that people quote) again.
 //!
 //! Most prices decide nothing, so each price is first varied on the first seed alone. If no run
-//! changes, no step of the workload has this price. If no headline changes by more than the factor
-//! [`SCREEN`], the price is left out. All other prices are varied on all seeds.
+//! changes, no step of the workload has this price. If no headline's ratio changes by more than the
+//! factor [`SCREEN`], the price is left out. All other prices are varied on all seeds.
 
 use std::fmt;
 
@@ -44,10 +45,10 @@ pub fn run(
     Ok(Kept { experiments })
 }
 
-/// The prices with these keys.
+/// Returns the prices with these keys.
 ///
 /// # Errors
-/// If a key is unknown; the error holds the nearest keys.
+/// If a key is unknown. The error names the nearest keys.
 pub fn prices(keys: &[String]) -> Result<Vec<CostKey>, Error> {
     let one = |key: &String| {
         let key: Result<CostKey, UnknownCost> = key.parse();
@@ -149,8 +150,8 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Runs the designs of the headlines on the first `seeds` seeds. Appends `scaled` to the name
-    /// of the machine. `scaled` is empty, or scales a price: `@work.fault=50` scales `work.fault`
+    /// Runs the designs of the headlines on the first `seeds` seeds. `scaled` is appended to the
+    /// name of the machine. It is empty, or it scales a price: `@work.fault=50` scales `work.fault`
     /// to 50 %.
     fn at(&self, scaled: impl fmt::Display, seeds: usize) -> Result<Comparison, Error> {
         let machine = format!("{}{scaled}", self.of.machine);
@@ -169,7 +170,7 @@ impl Runs<'_> {
         Ok([half?, twice?])
     }
 
-    /// The largest factor by which the ratio of a headline differs between the runs `plain`, with
+    /// The largest factor by which the ratio of a headline differs between `plain`, the runs with
     /// unchanged prices, and `run`.
     fn moved(&self, plain: &Comparison, run: &Comparison) -> f64 {
         let of = |headline| {
@@ -182,8 +183,8 @@ impl Runs<'_> {
     }
 }
 
-/// The ratio and the verdict of a headline in `runs`. An earlier check ensures that the runs have
-/// measured its designs and its metric.
+/// The ratio and the verdict of a headline in `runs`. An earlier check has made sure that the runs
+/// measured the headline's designs and its metric.
 fn compared(runs: &Comparison, (a, b, metric): &headlines::Headline) -> Compared {
     let values = |design: &str| -> Vec<f64> {
         let nth = runs.designs().iter().position(|name| name == design);

@@ -7,13 +7,13 @@ use crate::error::Error;
 use crate::report::value::ratio_of;
 use crate::report::{Table, tabulate};
 
-/// The table of a headline shows at least this many prices: the prices that change the headline's
-/// ratio most.
+/// How many prices the table of a headline shows at least. It shows the prices that change the
+/// headline's ratio most.
 const SHOWN: usize = 5;
 
-/// Makes a table for each headline that some price changes, with the prices of the largest effect
-/// at the top. A table of the headlines that no price changes follows, and a table of the prices of
-/// steps that never occur in the experiments.
+/// Makes a table for each headline that some price changes. The prices with the largest effect are
+/// at the top. Then follow a table of the headlines that no price changes, and a table of the
+/// prices whose steps never occur in the experiments.
 ///
 /// # Errors
 /// If the result names an unknown price.
@@ -80,7 +80,7 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
     ))
 }
 
-/// The end of a table's sentence about prices whose effect may only be noise.
+/// The end of the sentence under a table about prices whose effect is possibly only noise.
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
 /// The mark for a price in a headline's table. The mark says whether the price decides the
@@ -102,8 +102,8 @@ fn moves(headline: &Headline, price: &Price) -> String {
     format!("{} times", ratio_of(1.0, headline.effect(price)))
 }
 
-/// A cell of a table: the ratio of design B to design A with a changed price, followed by the
-/// verdict if the verdict differs from that with unchanged prices.
+/// A cell of a table: the ratio of design B to design A with a changed price. If the verdict
+/// differs from the verdict with unchanged prices, it follows the ratio.
 fn cell(headline: &Headline, at: &Compared) -> String {
     if headline.flips(at) {
         format!("{} {}", ratio(at), short(&at.verdict))
@@ -175,8 +175,8 @@ mod tests {
         }
     }
 
-    /// If fewer than [`SHOWN`] of a headline's twelve prices decide it, its table shows [`SHOWN`]
-    /// prices. If more prices decide the headline, the table shows all of these prices.
+    /// If fewer than [`SHOWN`] of a headline's twelve prices decide the headline, its table shows
+    /// [`SHOWN`] prices. If more prices decide the headline, the table shows all of these prices.
     #[test]
     fn a_table_shows_every_price_that_decides() {
         for (deciding, rows) in [(2, SHOWN), (8, 8)] {

@@ -1,4 +1,4 @@
-//! Tables about the periodic work: its runs (firings) on each CPU, how many of these runs begin at
+//! Tables about the periodic work: when it runs on each CPU (firings), how many CPUs start it at
 //! once, and the shepherd's rounds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,7 +31,7 @@ pub struct Firing {
     pub time_ns: u64,
     /// The CPU on which the work ran.
     pub cpu: u32,
-    /// True if the shepherd queued the work; false if the work's own timer queued it.
+    /// True if the shepherd queued the work. False if the work's own timer queued it.
     pub kicked: bool,
 }
 
@@ -96,8 +96,8 @@ impl Firings {
         found
     }
 
-    /// The number of runs of `vmstat_update` on each CPU, and the intervals between these runs. The
-    /// first row is for all CPUs.
+    /// Makes a table of the runs of `vmstat_update` on each CPU, and of the intervals between these
+    /// runs. The first row is for all CPUs.
     #[must_use]
     pub fn by_cpu(&self) -> Figures {
         let mut cpus: BTreeMap<u32, Vec<Firing>> = BTreeMap::new();
@@ -182,8 +182,8 @@ impl Firings {
         same.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// A table of the shepherd's rounds: the number of rounds, the intervals between them, and the
-    /// number of CPUs that the shepherd woke.
+    /// Makes a table of the shepherd's rounds: how many there were, the intervals between them, and
+    /// how many CPUs the shepherd woke.
     #[must_use]
     pub fn shepherd(&self) -> Figures {
         let between = self
@@ -237,9 +237,9 @@ impl Tick {
             }
             _ => None,
         };
-        // An event prints the current jiffy, so it happened at the tick of this jiffy or later. So
-        // the event's time minus the length of `now` jiffies is smallest for the event that
-        // followed its tick most closely.
+        // An event prints the current jiffy, so it happened at the tick of this jiffy or later.
+        // Subtract the length of `now` jiffies from the event's time. The result is smallest for
+        // the event that followed its tick most closely.
         let earliest = events.iter().filter_map(phase).min().unwrap_or(0);
         let phase_ns = earliest.rem_euclid(i128::from(length_ns.max(1)));
         Self {

@@ -1,19 +1,19 @@
-//! The tables of recordings as one JSON object on one line. Other programs read this object, so
-//! keys may be added but never removed or renamed.
+//! The tables of recordings as one JSON object on one line. Other programs read this object. So
+//! keys can be added, but must never be removed or renamed.
 
 use serde::Serialize;
 
 use super::Shown;
 use crate::report::figures::{Figures, Line};
 
-/// The version of the JSON format; it increases when a key changes its meaning.
+/// The version of the JSON format. It increases when a key changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// Renders every row of every table, without a newline. In each table, `measures` states the units
 /// of the numbers.
 ///
 /// # Panics
-/// Never: no part of the object can fail to serialise.
+/// Never: every part of the object can be written as JSON.
 #[must_use]
 pub fn render(shown: &Shown) -> String {
     let object = Object {

@@ -11,7 +11,7 @@ use crate::report::figures::{Figures, Line, Measure, Stand};
 pub struct Victim {
     /// The victim's process id.
     pub pid: u32,
-    /// The id of the thread that chose the victim. This thread was allocating memory; it may belong
+    /// The id of the thread that chose the victim. This thread was allocating memory. It may belong
     /// to the victim.
     pub chosen_by: u32,
     /// The time at which the kernel chose the victim.
@@ -20,8 +20,8 @@ pub struct Victim {
     pub woken_ns: Option<u64>,
     /// The time at which the reaper first began to empty the victim's address space.
     pub started_ns: Option<u64>,
-    /// The time at which the reaper ended its last attempt at this victim, not counting attempts
-    /// that it skipped.
+    /// The time at which the reaper ended its last attempt at this victim. Attempts that it skipped
+    /// do not count.
     pub finished_ns: Option<u64>,
     /// The number of attempts at this victim that the reaper skipped.
     pub skips: u64,
@@ -51,8 +51,8 @@ fn note(victims: &mut Vec<Victim>, event: &Event) {
         _ => return,
     };
     let last = victims.iter().rposition(|victim| victim.pid == pid);
-    // If the last victim with this process id has exited, the event is about a later process that
-    // has got the same id.
+    // If the last victim with this process id has exited, a new kill with this id is the kill of a
+    // later process that has got the same id.
     let last = last.filter(|&nth| {
         !matches!(event.what, What::MarkVictim { .. }) || victims[nth].exited_ns.is_none()
     });
@@ -77,7 +77,7 @@ fn note(victims: &mut Vec<Victim>, event: &Event) {
     }
 }
 
-/// A table of the victims in order; `start_ns` is the time at which the recording began, in
+/// Makes a table of the victims in order. `start_ns` is the time at which the recording began, in
 /// nanoseconds.
 #[must_use]
 pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {

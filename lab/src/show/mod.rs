@@ -44,11 +44,11 @@ pub const TABLES: [&str; 10] = [
     "events",
 ];
 
-/// Reads the recording in `file`, or from standard input for `-`; also returns warnings about the
-/// recording.
+/// Reads the recording in `file`, or from standard input if `file` is `-`. Also returns warnings
+/// about the recording.
 ///
 /// # Errors
-/// If the file cannot be read, is no recording, or has no event.
+/// If the file cannot be read, is not a recording, or has no event.
 pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
     let contents = Recording::read(file)?;
     if contents.recording.events.is_empty() {
@@ -68,7 +68,8 @@ pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
 /// The user's choice of the tables and waits to show.
 #[derive(Clone, Debug, Default)]
 pub struct ShowOptions {
-    /// The only table to show, with all its rows; `None` shows every table that has rows.
+    /// The name of the only table to show, with all its rows. `None` shows every table that has
+    /// rows.
     pub table: Option<String>,
     /// Texts that select waits. The table shows a wait if the name of a function in its call chain
     /// contains one of the texts. If there are no texts, the table shows all waits.
@@ -80,9 +81,9 @@ pub struct ShowOptions {
 pub struct Shown {
     /// The tables of each recording.
     pub figures: Vec<OfRecording>,
-    /// The maximum number of rows to show of a table.
+    /// How many rows of a table are shown at most.
     rows_max: usize,
-    /// Whether to show the table `events`, which counts the events of each kind.
+    /// True if the table `events`, which counts the events of each kind, is shown.
     with_events: bool,
 }
 
@@ -136,8 +137,8 @@ pub fn show(recordings: &[(String, Recording)], options: &ShowOptions) -> Result
 }
 
 impl Shown {
-    /// Returns the summary of each recording, then every table that has rows; two recordings are
-    /// shown side by side.
+    /// Returns the summary of each recording, and then every table that has rows. If there are two
+    /// recordings, the tables show them side by side.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = self.figures.iter().map(|of| of.summary.clone()).collect();
@@ -163,7 +164,8 @@ impl Shown {
     }
 }
 
-/// Every table of a recording as numbers, in the order of [`TABLES`]; some tables may have no rows.
+/// Makes every table of a recording as numbers, in the order of [`TABLES`]. Some tables may have no
+/// rows.
 #[must_use]
 pub fn figures(recording: &Recording, callers: &[String]) -> Vec<Figures> {
     let waits = Contentions::of(recording, callers);

@@ -1,11 +1,12 @@
 //! Page moves between zones and per-CPU lists: which events form one move, and which path the pages
 //! of a move took.
 //!
-//! The kernel prints an event for each block, but no event at the beginning or end of a hold of the
-//! zone lock. Blocks that moved in succession on one CPU, in one thread and one zone, form one
-//! *move*. The event before a move to the zone shows the path of the move: a spill directly follows
-//! the free that filled the list, and a decay occurs inside `vmstat_update`. All other moves to the
-//! zone are drains. A move is also a drain if another CPU put its blocks on the list.
+//! The kernel prints an event for each block, but it prints no event at the beginning or end of a
+//! hold of the zone lock. Blocks that moved in succession on one CPU, in one thread and one zone,
+//! form one *move*. The event before a move to the zone shows the path of the move: a spill
+//! directly follows the free that filled the list, and a decay occurs inside `vmstat_update`. All
+//! other moves to the zone are drains. A move is also a drain if another CPU had put its blocks on
+//! the list.
 
 use std::collections::HashMap;
 
@@ -63,8 +64,8 @@ pub struct Move {
     pub path: Path,
     /// The number of pages in all of the blocks.
     pub pages: u64,
-    /// The number of pages moved by each hold (critical section) of the zone lock; empty if the
-    /// recording does not show where holds end.
+    /// How many pages each hold (critical section) of the zone lock moved. Empty if the recording
+    /// does not show where holds end.
     pub holds: Vec<u64>,
 }
 
@@ -90,10 +91,11 @@ pub fn moves(recording: &Recording) -> Vec<Move> {
 
 struct Finder {
     zones: Zones,
-    /// The symbol of the function `vmstat_update`; `None` if the recording does not have it.
+    /// The symbol of the function `vmstat_update`. `None` if the recording does not have this
+    /// symbol.
     update: Option<usize>,
-    /// For each page that is on a list, by its frame number: the CPU whose list it is. Only pages
-    /// whose list the recording has shown are in the map.
+    /// For each page that is on a list, keyed by the page's frame number, the CPU that has the
+    /// list. The map has only pages for which the recording has shown the list.
     lists: HashMap<u64, u32>,
     cpus: HashMap<u32, Cpu>,
     moves: Vec<Move>,
@@ -114,7 +116,7 @@ struct Open {
     so_far: Move,
     pid: u32,
     zone: Option<usize>,
-    /// The CPU whose list the move empties; `None` if no event has shown this.
+    /// The CPU whose list the move empties. `None` if no event has shown this CPU.
     list: Option<u32>,
     order: u8,
     last_pfn: u64,
@@ -151,7 +153,7 @@ impl Finder {
                     open.end_hold();
                 }
             }
-            // An interrupt may emit these events between a free and the hold that the free causes.
+            // An interrupt can emit these events between a free and the hold that the free causes.
             // So these events do not end a move.
             What::ContentionBegin { .. }
             | What::ContentionEnd { .. }
@@ -189,7 +191,7 @@ impl Finder {
     /// Notes that a block was taken from the zone.
     fn taken(&mut self, event: &Event, pfn: u64, order: u8, path: Path) {
         let (cpu, zone) = (event.cpu, self.zones.zone(pfn));
-        // The blocks of a move may differ in order, because a refill by whole blocks takes free
+        // The blocks of a move can differ in order, because a refill by whole blocks takes free
         // blocks of any order.
         let same =
             |open: &Open| open.so_far.path == path && open.pid == event.pid && open.zone == zone;
@@ -200,7 +202,8 @@ impl Finder {
         if path == Path::Refill {
             self.lists.insert(pfn, cpu);
         }
-        // Linux prints a block twice if the migrate type of its page block changes.
+        // If the migrate type of a block's page block changes, Linux prints two events for the
+        // block. Add the block only once.
         let open = self.cpu(cpu).open.as_ref();
         if open.is_none_or(|open| open.last_pfn != pfn) {
             self.add(cpu, pfn, order);
@@ -228,8 +231,8 @@ impl Finder {
                     open.list = open.list.or(list);
                     return self.add(cpu, pfn, order);
                 }
-                // A spill empties only one list. So if a block of another list follows without a
-                // free in between, this block is part of a drain.
+                // A spill empties only one list. So if a block of another list follows, and there
+                // is no free in between, the move is a drain.
                 match open.so_far.path {
                     Path::Spill => Path::Drain,
                     path => path,
@@ -316,7 +319,7 @@ impl Finder {
 
 impl Open {
     fn end_hold(&mut self) {
-        // A hold that moved no page to or from a list does not count as a hold of this move.
+        // A hold that moved no page to or from a list is not a hold of this move.
         if self.since_hold > 0 {
             self.so_far.holds.push(self.since_hold);
             self.since_hold = 0;

@@ -7,9 +7,9 @@ use super::moves::{Move, Path};
 use crate::measure::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
-/// Returns a table of the numbers of pages per move, by path. The table counts each move as one
-/// hold, because many recordings do not show where holds end. `knows_updates` says whether the
-/// recording shows when `vmstat_update` ran; only these times distinguish decays from drains.
+/// Makes a table of how many pages a move has, by path. The table counts each move as one hold,
+/// because many recordings do not show where holds end. `knows_updates` says whether the recording
+/// shows when `vmstat_update` ran. Without these times, decays and drains cannot be told apart.
 #[must_use]
 pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);
@@ -29,8 +29,8 @@ pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     }
 }
 
-/// The pages per hold of the zone lock, by path; no rows if the recording does not show where holds
-/// end.
+/// Makes a table of the pages per hold of the zone lock, by path. It has no rows if the recording
+/// does not show where holds end.
 #[must_use]
 pub fn by_hold(moves: &[Move]) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);

@@ -9,7 +9,7 @@ use crate::report::Table;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::report::value::human;
 
-/// The maximum number of event kinds that the summary names; the table `events` lists all kinds.
+/// How many kinds of events the summary names at most. The table `events` lists all kinds.
 const KINDS_MAX: usize = 6;
 
 /// A table of facts about a recording: its subject, its length, the number of its events, and the

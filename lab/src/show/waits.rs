@@ -18,7 +18,8 @@ pub struct Contentions {
     /// The number of waits that are still in progress at the end of the recording. The rows include
     /// these waits as if they had ended with the recording.
     pub open: u64,
-    /// The number of ends of waits that began before the recording; these waits are not counted.
+    /// How many ends of waits the recording has whose waits began before the recording. These waits
+    /// are not counted.
     pub begun_before: u64,
     /// The number of waits whose end is missing although the thread later began another wait for
     /// the lock. These waits are not counted.
@@ -26,8 +27,8 @@ pub struct Contentions {
 }
 
 impl Contentions {
-    /// The waits whose call chain has a function whose name contains one of `wanted`; all waits if
-    /// `wanted` is empty.
+    /// Finds the waits whose call chain has a function whose name contains one of `wanted`. If
+    /// `wanted` is empty, finds all waits.
     #[must_use]
     pub fn of(recording: &Recording, wanted: &[String]) -> Self {
         let mut pairs = Pairs {
@@ -79,8 +80,8 @@ impl Contentions {
     }
 }
 
-/// The waiter: a thread, or the idle task of one CPU. The thread id alone is not enough, because
-/// all idle tasks have the id 0.
+/// A thread that waits, or the idle task of one CPU. All idle tasks have the thread id 0, so for
+/// them the thread id alone is not enough.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Thread {
     Pid(u32),
@@ -115,7 +116,7 @@ impl Pairs<'_> {
                 flags,
                 ref stack,
             } => {
-                // A mutex emits a second begin event when a spinning waiter goes to sleep; both
+                // A mutex emits a second begin event when a spinning waiter goes to sleep. Both
                 // events belong to one wait.
                 let is_mutex = flags & MUTEX != 0;
                 if !(is_mutex && self.open.contains_key(&(thread, lock))) {
@@ -147,8 +148,8 @@ impl Pairs<'_> {
 
     fn name(&self, symbol: Symbol) -> Option<&str> {
         let name = self.header.symbols.get(symbol.0 as usize)?;
-        // A symbol has the form `name.suffix+offset`; the suffix is from the compiler. Only the
-        // name is needed.
+        // A symbol has the form `name.suffix+offset`, with a suffix that the compiler has added.
+        // Only the name is needed.
         let end = name.find(['+', '.']).unwrap_or(name.len());
         Some(&name[..end])
     }
@@ -210,8 +211,8 @@ pub fn kind_of(flags: u32) -> &'static str {
     }
 }
 
-/// Returns whether a kernel function is part of the code of a lock, or of the code that emits the
-/// event of a wait. If so, the function that waited for the lock is one of its callers.
+/// Returns whether a kernel function belongs to the code of a lock, or to the code that emits the
+/// event of a wait. If it does, the function that waited for the lock is one of its callers.
 fn is_lock_function(name: &str) -> bool {
     const PARTS: [&str; 16] = [
         "queued_spin_lock",

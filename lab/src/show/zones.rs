@@ -2,7 +2,7 @@
 
 use plimsoll_recording::Header;
 
-/// The zones of the recorded computer; empty if the recording does not show them.
+/// The zones of the recorded computer. Empty if the recording does not show them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zones {
     /// For each zone, its first frame and the frame just past its last one.
@@ -10,8 +10,8 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// The zones that `/proc/zoneinfo` listed at the start of the recording or, if the recording
-    /// has no text from its start, at its end.
+    /// The zones that `/proc/zoneinfo` listed at the start of the recording. If the recording has
+    /// no such text from its start, the zones that `/proc/zoneinfo` listed at the end.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let text = header.text("zoneinfo before");
@@ -19,7 +19,7 @@ impl Zones {
         Self::parse(text.unwrap_or_default())
     }
 
-    /// The index of the zone that contains a frame; `None` if the frame is in no known zone.
+    /// The index of the zone that contains a frame. `None` if the frame is in no known zone.
     #[must_use]
     pub fn zone(&self, pfn: u64) -> Option<usize> {
         let inside = |&(first, behind): &(u64, u64)| first <= pfn && pfn < behind;

@@ -1,4 +1,4 @@
-//! The cases of a run in memory, for a table of its samples.
+//! Keeps the cases of a run in memory, to make a table of the samples.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,11 +12,11 @@ use crate::run::journal::{ComparisonKey, Journal};
 /// The name of a case: its comparison, its design and its seed.
 type Key = (ComparisonKey, String, u64);
 
-/// A journal that collects every case of a run, and also the cases that were in the journal on disk
-/// before. Each case is in the collection once, because its name is the key.
+/// A journal that collects every case of a run, including the cases that were already in the
+/// journal on disk. It has each case once, because the case's name is the key.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// The journal that keeps the cases on disk; `None` if there is no such journal.
+    /// The journal that keeps the cases on disk. `None` if there is no such journal.
     kept: Option<Arc<dyn Journal>>,
     cases: Mutex<BTreeMap<Key, Sample>>,
 }
@@ -48,7 +48,7 @@ impl Collected {
 
     fn add(&self, comparison: &ComparisonKey, design: &str, seed: u64, sample: &Sample) {
         let key = (comparison.clone(), design.to_owned(), seed);
-        // A thread that panicked while it held the lock has not damaged the map.
+        // The map is valid even if a thread panicked while it held the lock.
         let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
         cases.entry(key).or_insert_with(|| sample.clone());
     }

@@ -27,13 +27,13 @@ pub(super) fn unreadable(path: &Path, why: &dyn Display) -> Error {
 /// Replaces `file` by the JSON text of `value`. A reader sees either the old or the new text.
 pub(super) fn replace(file: &Path, value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value)? + "\n";
-    // The name of the draft contains the process's id, because another process may make the same
-    // store at the same time.
+    // The name of the draft contains the process's id, because another process may be creating the
+    // same store at the same time.
     let draft = file.with_extension(format!("draft-{}", std::process::id()));
     fs::write(&draft, text).and_then(|()| fs::rename(&draft, file))
 }
 
-/// Reads a file with one JSON value; `None` if the file does not exist.
+/// Reads a file with one JSON value. Returns `None` if the file does not exist.
 pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, Error> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -44,9 +44,9 @@ pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, Error>
     Ok(Some(value))
 }
 
-/// The lines of a file with one JSON value in each, and the length in bytes of all whole lines. If
-/// the writing process was broken off, the last line may be incomplete. The function then leaves
-/// this line out.
+/// Reads a file with one JSON value in each line. Returns the values, and the length in bytes of
+/// all whole lines. If the writing process was interrupted, the last line may be incomplete. The
+/// function leaves out such a line.
 pub(super) fn lines<T: DeserializeOwned>(file: &Path) -> Result<(Vec<T>, u64), Error> {
     let text = match fs::read(file) {
         Ok(text) => text,
@@ -81,14 +81,14 @@ pub fn hash_of(file: &Path) -> Result<String, Error> {
     hash_of_bytes(open).map_err(read)
 }
 
-/// Returns the hash of the bytes whose hash is `hash`, followed by the bytes of `word`.
+/// Extends the hash `hash` by the bytes of `word`, and returns the new hash.
 fn mixed(hash: u64, word: [u8; 8]) -> u64 {
     let hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash ^ (hash >> 32)
 }
 
-/// A hash of all that `open` reads, as 16 hexadecimal digits. If a file has at most 1 MiB, the hash
-/// of the file equals the hash of its text in memory.
+/// Returns a hash of everything that `open` reads, as 16 hexadecimal digits. If a file has at most
+/// 1 MiB, the hash of the file equals the hash of its text in memory.
 ///
 /// # Errors
 /// If reading fails.
@@ -99,7 +99,7 @@ pub fn hash_of_bytes(mut open: impl BufRead) -> io::Result<String> {
         if part.is_empty() {
             break;
         }
-        // Hashes eight bytes at a time to be fast, because a program has tens of megabytes.
+        // A program has tens of megabytes, so hash eight bytes at a time to be fast.
         let (words, rest) = part.as_chunks::<8>();
         for word in words {
             hash = mixed(hash, *word);

@@ -1,5 +1,5 @@
-//! The facts about a run that the store writes when the run begins, and the facts that it adds at
-//! the end.
+//! The facts about a run that the store writes when the run begins, and the facts that the store
+//! adds when the run ends.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::measure::comparison::fold_hashes;
 pub struct Program {
     /// The version of Plimsoll.
     pub version: String,
-    /// The commit from which the program was built, with `-dirty` if files had changed since;
-    /// `unknown` if it was not built in a repository.
+    /// The commit from which the program was built, with `-dirty` if files had been changed since
+    /// this commit. It is `unknown` if the program was not built in a repository.
     pub commit: String,
     /// A hash of the program's file. It tells two builds of one commit apart.
     pub build: String,
@@ -59,8 +59,8 @@ impl Machine {
     }
 }
 
-/// Everything that determines the results of a run, as pairs of a name and a value. A run can be
-/// resumed only with the same inputs.
+/// Everything that determines the results of a run, as pairs of a name and a value. A command can
+/// resume a run only with the same inputs.
 pub type Inputs = BTreeMap<String, String>;
 
 /// The content of the file `run.json`: the facts about a run that are known when it begins.
@@ -83,8 +83,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// The head of a run that no store keeps. Its id and the time of its beginning are empty, so
-    /// equal runs have equal heads.
+    /// The head of a run that no store keeps. The id and the time at which the run began are empty,
+    /// so equal runs have equal heads.
     #[must_use]
     pub fn unkept(new: New) -> Self {
         Self {
@@ -108,8 +108,8 @@ impl Head {
         words.join(" ")
     }
 
-    /// The reason why a command that asks for the run `other` cannot resume this run; `None` if the
-    /// command can resume it.
+    /// Returns the reason why a command that asks for the run `other` cannot resume this run.
+    /// Returns `None` if the command can resume this run.
     #[must_use]
     pub fn differs_from(&self, other: &New) -> Option<String> {
         if self.inputs != other.inputs {
@@ -161,22 +161,22 @@ pub struct New {
     pub inputs: Inputs,
 }
 
-/// The content of the file `end.json`, which is written when a run has finished. A run without this
-/// file is still running or was broken off.
+/// The content of the file `end.json`, which is written when a run has finished. If a run does not
+/// have this file, it is still running or was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// The version of the files, [`SCHEMA`].
     pub schema: u32,
-    /// The time that the run took, in milliseconds. If the run was resumed, this is the time since
-    /// the last resumption.
+    /// How long the run took, in milliseconds. If the run was resumed, this is the time since the
+    /// last resumption.
     pub duration_ms: u64,
-    /// Whether the run had been broken off and was resumed.
+    /// True if the run had been interrupted and was resumed.
     pub resumed: bool,
-    /// One line about the verdicts; empty if the run has none.
+    /// One line about the verdicts. Empty if the run has no verdicts.
     pub verdict: String,
 }
 
-/// Quotes `word` unless it has only characters that mean nothing special to a shell.
+/// Quotes `word`, unless none of its characters has a special meaning in a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_+=@.,:/%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

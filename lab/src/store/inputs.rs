@@ -1,4 +1,5 @@
-//! Makes the inputs that are kept with a run: everything that determines its results.
+//! Makes the inputs that a store keeps with a run: everything that determines the results of the
+//! run.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -100,7 +101,7 @@ pub fn of_replay(options: &ReplayOptions) -> Inputs {
     ])
 }
 
-/// The machine called `name` in the declaration of `experiment`.
+/// The machine that `experiment` declares under the name `name`.
 fn machine(experiment: &dyn Experiment, name: &str, options: &Options) -> Machine {
     let name = options.on(name);
     let load = || Machine::load(&name, options.card.unwrap_or(Card::Mid)).ok();
@@ -115,7 +116,7 @@ pub fn inputs<const N: usize>(pairs: [(&str, String); N]) -> Inputs {
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// Consecutive seeds as `1 to 6`, and others as `3 9`.
+/// The seeds as text: consecutive seeds as `1 to 6`, and other seeds as `3 9`.
 #[must_use]
 pub fn seeds(seeds: &[u64]) -> String {
     match seeds {

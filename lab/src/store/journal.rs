@@ -1,7 +1,7 @@
 //! The journal of a run: a file with a line of JSON for each finished case.
 //!
-//! A line is written as soon as its case has finished, by one write. So if the process is killed,
-//! at most the last line is incomplete. If a write fails, the journal cuts the file after the last
+//! A line is written by one write, as soon as its case has finished. So if the process is killed,
+//! only the last line can be incomplete. If a write fails, the journal cuts the file after the last
 //! whole line, tells the user once, and stores no more cases. The run then continues, because its
 //! report does not need the journal.
 
@@ -65,13 +65,13 @@ impl CaseLine {
         }
     }
 
-    /// The value of a metric; `None` if the case did not measure it.
+    /// The value of a metric. `None` if the case did not measure the metric.
     pub(super) fn value(&self, metric: &str) -> Option<f64> {
         let found = self.metrics.iter().find(|sample| sample.metric == metric);
         found.map(|sample| sample.value)
     }
 
-    /// The sample that this line holds; `None` if its hash is not a hexadecimal number.
+    /// The sample that this line holds. `None` if the hash in the line is not a hexadecimal number.
     fn sample(self) -> Option<Sample> {
         let metric = |of: Measured| {
             let value = of.value;
@@ -97,7 +97,7 @@ impl Measured {
 
 /// The output of a journal: a file, or a stand-in for a file in a test.
 pub(super) trait Out: Debug + Send {
-    /// Adds `line` at the end.
+    /// Appends `line` to the text.
     fn append(&mut self, line: &[u8]) -> io::Result<()>;
 
     /// Shortens the text to `length` bytes.
@@ -135,7 +135,8 @@ struct State<O> {
 }
 
 impl<O: Out> FileJournal<O> {
-    /// A journal that adds lines to `out`, which has `lines` in its first `length` bytes.
+    /// Makes a journal that appends lines to `out`. The first `length` bytes of `out` have the
+    /// lines `lines`.
     pub(super) fn new(name: PathBuf, out: O, lines: Vec<CaseLine>, length: u64) -> Self {
         let known = lines.into_iter().filter_map(|line| {
             let key = (line.comparison.clone(), line.design.clone(), line.seed);
@@ -164,18 +165,18 @@ impl<O: Out> FileJournal<O> {
         self.known.keys().filter(of).count()
     }
 
-    /// Whether no case has finished.
+    /// Returns whether no case has finished.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().length == 0
     }
 
-    /// The reason why the journal could not keep a case; `None` if it kept all cases.
+    /// The reason why the journal could not keep a case. `None` if the journal kept all cases.
     pub(super) fn failed(&self) -> Option<String> {
         self.lock().failed.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<O>> {
-        // A worker that panicked while it held the lock has at worst written an incomplete line,
+        // If a worker panicked while it held the lock, the worst result is an incomplete line,
         // which readers leave out.
         let state = self.state.lock();
         state.unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -203,8 +204,8 @@ impl<O: Out> Journal for FileJournal<O> {
             Ok(()) => state.length += line.len() as u64,
             Err(error) => {
                 let length = state.length;
-                // If cutting the file fails too, the incomplete line remains the last line. Readers
-                // leave this line out.
+                // If cutting the file also fails, the incomplete line remains the last line.
+                // Readers leave out this line.
                 let _ = state.out.cut(length);
                 let failed = format!("cannot write to {}: {error}", self.name.display());
                 eprintln!("warning: {failed}; the cases that finish from now on are not kept");
@@ -220,7 +221,7 @@ mod tests {
     use crate::run::journal::Title;
     use crate::store::files;
 
-    /// A file whose disk is full after `room` lines: the next line is written only in part.
+    /// A file whose disk is full after `room` lines. Only a part of the next line is written.
     #[derive(Debug)]
     struct Full {
         file: File,

@@ -24,10 +24,10 @@ pub fn list(runs: &[Kept]) -> Table {
     })
 }
 
-/// An object of JSON for each of `runs`, each on a line.
+/// A JSON object for each of `runs`, one on each line.
 ///
 /// # Panics
-/// Never: text and numbers have a form in JSON.
+/// Never: text and numbers can always be written as JSON.
 #[must_use]
 pub fn list_json(runs: &[Kept]) -> String {
     let line = |run: &Kept| {

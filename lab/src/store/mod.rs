@@ -1,5 +1,5 @@
-//! The store: a folder that keeps the results of runs. With it, a user can show results again,
-//! compare and export them, and continue a run that was broken off.
+//! The store: a folder that keeps the results of runs. With a store, a user can show results again,
+//! compare and export them, and continue a run that was interrupted.
 //!
 //! Each run has a folder below `runs`. The name of this folder is the run's id. The submodule `run`
 //! has the folder of one run, `head` the facts about it, `journal` its cases, and `printed` its
@@ -31,13 +31,13 @@ pub use self::printed::Printed;
 pub use self::run::{Kept, RunFolder, State};
 use crate::error::Error;
 
-/// The version of the files of a store. It increases when the format changes so that older versions
-/// of Plimsoll would misread a file.
+/// The version of the files of a store. It increases if the format changes in such a way that older
+/// versions of Plimsoll would misread a file.
 pub const SCHEMA: u32 = 1;
 
-/// The file that says which version a store has.
+/// The name of the file that has the version of the store.
 const FORMAT: &str = "format.json";
-/// The folder of the runs.
+/// The name of the folder that has the folders of the runs.
 const RUNS: &str = "runs";
 
 /// A folder with the results of runs.
@@ -53,7 +53,7 @@ struct Format {
 }
 
 impl Store {
-    /// Opens the store in `folder`, and makes it if it does not exist.
+    /// Opens the store in `folder`, or creates it if it does not exist.
     ///
     /// # Errors
     /// If the folder cannot be written, or if a newer version of Plimsoll made the store.
@@ -113,7 +113,7 @@ impl Store {
         &self.folder
     }
 
-    /// The folder of the runs.
+    /// The folder that has the folders of the runs.
     fn runs_folder(&self) -> PathBuf {
         self.folder.join(RUNS)
     }
@@ -138,12 +138,12 @@ impl Store {
         Ok(runs)
     }
 
-    /// The run that `id` names. `id` is an id, the beginning of an id, or `last` for the newest
-    /// run.
+    /// Returns the run that `id` names. `id` is an id, the beginning of an id, or `last` for the
+    /// newest run.
     ///
     /// # Errors
-    /// If there is no such run, the error offers the nearest ids. It is also an error if several
-    /// ids begin with `id`.
+    /// If there is no such run, in which case the error offers the nearest ids. Also if several ids
+    /// begin with `id`.
     pub fn find(&self, id: &str) -> Result<Kept, Error> {
         let mut runs = self.runs()?;
         if id == "last" {
@@ -171,7 +171,7 @@ impl Store {
     /// Removes the run that `id` names, and returns its id.
     ///
     /// # Errors
-    /// As [`Store::find`]; if the run is still running; or if a file cannot be removed.
+    /// As [`Store::find`]. Also if the run is still running, or if a file cannot be removed.
     pub fn remove(&self, id: &str) -> Result<String, Error> {
         let run = self.find(id)?;
         if run.state() == State::Running {
@@ -187,7 +187,7 @@ impl Store {
 }
 
 /// The error for an id that no run has. The error offers the nearest ids. If no id is near, it
-/// offers only the newest one, because most ids look alike.
+/// offers only the newest id, because most ids look alike.
 fn no_such_run(id: &str, ids: &[&str]) -> Error {
     match Error::unknown("run", id, ids) {
         near @ Error::Unknown { near: true, .. } => near,

@@ -12,7 +12,7 @@ use crate::report::{Report, Table};
 pub enum Printed {
     /// A report.
     Report(Box<Report>),
-    /// A table that belongs to no single report.
+    /// A table that does not belong to one report.
     Table(Table),
 }
 
@@ -47,7 +47,8 @@ impl Tally {
         }
     }
 
-    /// One line: `2 better, 1 worse, 3 no difference`; empty if there is no verdict.
+    /// The counts as one line, such as `2 better, 1 worse, 3 no difference`. Empty if there is no
+    /// verdict.
     pub(super) fn line(self) -> String {
         let parts = [
             (self.better, "better"),

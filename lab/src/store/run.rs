@@ -22,12 +22,12 @@ const REPORT: &str = "report.jsonl";
 const COURSES: &str = "courses.json";
 const END: &str = "end.json";
 
-/// The maximum number of ids to try before making a run fails. Two runs that begin in the same
-/// second get the same id with a probability of 1 in 65,536.
+/// How many ids are tried before making a run fails. Two runs that begin in the same second get the
+/// same id with a probability of 1 in 65,536.
 const IDS_MAX: usize = 20;
 
-/// The folder of a run on which this process works. Meanwhile other processes can neither resume
-/// nor remove the run.
+/// The folder of a run on which this process works. As long as this value exists, other processes
+/// can neither resume nor remove the run.
 #[derive(Debug)]
 pub struct RunFolder {
     head: Head,
@@ -57,19 +57,19 @@ impl RunFolder {
             inputs: new.inputs,
         };
         let run = Self::open(head, &folder, false)?;
-        // Other processes see the run as soon as this file exists, so this function writes the file
-        // only after it has locked the run.
+        // Other processes see the run as soon as this file exists. So lock the run before this file
+        // is written.
         let head = files::replace(&folder.join(HEAD), &run.head);
         head.map_err(|error| files::unwritable(&folder, &error))?;
         Ok(run)
     }
 
-    /// Resumes the run `id`, which was broken off. If `id` is `None`, resumes the newest run that
-    /// was broken off and has the inputs of `new`.
+    /// Resumes the run `id`, which was interrupted. If `id` is `None`, resumes the newest run that
+    /// was interrupted and has the inputs of `new`.
     ///
     /// # Errors
-    /// If there is no such run, if it has finished or still runs, or if its inputs, its version or
-    /// its machines differ from those of `new`.
+    /// If there is no such run, or if it has finished or is still running. Also if its inputs, its
+    /// version or its machines differ from those of `new`.
     pub fn resume(store: &Store, id: Option<&str>, new: &New) -> Result<Self, Error> {
         let run = match id {
             Some(id) => store.find(id)?,
@@ -165,7 +165,7 @@ impl RunFolder {
         written.map_err(|error| files::unwritable(&self.folder, &error))
     }
 
-    /// Keeps `courses`, the courses of the watched runs, in place of all courses that were kept
+    /// Keeps `courses`, the courses of the watched runs. They replace all courses that were kept
     /// before.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ impl RunFolder {
         written.map_err(|error| files::unwritable(&self.folder, &error))
     }
 
-    /// Whether no case has finished.
+    /// Returns whether no case has finished.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.journal.is_empty()
@@ -194,7 +194,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// If a case could not be kept, or if the folder cannot be written. The run then counts as
-    /// broken off.
+    /// interrupted.
     pub fn finish(self) -> Result<(), Error> {
         if let Some(failed) = self.journal.failed() {
             return Err(Error::Invalid(format!(
@@ -236,8 +236,8 @@ fn make_folder(store: &Store, now: Moment) -> Result<(String, PathBuf), Error> {
     Err(files::unwritable(&runs, &why))
 }
 
-/// The newest broken-off run that `new` can resume. If there is no such run, the newest broken-off
-/// run.
+/// Returns the newest interrupted run that `new` can resume. If there is no such run, returns the
+/// newest interrupted run.
 fn newest_broken_off(store: &Store, new: &New) -> Result<Kept, Error> {
     let mut runs = store.runs()?;
     runs.retain(|run| run.state() == State::BrokenOff);
@@ -253,7 +253,7 @@ fn newest_broken_off(store: &Store, new: &New) -> Result<Kept, Error> {
     })
 }
 
-/// Whether a run has ended.
+/// Says whether a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The run has ended with a whole report.
@@ -269,13 +269,13 @@ pub enum State {
 pub struct Kept {
     /// The facts about the run that were known when it began, such as its command line.
     pub head: Head,
-    /// The facts that were added when the run finished; `None` if it has not finished.
+    /// The facts that were added when the run finished. `None` if the run has not finished.
     pub end: Option<End>,
     folder: PathBuf,
 }
 
 impl Kept {
-    /// Reads the run in `folder`; `None` if the folder does not have the run's facts yet.
+    /// Reads the run in `folder`. Returns `None` if the folder does not have the run's facts yet.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, Error> {
         let Some(head) = files::read::<Head>(&folder.join(HEAD))? else {
             return Ok(None);
@@ -292,7 +292,7 @@ impl Kept {
         &self.folder
     }
 
-    /// Returns whether the run has finished, still runs, or was broken off.
+    /// Returns whether the run has finished, is still running, or was interrupted.
     #[must_use]
     pub fn state(&self) -> State {
         if self.end.is_some() {
@@ -322,7 +322,7 @@ impl Kept {
         Ok(lines)
     }
 
-    /// The courses of the runs that were watched; empty if no run was watched.
+    /// The courses of the runs that were watched. Empty if no run was watched.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -45,7 +45,7 @@ fn whole(run: RunFolder, seeds: u64) -> Report {
     report
 }
 
-/// A journal that breaks off the run after the journal has stored `most` cases.
+/// A journal that interrupts the run after it has stored `most` cases.
 #[derive(Debug)]
 struct Breaking {
     journal: Arc<dyn Journal>,
@@ -131,8 +131,8 @@ fn only_the_same_run_is_resumed_and_the_refusal_says_why() {
     let mut other = new(6);
     other.machines[0].profile = "3".to_owned();
     assert!(refused(None, &other).contains("the profile of no machine has changed"));
-    // Resuming skips a newer broken-off run whose inputs differ, and finds the older run with the
-    // right inputs.
+    // Resuming skips the newer interrupted run, because its inputs differ, and finds the older run,
+    // which has the right inputs.
     drop(RunFolder::begin(&store, new(12)).unwrap());
     let run = RunFolder::resume(&store, None, &new(6)).unwrap();
     assert_eq!(run.id(), id);
@@ -188,8 +188,8 @@ fn a_store_of_a_newer_version_and_no_store_are_errors_that_say_so() {
     }
 }
 
-/// If this test fails, the files have changed: raise [`SCHEMA`], and describe the change in
-/// `docs/results.md`.
+/// If this test fails, the files have changed. In this case, raise [`SCHEMA`], and describe the
+/// change in `docs/results.md`.
 #[test]
 fn the_files_have_the_keys_of_this_schema() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,8 +222,8 @@ fn the_files_have_the_keys_of_this_schema() {
     ");
 }
 
-/// The keys of a JSON value, in lines that a test can show: an object as its keys in braces, a list
-/// as the keys of its first element, and nothing for any other value.
+/// The keys of a JSON value, as lines of text. An object is written as its keys in braces, a list
+/// as the keys of its first element, and any other value as nothing.
 pub(super) fn keys_of(json: &str) -> String {
     let mut lines = vec![String::new()];
     for word in shape(&serde_json::from_str(json).unwrap()).split(' ') {

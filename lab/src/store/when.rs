@@ -40,8 +40,8 @@ impl Moment {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
 
-    /// The id of a run that begins now: `20261123-231500-ab12`. If two runs begin in the same
-    /// second, they most likely differ in the last part, `part`.
+    /// The id of a run that begins now, such as `20261123-231500-ab12`. If two runs begin in the
+    /// same second, their ids most likely differ in the last part, `part`.
     pub(super) fn id(self, part: u16) -> String {
         let Self {
             year, month, day, ..
@@ -51,10 +51,10 @@ impl Moment {
     }
 }
 
-/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
+/// The year, month and day of the Gregorian calendar that is `days` days after 1970-01-01.
 const fn date(days: u64) -> (u64, u64, u64) {
-    // This code lets years begin in March, so that the leap day is the last day of a year. Eras of
-    // 400 years begin on 0000-03-01, which is 719,468 days before 1970-01-01.
+    // In this computation, years begin in March, so that the leap day is the last day of a year.
+    // Eras of 400 years begin on 0000-03-01, which is 719,468 days before 1970-01-01.
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

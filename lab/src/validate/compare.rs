@@ -13,8 +13,8 @@ pub const P99_TOLERANCE: f64 = 0.10;
 /// that are contended. Both shares are from 0 to 1.
 pub const SHARE_TOLERANCE: f64 = 0.05;
 
-/// One error of a prediction that exceeds the accepted error, with the measured and the predicted
-/// value.
+/// An error of a prediction that is larger than the accepted error, with the measured and the
+/// predicted value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
     /// The error is in the 99th percentile of the waits.
@@ -33,8 +33,8 @@ pub enum Miss {
     },
 }
 
-/// Returns the errors of the predicted waits `simulated` that exceed the accepted errors; an empty
-/// list if the prediction is good enough.
+/// Returns the errors of the predicted waits `simulated` that are larger than the accepted errors.
+/// The list is empty if the prediction is good enough.
 #[must_use]
 pub fn misses(real: &Seen, simulated: &Seen) -> Vec<Miss> {
     let mut misses = Vec::new();

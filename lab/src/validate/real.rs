@@ -1,8 +1,8 @@
-//! Measures one load on two real CPUs twice, and times the prices before, between and after the two
+//! Measures one load on two real CPUs twice. Times the prices before, between and after these two
 //! measurements. If the load cannot be measured, returns the reason.
 //!
-//! This module decides from the real measurements alone whether a measurement counts, before
-//! anything is simulated.
+//! This module decides whether a measurement counts before anything is simulated, so only the real
+//! measurements decide this.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
-/// The largest accepted factor between the prices before the first measurement and the prices timed
-/// later, up or down. A larger factor means that the virtual CPUs have moved to other cores.
+/// The prices are timed before the first measurement and again later. A price that was timed later
+/// can be larger or smaller than the first by at most this factor. If it differs more, the virtual
+/// CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
 /// The number of rounds in each timing of the prices. Prices are timed three times: before, between
@@ -47,9 +48,9 @@ impl Real {
     /// this load.
     ///
     /// A hand-over takes two or three transfers of a cache line, depending on the lines that the
-    /// waiter's CPU has read ahead. So the price of a hand-over is uncertain by the larger of two
-    /// amounts: the span of the middle half of the timings, and the time of one transfer. The
-    /// second amount applies even if all timings of one measurement agree.
+    /// waiter's CPU has read ahead. So the price of a hand-over is uncertain by at least the time
+    /// of one transfer, even if all timings of one measurement agree. If the middle half of the
+    /// timings spans more than this time, the span is the uncertainty.
     ///
     /// # Errors
     /// [`Skip::Blurred`] if this uncertainty exceeds the error that a prediction may have.
@@ -71,16 +72,16 @@ impl Real {
 pub enum Skip {
     /// The computer does not permit the measurement.
     Cannot(CannotMeasure),
-    /// The prices timed before the first measurement and the prices timed later differ by this
-    /// factor.
+    /// A price timed later differs by this factor from the price timed before the first
+    /// measurement.
     Drift(f64),
-    /// Between two timings of the prices, the virtual CPUs moved: from two threads of one core to
+    /// Between two timings of the prices, the virtual CPUs moved from two threads of one core to
     /// separate cores, or the other way round.
     Moved,
     /// The two measurements of the load differ by more than a prediction's accepted error.
     Noise(Miss),
-    /// A hand-over has no single price: its time varies by this many nanoseconds, more than a
-    /// prediction's accepted error.
+    /// A hand-over has no single price: the time of a hand-over varies by this many nanoseconds,
+    /// which is more than a prediction's accepted error.
     Blurred(f64),
 }
 
@@ -103,9 +104,9 @@ pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip>
 fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let before = measure::prices_of(pair, PRICE_ROUNDS)?;
     let once = measure::lock_waits(pair, load, duration)?;
-    // A virtual CPU that moves during the first measurement may have moved back by the end of the
-    // second. Then the prices timed between the two measurements show that this CPU was on another
-    // core.
+    // If a virtual CPU moves during the first measurement, it may have moved back by the end of the
+    // second. In this case, the prices timed between the two measurements show that the virtual CPU
+    // was on another core.
     let between = measure::prices_of(pair, PRICE_ROUNDS)?;
     let again = measure::lock_waits(pair, load, duration)?;
     let after = measure::prices_of(pair, PRICE_ROUNDS)?;

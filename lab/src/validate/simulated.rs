@@ -16,8 +16,8 @@ use super::{QUANTILES, Real, Seen};
 use crate::Error;
 use crate::catalog::machines;
 
-/// The number of times that each CPU acquires the lock, large enough that hundreds of waits lie
-/// above the 99.9th percentile.
+/// How often each CPU acquires the lock. With this number, hundreds of waits lie above the 99.9th
+/// percentile.
 const ACQUISITIONS: u32 = 200_000;
 
 /// Returns the machine `laptop-2` with the lock prices of two real CPUs, which are the means of
@@ -26,8 +26,8 @@ const ACQUISITIONS: u32 = 200_000;
 /// The price of moving a cache line is the measured price, but at most the price of each of two
 /// lock operations that include the move. These operations are a hand-over, and acquiring a free
 /// lock that the other CPU held last. If the two CPUs are threads of one core, no cache line moves
-/// between them. Then the measured price of a move only shows how much the threads disturb each
-/// other, and it may be higher than the price of a lock operation.
+/// between them. In this case, the measured price of a move only shows how much the threads disturb
+/// each other, and can be higher than the price of a lock operation.
 ///
 /// # Errors
 /// If the built-in machine cannot be loaded.
@@ -92,8 +92,8 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     }
 }
 
-/// Returns a quantile of `sorted`: the smallest value that at least the share `share` of all
-/// values, from 0 to 1, does not exceed.
+/// Returns a quantile of `sorted`: the smallest value that at least the share `share` (from 0 to 1)
+/// of all values do not exceed.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -3,17 +3,18 @@
 //! The length of a run is not known when it begins. So bins are short at first. Whenever the time
 //! passes the last bin, each pair of bins becomes one bin. All values of a run share one [`Clock`].
 //!
-//! Values are collected on the small stacks of simulated tasks, so all arrays are in the heap.
+//! The code that collects values runs on the small stacks of simulated tasks, so all arrays are in
+//! the heap.
 
 /// The largest number of bins.
 pub(super) const BINS: usize = 256;
-/// The largest number of rows of a map. On a machine with more CPUs than this, a row stands for
+/// The largest number of rows of a map. If a machine has more CPUs than this, a row stands for
 /// several CPUs.
 const ROWS_MAX: u32 = 512;
 /// The length of the first bins, in nanoseconds.
 const FIRST_NS: u64 = 1024;
 
-/// The way in which the values of two bins become the value of one bin.
+/// How the values of two bins become the value of one bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
     /// The sum of both values.
@@ -38,7 +39,7 @@ impl Fold {
     }
 }
 
-/// The present length of a bin; it grows with the time that has been reached.
+/// The current length of a bin. It grows with the time that has been reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     pub(super) bin_ns: u64,
@@ -68,7 +69,7 @@ impl Clock {
     }
 }
 
-/// A value for each bin.
+/// For each bin, a value.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     pub(super) fold: Fold,
@@ -87,7 +88,7 @@ impl Series {
         self.values[bin] = self.fold.join(self.values[bin], Some(value));
     }
 
-    /// Joins each pair of bins.
+    /// Joins each pair of neighbouring bins to one bin.
     pub(super) fn halve(&mut self) {
         for bin in 0..BINS / 2 {
             let pair = (self.values[2 * bin], self.values[2 * bin + 1]);
@@ -104,12 +105,12 @@ pub(super) enum Join {
     Max,
 }
 
-/// A value for each CPU and bin; 0 stands for no value.
+/// For each CPU and each bin, a value. The value 0 stands for no value.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     join: Join,
     pub(super) cpus_per_row: u32,
-    /// The rows, [`BINS`] values each.
+    /// The values row by row. Each row has [`BINS`] values.
     pub(super) cells: Vec<u64>,
 }
 
@@ -135,7 +136,7 @@ impl Grid {
     /// Adds the time from `from_ns` to `until_ns` to the bins in which it lies.
     pub(super) fn add_time(&mut self, clock: Clock, cpu: u32, from_ns: u64, until_ns: u64) {
         let mut from_ns = from_ns;
-        // The loop ends, because each iteration goes on to the end of a bin.
+        // The loop ends because each iteration advances to the end of a bin.
         while from_ns < until_ns {
             let bin = clock.bin(from_ns);
             let end_ns = if bin + 1 == BINS {
@@ -148,7 +149,7 @@ impl Grid {
         }
     }
 
-    /// Joins each pair of bins.
+    /// Joins each pair of neighbouring bins to one bin.
     pub(super) fn halve(&mut self) {
         for row in self.cells.chunks_exact_mut(BINS) {
             for bin in 0..BINS / 2 {

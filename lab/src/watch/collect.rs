@@ -17,7 +17,8 @@ use super::frames::{self, Kind, Tree};
 use super::spans::Spans;
 use super::waits::{Waits, length_ns};
 
-/// The largest number of single events, such as kills, that a course keeps.
+/// The largest number of single events, such as kills, that a course (the data about one run)
+/// keeps.
 const MARKS_MAX: usize = 2000;
 
 /// A kind of value that the collector has for each bin.
@@ -43,7 +44,8 @@ impl What {
         }
     }
 
-    /// The name of the chart with the values of this kind, their name in the chart, and their unit.
+    /// The name of the chart that shows the values of this kind, the name of the values in this
+    /// chart, and their unit.
     fn names(self) -> (&'static str, String, Unit) {
         let own = str::to_owned;
         match self {
@@ -112,7 +114,7 @@ pub(super) struct Collector {
     marks: Vec<Mark>,
     /// The CPUs that the shepherd has kicked and whose vmstat work has not run yet.
     kicked: BTreeSet<CpuId>,
-    /// The number of pages that CPUs have taken from the free lists of zones and not returned.
+    /// How many pages CPUs have taken from the free lists of zones and not returned yet.
     outside: i64,
     /// The manager whose page lists are read, and the last bin in which they were read.
     lists: Option<(Rc<Manager<Sim>>, Option<usize>)>,
@@ -223,8 +225,8 @@ impl Collector {
             Event::SkipTaskReaping(_) => self.mark("the reaper gives up", cpu, at_ns),
             Event::KswapdWake(_) => self.mark("kswapd wakes", cpu, at_ns),
             Event::KswapdSleep(_) => self.mark("kswapd sleeps", cpu, at_ns),
-            // There are too many events of single pages. The remaining events are steps of
-            // something that a chart shows already.
+            // There are too many events about single pages. The other ignored events are steps of
+            // something that a chart already shows.
             _ => return,
         }
         self.events += 1;
@@ -271,8 +273,8 @@ impl Collector {
         let Some((mm, last)) = &mut self.lists else {
             return;
         };
-        // A CPU may emit an event while the clocks of other CPUs are earlier, so `at_ns` may be a
-        // little earlier than in the call before.
+        // A CPU can emit an event while the clocks of other CPUs are earlier. So `at_ns` may be a
+        // little earlier than in the previous call.
         if last.is_some_and(|last| bin <= last) {
             return;
         }
@@ -322,8 +324,8 @@ impl Collector {
         self.tree.leave(task, now, Kind::job(job));
     }
 
-    /// The course of the run. The caller adds the names of the experiment, the machine and the
-    /// design.
+    /// Returns the course of the run. The caller adds the names of the experiment, the machine and
+    /// the design.
     pub(super) fn finish(mut self) -> Course {
         let ended = self.stats.as_ref().map_or(0, |stats| stats.now.0);
         let length_ns = self.latest_ns.max(ended);

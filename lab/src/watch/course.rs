@@ -1,4 +1,5 @@
-//! The course of a run as data. A store keeps courses, and an HTML page draws them.
+//! The course of a run as data: what happened in one run, in bins of virtual time. A store keeps
+//! courses, and an HTML page draws them.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,9 +22,9 @@ pub struct Course {
     pub bin_ns: u64,
     /// The number of bins.
     pub bins: usize,
-    /// A value for each CPU and bin.
+    /// Maps, which have a value for each CPU and bin.
     pub maps: Vec<Map>,
-    /// A value for each bin.
+    /// Lines, which have a value for each bin.
     pub lines: Vec<Line>,
     /// The waits for locks, by class and call site.
     pub waits: Vec<SiteWaits>,
@@ -31,18 +32,18 @@ pub struct Course {
     pub pairs: Vec<Pair>,
     /// The longest waits, the longest first.
     pub longest: Vec<LongWait>,
-    /// The times that the CPUs of each group waited for the CPUs of each other group; `None` if no
-    /// CPU waited.
+    /// How long the CPUs of each group waited for the CPUs of each other group. `None` if no CPU
+    /// waited.
     pub between: Option<Between>,
     /// The phases in which tasks end address spaces or wait for memory.
     pub spans: Vec<Span>,
     /// Single events, such as kills.
     pub marks: Vec<Mark>,
     /// The time of all CPUs, divided by kinds of work, waits and disturbances. The children of a
-    /// frame follow it; their depth is greater by one.
+    /// frame follow the frame, and their depth is greater by one.
     pub time: Vec<Frame>,
-    /// The phases and kernel jobs of tasks, with the waits inside them, in the same order as the
-    /// frames of `time`.
+    /// The phases and kernel jobs of tasks, with the waits inside them. They have the same order as
+    /// the frames of `time`.
     pub phases: Vec<Frame>,
 }
 
@@ -58,10 +59,10 @@ pub enum Unit {
     Count,
 }
 
-/// A value for each CPU and bin.
+/// A map: a value for each CPU and bin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Map {
-    /// What the values are.
+    /// The name of the quantity that the values measure.
     pub name: String,
     /// The unit of the values.
     pub unit: Unit,
@@ -81,16 +82,16 @@ pub struct Map {
     pub cells: String,
 }
 
-/// A value for each bin.
+/// A line of a chart: a value for each bin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// The chart to which the line belongs.
     pub chart: String,
-    /// What the values are.
+    /// The name of the quantity that the values measure.
     pub name: String,
     /// The unit of the values.
     pub unit: Unit,
-    /// The values; `None` for a bin in which nothing was read.
+    /// The values. `None` for a bin in which nothing was read.
     pub values: Vec<Option<i64>>,
 }
 
@@ -99,7 +100,7 @@ pub struct Line {
 pub struct SiteWaits {
     /// The name of the lock.
     pub lock: String,
-    /// Whether a waiter sleeps while it waits for this lock.
+    /// True if a waiter for this lock sleeps.
     pub sleeps: bool,
     /// The call site that requested the lock.
     pub site: String,
@@ -111,12 +112,13 @@ pub struct SiteWaits {
     pub total_ns: u64,
     /// The longest wait, in nanoseconds.
     pub max_ns: u64,
-    /// The number of waits in each bin that is not empty. Bin `b` has the waits of at least `2^(b /
-    /// 8)` and less than `2^((b + 1) / 8)` nanoseconds; bin 0 also has the waits of 0 ns.
+    /// For each bin that is not empty, the index of the bin and the number of waits in it. Bin `b`
+    /// has the waits of at least `2^(b / 8)` and less than `2^((b + 1) / 8)` nanoseconds. Bin 0
+    /// also has the waits of 0 ns.
     pub hist: Vec<(u16, u64)>,
 }
 
-/// The waits of one call site for a holder that took the lock at another call site.
+/// The waits at one call site for a holder that took the lock at another call site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// The name of the lock.
@@ -152,7 +154,7 @@ pub struct LongWait {
     pub holder: String,
 }
 
-/// The times that the CPUs of each group waited for the CPUs of each other group.
+/// How long the CPUs of each group waited for the CPUs of each other group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Between {
     /// The number of CPUs in a group.
@@ -190,12 +192,12 @@ pub struct Mark {
     pub cpu: u32,
 }
 
-/// A part of the time of all CPUs.
+/// A part of the time of all CPUs, which can enclose other parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// The number of frames that enclose this one.
     pub depth: u32,
-    /// The name of the work, wait, disturbance or phase that took the time.
+    /// How often this work, wait, disturbance or phase occurred.
     pub name: String,
     /// How often.
     pub count: u64,

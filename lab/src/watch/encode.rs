@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::bins::{BINS, Grid};
 use super::course::{Map, Unit};
 
-/// The number of steps between a value and its double.
+/// The number of steps between a value and twice this value.
 const STEPS: f64 = 6.0;
 /// The largest number of successive empty cells that one pair of bytes stands for.
 const RUN_MAX: usize = 256;
@@ -57,7 +57,7 @@ fn shorten(bytes: impl Iterator<Item = u8>) -> Vec<u8> {
     short
 }
 
-/// The first `columns` bins of `grid` as a map.
+/// Makes a map from the first `columns` bins of `grid`.
 pub(super) fn map(grid: &Grid, name: String, unit: Unit, columns: usize) -> Map {
     let rows = grid.cells.chunks_exact(BINS).map(|row| &row[..columns]);
     let cells = rows.clone().flatten().map(|value| byte(*value));
@@ -75,8 +75,8 @@ pub(super) fn map(grid: &Grid, name: String, unit: Unit, columns: usize) -> Map 
 
 impl Map {
     /// Joins each pair of columns, so that the map needs about half the room. If the values are
-    /// numbers of pages, the larger value is kept. Otherwise the two values are added, to within
-    /// the precision of a map.
+    /// numbers of pages, the larger of two values is kept. Otherwise, the two values are added,
+    /// with the limited precision of a map.
     pub(crate) fn halve(&mut self) {
         let cells = self.values();
         let columns = self.columns.div_ceil(2);
@@ -95,7 +95,7 @@ impl Map {
         self.bins_per_column *= 2;
     }
 
-    /// The values of all cells, row by row, as a page decodes them.
+    /// The values of all cells, row by row, in the same way as an HTML page decodes them.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
         let short = STANDARD.decode(&self.cells).unwrap_or_default();

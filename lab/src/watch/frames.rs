@@ -1,5 +1,5 @@
-//! The time of a run, divided among the frames of trees: by kind of work, and by the phases of
-//! tasks.
+//! Divides the time of a run among the frames of two trees: one by kind of work, and one by the
+//! phases of tasks.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub(super) enum Kind {
     Phase(Phase),
     Vmstat,
     Shepherd,
-    /// Code that is in no phase and no kernel job, and that requested a lock at this site.
+    /// The time of code that requested a lock at this call site, in no phase and no kernel job.
     Caller(Site),
-    /// Waits for a lock, requested at this site.
+    /// The waits of code that requested the lock at this call site.
     Wait(LockClass, Site),
     /// The waits for a holder that had taken the lock at this site.
     Holder(Site),
@@ -50,9 +50,10 @@ impl Kind {
 #[derive(Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// For each node and each kind of frame, the child of this kind. `None` stands for the root.
+    /// For each node and each kind of frame, the child of this kind. The root is `None`.
     places: BTreeMap<(Option<usize>, Kind), usize>,
-    /// For each task, the frames that it has entered and not left, each with the time of entering.
+    /// For each task, the frames that the task has entered and not left yet, each with the time of
+    /// entering.
     open: BTreeMap<u32, Vec<(usize, u64)>>,
 }
 
@@ -87,14 +88,15 @@ impl Tree {
     pub(super) fn leave(&mut self, task: u32, at_ns: u64, kind: Kind) {
         let open = self.open.entry(task).or_default();
         let is_it = |open: &mut (usize, u64)| self.nodes[open.0].kind == kind;
-        // If the task entered the frame before the run was watched, there is no time of entering.
+        // If the task entered the frame before the run was watched, the time of entering is not
+        // known, and the frame is ignored.
         if let Some((node, since_ns)) = open.pop_if(is_it) {
             self.nodes[node].count += 1;
             self.nodes[node].ns += at_ns - since_ns;
         }
     }
 
-    /// Adds a wait of `ns` nanoseconds to the frame in which `task` is.
+    /// Adds a wait of `ns` nanoseconds to the frame that `task` entered last.
     pub(super) fn wait(&mut self, task: u32, class: LockClass, sites: [Site; 2], ns: u64) {
         let [site, holder] = sites;
         let top = self.open.get(&task).and_then(|open| open.last());
@@ -114,8 +116,8 @@ impl Tree {
         }
     }
 
-    /// The frames, if a task has been in a phase or a job; otherwise none. A frame that has not
-    /// ended may have less time than its children. It then gets the time of its children.
+    /// Returns the frames. Returns none if no task has been in a phase or a job. A frame that has
+    /// not ended may have less time than its children. Such a frame gets the time of its children.
     pub(super) fn finish(mut self) -> Vec<Frame> {
         let told =
             |node: &Node| matches!(node.kind, Kind::Phase(_) | Kind::Vmstat | Kind::Shepherd);
@@ -123,7 +125,7 @@ impl Tree {
             return Vec::new();
         }
         let mut inside = vec![0; self.nodes.len()];
-        // Children come after their parents.
+        // The loop goes backwards, because children come after their parents.
         for nth in (0..self.nodes.len()).rev() {
             self.nodes[nth].ns = self.nodes[nth].ns.max(inside[nth]);
             if let Some(parent) = self.nodes[nth].parent {
@@ -216,8 +218,8 @@ const GROUPS: [(&str, &[Work]); 8] = [
     ),
 ];
 
-/// The time of all CPUs by kind of work, spinning waits and disturbances. CPUs that are idle, or
-/// wait for a cache line, are in no frame.
+/// Divides the time of all CPUs by kind of work, spinning waits and disturbances. The time in which
+/// CPUs are idle or wait for a cache line is in no frame.
 pub(super) fn time(stats: &Stats, waits: &Waits) -> Vec<Frame> {
     let leaf = |depth: u32, name: &str, count: u64, ns: u64| Frame {
         depth,
@@ -261,7 +263,7 @@ pub(super) fn time(stats: &Stats, waits: &Waits) -> Vec<Frame> {
     roots.concat()
 }
 
-/// A frame that encloses `parts`, each of which is a frame with its children. Parts without time
+/// Makes a frame that encloses `parts`. Each part is a frame with its children. Parts without time
 /// are left out.
 fn above(depth: u32, name: &str, mut parts: Vec<Vec<Frame>>) -> Vec<Frame> {
     largest_first(&mut parts);

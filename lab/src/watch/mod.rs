@@ -31,7 +31,7 @@ pub use self::course::{
 };
 
 thread_local! {
-    /// The watchers of the machines that the watched case on this thread has made; `None` if no
+    /// The watchers of the machines that the watched case on this thread has made. `None` if no
     /// case on this thread is watched.
     static SLOT: RefCell<Option<Vec<Watcher>>> = const { RefCell::new(None) };
 }
@@ -41,9 +41,9 @@ thread_local! {
 pub struct Courses(Arc<Mutex<Vec<Course>>>);
 
 impl Courses {
-    /// Calls `run`, lets `name` fill in the names of its course, and keeps the course. If `run`
-    /// makes several machines, keeps only the course with the most events. If it makes no machine,
-    /// keeps nothing.
+    /// Calls `run` and keeps the course of the machine that `run` makes. `name` fills in the names
+    /// in this course. If `run` makes several machines, only the course with the most events is
+    /// kept. If `run` makes no machine, nothing is kept.
     pub fn of<T>(&self, name: impl FnOnce(&mut Course), run: impl FnOnce() -> T) -> T {
         let (result, course) = during(run);
         if let Some(mut course) = course {
@@ -119,7 +119,7 @@ impl Watcher {
         self.with(|collector| collector.read_lists(mm));
     }
 
-    /// Notes the value of a resident-page counter, and the true number of pages.
+    /// Notes the value `said` of a resident-page counter, and the true number `truth` of pages.
     pub(crate) fn counted(&self, sim: &Sim, said: i64, truth: i64) {
         self.with(|collector| collector.counted(sim, said, truth));
     }
@@ -135,7 +135,7 @@ impl Watcher {
     }
 
     fn with(&self, f: impl FnOnce(&mut Collector)) {
-        // There is no collector if the machine outlives the watched case.
+        // If the machine outlives the watched case, there is no collector any more.
         if let Some(collector) = &mut *self.0.borrow_mut() {
             f(collector);
         }

@@ -1,5 +1,5 @@
-//! The phases of tasks over time: which tasks end an address space, which tasks help, and which
-//! wait for memory.
+//! The phases of tasks over time. They show which tasks end an address space, which tasks help, and
+//! which tasks wait for memory.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use plimsoll_mm::event::Phase;
 
 use super::course::Span;
 
-/// The largest number of phases that are kept. If there are more, the first ones to be left out are
-/// the shortest phases inside other phases.
+/// The largest number of phases that are kept. If there are more, the shortest phases inside other
+/// phases are left out first.
 const SPANS_MAX: usize = 4000;
 
-/// Returns whether phases of this kind are kept. The phases of all other kinds are too short and
-/// too many for a chart over time.
+/// Returns whether phases of the kind `phase` are kept. The phases of all other kinds are too short
+/// and too many for a chart over time.
 const fn is_kept(phase: Phase) -> bool {
     !matches!(
         phase,
@@ -51,7 +51,8 @@ impl Spans {
             return;
         }
         let open = self.open.entry(task).or_default();
-        // If the phase began before the run was watched, the time of its beginning is not known.
+        // If the phase began before the run was watched, the time at which it began is not known,
+        // and the phase is ignored.
         let Some((phase, cpu, from_ns)) = open.pop_if(|open| open.0 == phase) else {
             return;
         };

@@ -1,5 +1,5 @@
-//! The waits for locks of a watched run: how long they are, at which call site the waiter is, and
-//! for which holder it waits.
+//! The waits for locks of a watched run: how long they were, at which call site the waiter
+//! requested the lock, and at which call site the holder had taken it.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,21 @@ use plimsoll_sim::Wait;
 
 use super::course::{Between, LongWait, Pair, SiteWaits};
 
-/// The number of bins of a histogram between a wait and its double.
+/// How many bins of a histogram lie between a wait and a wait of twice the length.
 const STEPS: f64 = 8.0;
 /// The number of bins of a histogram. The last bin has all waits of a minute or more.
 const HIST: usize = 288;
-/// The number of longest waits that are kept.
+/// How many of the longest waits are kept.
 const LONGEST: usize = 300;
-/// The largest number of groups of CPUs whose waits for each other are summed.
+/// The largest number of groups into which CPUs are divided. For each pair of groups, the waits for
+/// each other are summed.
 const GROUPS_MAX: u32 = 64;
 
 /// The waits of a run.
 pub(super) struct Waits {
     by_site: BTreeMap<(LockClass, Site), Tally>,
     by_holder: BTreeMap<(LockClass, Site, Site), Sums>,
-    /// The waits that may be among the longest. Whenever this list has twice [`LONGEST`] waits, the
+    /// All waits that can be among the longest. Whenever this list has twice [`LONGEST`] waits, the
     /// shorter half is removed.
     longest: Vec<Wait>,
     cpus_per_group: u32,
@@ -113,7 +114,8 @@ impl Waits {
         self.longest.truncate(LONGEST);
     }
 
-    /// The waits by class and call site; the class and site with the longest total come first.
+    /// The waits by class and call site. The class and call site whose waits are longest in total
+    /// come first.
     pub(super) fn sites(&self) -> Vec<SiteWaits> {
         let row = |((class, site), tally): (&(LockClass, Site), &Tally)| SiteWaits {
             lock: class.name().to_owned(),
@@ -133,8 +135,8 @@ impl Waits {
         rows
     }
 
-    /// The waits by the call sites of the waiter and the holder; the pair with the longest total
-    /// comes first.
+    /// The waits by the call sites of the waiter and the holder. The pair whose waits are longest
+    /// in total comes first.
     pub(super) fn pairs(&self) -> Vec<Pair> {
         let row = |((class, site, holder), sums): (&(LockClass, Site, Site), &Sums)| Pair {
             lock: class.name().to_owned(),
@@ -164,7 +166,7 @@ impl Waits {
         self.longest.iter().map(row).collect()
     }
 
-    /// The times that the groups of CPUs waited for each other; `None` if no CPU waited.
+    /// How long the groups of CPUs waited for each other. `None` if no CPU waited.
     pub(super) fn between(&self) -> Option<Between> {
         let cells: Vec<(u32, u32, u64)> = (0..)
             .zip(&self.between)
@@ -177,7 +179,8 @@ impl Waits {
         })
     }
 
-    /// The sums of waits that spin, by class, call site, and call site of the holder.
+    /// The waits for spinning locks, summed by class, call site of the waiter, and call site of the
+    /// holder.
     pub(super) fn spinning(&self) -> impl Iterator<Item = (LockClass, Site, Site, u64, u64)> {
         let spins = self
             .by_holder

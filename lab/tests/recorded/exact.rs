@@ -1,9 +1,9 @@
 //! Compares each move of pages between page lists and zones that Plimsoll makes with the move that
-//! a real kernel made. The recordings are of Linux 6.12 booted on four CPUs, and of 6.18 on a
+//! a real kernel made. The recordings are of Linux 6.12 on four CPUs, and of Linux 6.18 on a
 //! computer with two CPUs.
 //!
-//! The expected counts are the counts of the current model. If the number of identical moves falls,
-//! a change has made Plimsoll decide differently from the kernel.
+//! The expected counts are those of the current model. If there are fewer identical moves, a change
+//! has made Plimsoll decide differently from the kernel.
 
 use plimsoll_lab::exact::pages::PageLists;
 use plimsoll_lab::exact::{Judge, Judgement};
@@ -45,9 +45,9 @@ fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
 }
 
 /// The recorded computer has two nodes. Processes use all memory of one node, until the OOM killer
-/// kills some of them. Each node's kswapd reclaims in its own node. A CPU also has page lists of
-/// the other node's zone. Its periodic work returns a batch of pages from such a list if the CPU
-/// has not used the list for some time.
+/// kills some of them. Each node's kswapd reclaims in its own node. A CPU also has page lists for
+/// the other node's zone. If the CPU has not used such a list for some time, its periodic work
+/// returns a batch of pages from the list.
 #[test]
 fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
     let judgement = judge("exact-6.12-2-nodes.plr", None);

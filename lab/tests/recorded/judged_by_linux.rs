@@ -1,5 +1,6 @@
 //! Checks Plimsoll's vmstat timers and counters of resident pages against recordings of Linux 6.12
-//! on 64 virtual CPUs. Also checks that a wrong rule, such as a fold one page later, is noticed.
+//! on 64 virtual CPUs. Also checks that the comparison notices a wrong rule, such as a fold one
+//! page later.
 
 use std::cell::Cell;
 
@@ -51,8 +52,8 @@ fn a_wheel_that_leaves_a_timer_on_its_step_differs_where_the_kernel_has_one_ther
     assert_eq!(firings("vmstat-64-hz1000", &early), (1357, 1334));
 }
 
-/// A wrong schedule, which the comparison must notice: it arms timers for one jiffy later than
-/// Linux does.
+/// A wrong schedule: it arms timers for one jiffy later than Linux does. The comparison must notice
+/// this.
 #[derive(Debug)]
 struct OneMore;
 
@@ -82,9 +83,9 @@ fn a_schedule_that_is_off_by_a_jiffy_agrees_nowhere() {
     assert!(judgement.first_difference[1].starts_with("asked for: Linux 4294"));
 }
 
-/// Returns three rows of six numbers: as recorded, as simulated, and as simulated with the recorded
-/// share of late ticks. A number is the largest number of CPUs whose vmstat work starts within one
-/// tick, or within 1, 4, 31, 32 or 64 ms.
+/// Returns three rows of six numbers. The rows are the recording, the simulation, and the
+/// simulation with the recorded share of late ticks. A number is the largest number of CPUs whose
+/// vmstat work starts within one tick, or within 1, 4, 31, 32 or 64 ms.
 fn crowds(name: &str) -> Vec<Vec<usize>> {
     let judgement = Timers::OURS.judge(&recording(name)).expect("firings");
     let crowding = judgement.tables.last().expect("the table of crowds");
@@ -103,7 +104,8 @@ fn simulated_crowds_are_the_recorded_ones_once_ticks_come_late() {
     assert_eq!(recorded, &[3, 3, 3, 6, 6, 8]);
     assert_eq!(simulated[..5], [3; 5]);
     // In the simulation with late ticks, chance decides which groups of CPUs fire late. If a group
-    // fires late, CPUs of this group and CPUs of the next group fire within one interval of 31 ms.
+    // fires late, CPUs of this group and CPUs of the next group can fire within one interval of 31
+    // ms.
     assert_eq!(late[..3], [3; 3]);
     assert!(late[3] > 3, "{late:?}");
 }
@@ -116,7 +118,7 @@ fn simulated_groups_at_hz_1000_are_as_large_as_recorded_ones() {
     assert_eq!(recorded, &[22, 22, 22, 22, 22, 43]);
     assert_eq!(simulated[..5], [22; 5]);
     // The CPUs fire in groups that are 64 ms apart. If a group fires late, CPUs of this group and
-    // CPUs of the next group fire within one interval of 64 ms.
+    // CPUs of the next group can fire within one interval of 64 ms.
     assert_eq!(late[..5], [22; 5]);
     assert!(late[5] > 22, "{late:?}");
 }
@@ -146,8 +148,8 @@ fn every_reading_of_resident_pages_is_equal() {
     }
 }
 
-/// A wrong flat counter, which the comparison must notice: it folds a differential only when it
-/// *exceeds* the batch.
+/// A wrong flat counter: it folds a differential only when the differential *exceeds* the batch.
+/// The comparison must notice this.
 struct LateFold {
     batch: i64,
     parts: Vec<Cell<i64>>,
@@ -219,8 +221,8 @@ fn a_fold_one_page_later_is_seen() {
     assert!(!late.first_difference.is_empty());
 }
 
-/// Adds 1 to a number in the first precise reading in the log. A reading is a line
-/// `P anon file shown smaps own statm`; `word` is an index into its words, and the `P` has index 0.
+/// Adds 1 to a number in the first precise reading in the log. A reading is a line `P anon file
+/// shown smaps own statm`. `word` is the index of the word to change. `P` has the index 0.
 fn with_precise(mut recording: Recording, word: usize) -> Recording {
     for (_, text) in &mut recording.header.texts {
         let Some(at) = text.find("\nP ") else {

@@ -17,8 +17,8 @@ macro_rules! fixture {
     };
 }
 
-/// Reads a fixture, whose sections begin with `== NAME`. The section `events` has events, `release`
-/// has the kernel's release, and any other section is a text of the recording's header.
+/// Reads a fixture, whose sections begin with `== NAME`. The section `events` has events, and
+/// `release` has the kernel's release. Any other section is a text of the recording's header.
 fn read(text: &str) -> Recording {
     let mut recording = Recording {
         header: Header::default(),
@@ -38,7 +38,8 @@ fn read(text: &str) -> Recording {
     recording
 }
 
-/// Parses an event such as `3.842480 0 200 mark_victim 182`: seconds, CPU, thread, name, arguments.
+/// Parses an event such as `3.842480 0 200 mark_victim 182`. The words are seconds, CPU, thread,
+/// name and arguments.
 fn event(line: &str) -> Event {
     let mut words = line.splitn(5, ' ');
     let mut next = || words.next().unwrap_or_else(|| panic!("`{line}` is short"));
@@ -80,8 +81,8 @@ fn judged(judge: &dyn Judge, recording: &Recording) -> Judgement {
         .expect("the recording has something of it")
 }
 
-/// Checks that Plimsoll and the recorded kernel make the same decision in all comparisons. Returns
-/// the number of comparisons.
+/// Checks that Plimsoll and the recorded kernel decide the same way in all comparisons. Returns the
+/// number of comparisons.
 fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     let judgement = judged(judge, recording);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");
@@ -151,7 +152,7 @@ fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
 
 #[test]
 fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
-    // Changes the policy of the process that is chosen first, so that this process is bound to the
+    // Change the policy of the process that is chosen first, so that this process is bound to the
     // node that is not short of memory.
     let elsewhere = with_text(fixture!("shared"), "oom population", |text| {
         let line = |line: &str| {
@@ -164,8 +165,8 @@ fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
         text.lines().map(line).collect::<Vec<_>>().join("\n")
     });
     differs(&KILLS, &elsewhere);
-    // In this recording, the nodes of a memory policy ran out of memory. Then the nodes that
-    // cpusets allow to a process do not matter, not even if the process has no policy.
+    // In this recording, the nodes of a memory policy ran out of memory. In this case, the nodes
+    // that cpusets allow to a process do not matter, even if the process has no policy.
     let cpuset = with_text(fixture!("shared"), "oom population", |text| {
         text.replace("nodes=0-1", "nodes=0")
     });
@@ -221,8 +222,8 @@ fn without_page_tables_or_a_page_of_the_total_scores_are_others() {
 
 #[test]
 fn a_process_that_was_chosen_before_is_not_chosen_again() {
-    // Inserts the rows of the first shortage at the top of the second shortage's table, so that the
-    // first victim is in the second table too.
+    // Insert the rows of the first shortage at the top of the second shortage's table, so that the
+    // first victim is also in the second table.
     let again = with_text(fixture!("plain"), "kernel log", |log| {
         let rows = |line: &&str| line.contains("] [");
         let first: Vec<&str> = log.lines().filter(rows).take(15).collect();
@@ -252,8 +253,8 @@ fn a_log_without_tables_is_set_aside_and_said_so() {
     assert!(Kills::default().judge(&Recording::default()).is_none());
 }
 
-/// A dying thread that asks for memory marks itself as a victim. The judge notes this, but does not
-/// compare it with Plimsoll's victims.
+/// A dying thread that asks for memory marks itself as a victim. The judge notes this event, but
+/// does not compare it with Plimsoll's victims.
 #[test]
 fn a_victim_that_asks_for_memory_while_it_dies_is_no_kill_of_its_own() {
     let judgement = judged(&KILLS, &fixture!("plain"));
@@ -293,13 +294,13 @@ fn another_order_of_ranges_is_a_difference() {
     };
     differs(&downwards, &fixture!("frozen"));
     differs(&downwards, &fixture!("released"));
-    // Makes the shared mappings private. Plimsoll would then empty these mappings too, but the
-    // kernel did not.
+    // Make the shared mappings private. Plimsoll then also empties these mappings, but the kernel
+    // did not.
     let private = with_text(fixture!("frozen"), "oom mappings", |text| {
         text.replace(",sh,", ",")
     });
     differs(&Reaping::default(), &private);
-    // Removes the last event, so that the kernel's reaper seems to give up one attempt earlier.
+    // Remove the last event, so that the kernel's reaper seems to give up one attempt earlier.
     let mut sooner = fixture!("given-up");
     sooner.events.pop();
     differs(&Reaping::default(), &sooner);
@@ -311,7 +312,7 @@ fn watermark_checks_are_the_kernels() {
     let judgement = judged(&Watermarks, &all);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");
     assert_eq!((judgement.compared, judgement.identical), (82, 82));
-    // Without the reserve, Plimsoll would allow requests that a higher zone could serve.
+    // Without the reserve, Plimsoll allows requests that a higher zone could serve.
     let without = with_text(all, "watermark checks", |text| {
         text.replace("reserve=1", "reserve=0")
     });
@@ -352,19 +353,20 @@ fn kernels_before_6_18_select_and_reap_in_the_older_way() {
 }
 
 /// If a check depends on something that the recording does not show, the judge sets the check
-/// aside. If a line is unreadable, the judge notes this. Neither counts as identical.
+/// aside. If a line is unreadable, the judge notes this. In neither case does the check count as
+/// identical.
 #[test]
 fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
     let check =
         |what: &str, ok: u8| format!("check zone=1:Normal mark=400 reserve=0 {what} ok={ok}\n");
     let text = [
-        // A victim may allocate down to half of the watermark.
+        // A victim is allowed to allocate down to half of the watermark.
         check("free=300 order=0 flags=0x8", 1),
         check("free=300 order=0 flags=0x0", 1),
         check("free=500 order=0 flags=0x0", 0),
         check("free=300 order=3 flags=0x0", 1),
-        // The judge sets the next two checks aside. For the first check, there may be no free block
-        // of its order. The second check has a combination of flags that Plimsoll does not have.
+        // The judge sets the next two checks aside. In the first, it is possible that no free block
+        // of the order existed. The second has a combination of flags that Plimsoll does not have.
         check("free=500 order=3 flags=0x0", 0),
         check("free=300 order=0 flags=0x28", 1),
         "check zone=1:Normal free=many\n".to_owned(),

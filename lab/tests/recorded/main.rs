@@ -1,4 +1,4 @@
-//! Checks that Plimsoll makes the same decisions as real kernels made in recordings. Each test
+//! Checks that Plimsoll makes the same decisions as the real kernels in recordings. Each test
 //! states how many decisions must be identical.
 
 mod exact;

@@ -1,5 +1,5 @@
-//! Reads the recording in `tests/data` as a user would, and checks that it has the expected numbers
-//! of events.
+//! Reads the recording in `tests/data` as a user would, and checks how many events of each kind it
+//! has.
 
 use plimsoll_lab::trace::{Recording, Summary};
 use plimsoll_recording::What;

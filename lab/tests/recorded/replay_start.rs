@@ -1,5 +1,5 @@
-//! Tests that a replay starts in the state that its recording contains, and that its report says
-//! so.
+//! Tests that a replay starts in the state that its recording contains, and that the replay's
+//! report says so.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 
@@ -27,8 +27,8 @@ fn report(file: &str, scale: u32) -> Report {
     report
 }
 
-/// Returns a number from the report's last table of pages that moved between page lists and zones:
-/// the number in the row `site` and the column `column`.
+/// Returns a number from the report's last table of pages that moved between page lists and zones.
+/// It is in the row `site` and the column `column`.
 fn moved(report: &Report, site: &str, column: &str) -> u64 {
     let table = report.tables.iter();
     let table = table

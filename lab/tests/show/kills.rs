@@ -11,8 +11,8 @@ fn each_victim_is_shown_once_with_times_since_its_kill() {
     let recording = recording([
         (0, 0, 1, What::Mark("start".to_owned())),
         (10 * MS, 0, 50, What::MarkVictim { victim: 812 }),
-        // Process 812, which is dying already, needs memory and so marks itself as a victim again.
-        // The table must not count it twice.
+        // Process 812, which is already dying, needs memory and therefore marks itself as a victim
+        // again. The table must not count this process twice.
         (11 * MS, 1, 812, What::MarkVictim { victim: 812 }),
         (20 * MS, 0, 50, What::MarkVictim { victim: 813 }),
         (25 * MS, 1, 812, What::ExitMmap),
@@ -22,7 +22,7 @@ fn each_victim_is_shown_once_with_times_since_its_kill() {
         (2022 * MS, 2, 40, What::SkipReaping { victim: 813 }),
         (2121 * MS, 2, 40, What::StartReaping { victim: 813 }),
         (2125 * MS, 2, 40, What::FinishReaping { victim: 813 }),
-        // The kernel gives process id 812 to a new process, which becomes a victim as well.
+        // The kernel gives the process id 812 to a new process, which also becomes a victim.
         (3000 * MS, 0, 51, What::MarkVictim { victim: 812 }),
     ]);
     let ms = |ms: u64| (ms * MS) as f64;

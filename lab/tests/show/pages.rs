@@ -84,8 +84,8 @@ fn a_block_of_another_migrate_type_is_one_block_though_it_is_printed_twice() {
     assert_eq!(found(&recording), [(Path::Refill, 0, 3)]);
 }
 
-/// Blocks that a thread returns to the zone after it freed a page are a spill. Events of an
-/// interrupt between the free and the spill do not change that.
+/// Blocks that a thread returns to the zone after it has freed a page are a spill. This remains
+/// true if an interrupt emits events between the free and the spill.
 #[test]
 fn what_follows_a_free_is_its_spill_and_an_interrupt_does_not_part_them() {
     let recording = recording([
@@ -113,7 +113,7 @@ fn a_decay_is_inside_vmstat_update_and_not_behind_it() {
         (4, 0, 3, ends("vmstat_update", 1)),
         (5, 0, 3, drain(12)),
         // The vmstat work of CPU 0 is preempted, and another thread frees a block and spills. This
-        // spill is no decay.
+        // spill is not a decay.
         (6, 0, 3, starts("vmstat_update", 1)),
         (7, 0, 9, free(20)),
         (8, 0, 9, drain(20)),
@@ -134,8 +134,8 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // CPU 0 drains the lists of CPUs 1, 0 and 2. CPU 0 has just freed a block, but the pages
-        // that it returns from its own list are part of the drain, not a spill.
+        // CPU 0 drains the lists of CPUs 1, 0 and 2. Although CPU 0 has just freed a block, the
+        // pages that it returns from its own list are part of the drain and not a spill.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),

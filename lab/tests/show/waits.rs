@@ -43,8 +43,8 @@ fn waits_are_counted_by_kind_and_by_the_first_function_that_is_no_lock() {
                 &["rwsem_down_read_slowpath", "lock_mm_and_find_vma"],
             ),
         ),
-        // The end of a wait that began on another CPU: the waiting thread slept and then continued
-        // on CPU 3.
+        // This is the end of a wait that began on another CPU. The waiting thread slept, and then
+        // continued on CPU 3.
         (9_500, 3, 9, end(2)),
         (
             9_600,
@@ -67,8 +67,8 @@ fn waits_are_counted_by_kind_and_by_the_first_function_that_is_no_lock() {
     );
 }
 
-/// An interrupt may wait for a lock while its thread waits for another lock. All idle tasks have
-/// thread id 0, so `show` matches their waits by CPU.
+/// An interrupt can wait for a lock while the thread that it interrupts waits for another lock. All
+/// idle tasks have the thread id 0, so `show` tells their waits apart by CPU.
 #[test]
 fn an_interrupt_waits_within_the_wait_of_its_thread_and_idle_tasks_are_told_apart_by_cpu() {
     let recording = recording([

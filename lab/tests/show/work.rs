@@ -35,14 +35,14 @@ fn intervals_are_between_runs_on_one_cpu() {
 }
 
 /// If the shepherd queues a CPU's vmstat work, only the next run of this work counts as started by
-/// the shepherd; later runs count as started by the work's own timer.
+/// the shepherd. Later runs count as started by the work's own timer.
 #[test]
 fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     let function = symbol("vmstat_update");
     let queued = |at, cpu, work| (at, cpu, 5, What::WorkQueued { work, function });
     let mut events = vec![
-        // This run counts as started by the work's own timer, because the work was queued outside a
-        // round of the shepherd.
+        // This run counts as started by the work's own timer, because no round of the shepherd was
+        // in progress when the work was queued.
         queued(10, 1, 101),
     ];
     events.extend(fires(20, 1));
@@ -67,8 +67,8 @@ fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
 }
 
 /// Makes a recording at HZ 250 in which the vmstat works of three CPUs start at 8, 11 and 14 ms.
-/// Ticks are 4 ms apart. If `phase_ns` is given, a timer expires `phase_ns` after 20 ms, which
-/// shows when ticks come.
+/// Ticks are 4 ms apart. If `phase_ns` is given, a timer expires `phase_ns` after 20 ms. This
+/// expiry shows when ticks come.
 fn three(phase_ns: Option<u64>) -> Recording {
     let runs = [0, 3, 6].map(|ms| 8 * MS + ms * MS);
     let mut events: Vec<_> = (0..)
@@ -102,6 +102,6 @@ fn crowds_are_counted_in_windows_and_on_ticks_wherever_these_are() {
     // two starts share a tick.
     assert_eq!(crowd(&three(None)), windows(2.0));
     assert_eq!(crowd(&three(Some(3 * MS))), windows(2.0));
-    // An expiry at 22 ms shows that ticks come at 6, 10, 14, … ms. Then no two starts share a tick.
+    // An expiry at 22 ms shows that ticks come at 6, 10, 14, … ms. So no two starts share a tick.
     assert_eq!(crowd(&three(Some(2 * MS))), windows(1.0));
 }

@@ -1,4 +1,4 @@
-//! Traces and explanations of simulated runs.
+//! Tests of traces and of explanations of simulated runs.
 
 mod read;
 
@@ -15,7 +15,7 @@ use plimsoll_lab::{explain, perfetto};
 
 use self::read::{Read, read};
 
-/// Two designs on 72 CPUs, for a few milliseconds.
+/// A plan that runs two designs on 72 CPUs for a few milliseconds.
 fn plan() -> Plan {
     let plan = command::plan("stress-vm", "grace-72", &["linux", "ours"], &[]);
     Plan {
@@ -43,7 +43,7 @@ fn traced(plan: &Plan, limits: Limits) -> Vec<Slices> {
     traces.take()
 }
 
-/// The trace of `runs`, written and read again.
+/// Writes a trace of `runs`, reads the trace again, and returns its contents.
 fn written(runs: &[Slices]) -> Read {
     let mut trace = Vec::new();
     perfetto::write(runs, &mut trace).expect("memory takes it");
@@ -86,7 +86,7 @@ fn a_trace_has_every_slice_and_each_flow_goes_from_a_wait_to_its_release() {
     assert!(begins.iter().all(|(flow, at)| *at <= ends[flow]));
 }
 
-/// The time that the slices of `runs` take on the tracks of CPUs, of disturbances and of tasks.
+/// The total time of the slices of `runs`: on the tracks of CPUs, of disturbances, and of tasks.
 fn kept_ns(runs: &[Slices]) -> [u64; 3] {
     let mut kept = [0; 3];
     for run in runs {
@@ -109,7 +109,8 @@ fn kept_ns(runs: &[Slices]) -> [u64; 3] {
     kept
 }
 
-/// If two slices of a track did not nest, the trace would shorten one of them.
+/// The slices of a track must lie inside or beside one another. Otherwise, the trace would shorten
+/// one of them.
 #[test]
 fn the_slices_of_each_track_nest_with_their_whole_lengths() {
     let small = |workload, machine, length_ms| Plan {
@@ -224,7 +225,8 @@ fn the_longest_waits_are_explained() {
     let second = pass(explain::second_pass(&first));
     let whole = traced(&plan, whole_run());
     for (nth, slices) in second.iter().enumerate() {
-        // The id of a lock differs from run to run.
+        // Compare waits without the ids of their locks, because the id of a lock differs from run
+        // to run.
         let times = |of: &Slices| {
             let of = of.longest.iter();
             of.map(|wait| (wait.cpu, wait.from, wait.until))
@@ -264,7 +266,7 @@ fn the_longest_waits_are_explained() {
             "{text}"
         );
         assert!(text.contains(" 1. CPU ") && text.contains("10. CPU "));
-        // The trace of the whole run explains the waits in the same way.
+        // The slices of the whole run explain the waits in the same way.
         let of_whole = explain::explain(&whole[nth]);
         assert_eq!(of_whole, explanation);
     }

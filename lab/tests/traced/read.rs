@@ -1,9 +1,9 @@
-//! Reads a trace. The reader knows protobuf's wire format, and nothing of the code that writes
-//! traces.
+//! Reads a trace. The reader only knows protobuf's wire format. It does not use the code that
+//! writes traces.
 
 use std::collections::BTreeMap;
 
-/// The fields of a protobuf message: each with its number and its value.
+/// The fields of a protobuf message. Each field has its field number and its value.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -72,15 +72,15 @@ fn text(message: &[u8], wanted: u64) -> Option<String> {
     Some(String::from_utf8(first.to_vec()).expect("UTF-8"))
 }
 
-/// What the reader finds in a trace.
+/// The contents of a trace, as far as the tests need them.
 #[derive(Default)]
 pub(crate) struct Read {
     pub(crate) processes: Vec<String>,
-    /// The names of tracks, by id, with the id of the process.
+    /// For each track, by its id, its name and the id of its process.
     pub(crate) tracks: BTreeMap<u64, (String, u64)>,
-    /// The slices of each track: name, beginning and end.
+    /// For each track, its slices. Each has a name, a beginning and an end.
     pub(crate) slices: BTreeMap<u64, Vec<(String, u64, u64)>>,
-    /// The flows that begin, and those that end, each with its time.
+    /// The times at which flows begin, and the times at which flows end, by the id of the flow.
     pub(crate) flows: [BTreeMap<u64, u64>; 2],
     pub(crate) values: BTreeMap<u64, Vec<(u64, i64)>>,
 }

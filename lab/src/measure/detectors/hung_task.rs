@@ -6,8 +6,8 @@
 
 use plimsoll_mm::units::Nanos;
 
-/// The time between two looks of the detector at all tasks, and the shortest sleep that a look
-/// reports (Linux: `hung_task_timeout_secs`).
+/// The time between two looks of the detector at all tasks. This is also the shortest sleep that a
+/// look reports (Linux: `hung_task_timeout_secs`).
 pub const TIMEOUT: Nanos = Nanos(120 * Nanos::SECOND.0);
 
 /// The largest number of reports of hung tasks that Linux makes (Linux: `hung_task_warnings`).
@@ -16,9 +16,9 @@ pub const REPORTS_MAX: usize = 10;
 /// The detector's state for one task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HungTask {
-    /// The number of times that the task had run when the detector last looked at it.
+    /// How many times the task had run when the detector last looked at it.
     runs: u64,
-    /// The time of the first look that found the task to have run exactly `runs` times.
+    /// The time of the first look at which the task had run exactly `runs` times.
     since: Nanos,
 }
 

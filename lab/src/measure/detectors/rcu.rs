@@ -9,8 +9,8 @@ use plimsoll_mm::units::{Hz, Jiffies, Nanos};
 /// The age, in seconds, at which a grace period is reported (Linux: `rcu_cpu_stall_timeout`).
 pub const TIMEOUT_S: u64 = 21;
 
-/// The delay, in jiffies, after which another CPU reports a stall. The CPU that delays the grace
-/// period has not reported the stall by then.
+/// If the CPU that delays the grace period has not reported the stall this many jiffies after it
+/// should have, another CPU reports the stall.
 const OTHERS_LATER: u64 = 2;
 
 /// The detector for one grace period of a machine.
@@ -52,8 +52,8 @@ impl RcuStall {
     }
 
     /// Notes that a CPU ticks at `now`, while some CPU delays the grace period. `by` says whether
-    /// the ticking CPU is the CPU that delays the grace period. Returns the report that the ticking
-    /// CPU makes, if any.
+    /// the CPU that ticks is the CPU that delays the grace period. Returns the report that the CPU
+    /// makes, if it makes one.
     pub fn tick(&mut self, now: Jiffies, by: By) -> Option<Report> {
         let later = match by {
             By::Itself => 0,

@@ -1,8 +1,8 @@
 //! The detector of soft lockups: CPUs that do not reschedule for more than 20 seconds.
 //!
-//! On each CPU a timer fires every 4 seconds, also while the CPU cannot reschedule. Each firing
-//! asks the CPU's stopper thread, which has the highest priority, to note the time. If the noted
-//! time is too old, the firing reports a soft lockup.
+//! On each CPU, a timer fires every 4 seconds, even while the CPU cannot reschedule. Each firing
+//! asks the CPU's stopper thread, which has the highest priority, to note the time. If the time
+//! that the thread noted last is too long ago, the firing reports a soft lockup.
 
 use plimsoll_mm::units::Nanos;
 
@@ -14,8 +14,8 @@ pub const PERIOD: Nanos = Nanos(4 * Nanos::SECOND.0);
 const UNIT_BITS: u32 = 30;
 
 /// The largest age, in time units, of the time that the CPU's stopper thread noted last. If the
-/// noted time is older, the firing reports a soft lockup. The number is twice Linux's threshold of
-/// 10 seconds, but Linux compares it with time units, not with seconds.
+/// noted time is older, the firing reports a soft lockup. The limit is twice Linux's threshold of
+/// 10 seconds, but Linux compares it with time units and not with seconds.
 const LIMIT: u64 = 20;
 
 /// The detector of one CPU.
@@ -23,8 +23,8 @@ const LIMIT: u64 = 20;
 pub struct SoftLockup {
     /// The time unit in which the stopper thread last ran.
     touched: u64,
-    /// The time unit in which the stopper thread last ran, or in which the detector last made a
-    /// report, whichever is later. The next report comes when this time unit is too long ago.
+    /// The time unit in which the stopper thread last ran or the detector last made a report,
+    /// whichever is later. The detector makes the next report when this time unit is too long ago.
     /// `None` from a call of [`SoftLockup::touch`] until the timer fires.
     since: Option<u64>,
 }
@@ -54,7 +54,8 @@ impl SoftLockup {
         *self = Self::new(now);
     }
 
-    /// Makes the next firing start anew and report nothing (Linux: `touch_softlockup_watchdog`).
+    /// Makes the next firing report nothing and start a new period (Linux:
+    /// `touch_softlockup_watchdog`).
     pub const fn touch(&mut self) {
         self.since = None;
     }
@@ -132,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_stretch_is_reported_after_20_to_24_seconds() {
-        // The timer fires at 2, 6, 10, … seconds. The firing at 10 seconds is the last firing at
-        // which the stopper thread can still run.
+        // The timer fires at 2, 6, 10, … seconds. The CPU stops rescheduling at 11 seconds, so the
+        // stopper thread runs for the last time after the firing at 10 seconds.
         let first = |until: u64| {
             reports(s(11), s(until), s(2))
                 .first()

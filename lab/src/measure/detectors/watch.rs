@@ -1,5 +1,5 @@
-//! Watches a simulated machine for stalls: passes its actions to the detectors, and keeps the
-//! longest stretch that a CPU spent without a reschedule point.
+//! Watches a simulated machine for stalls: passes the machine's actions to the detectors, and keeps
+//! the longest stretch that a CPU spent without a reschedule point.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use plimsoll_sim::{Access, Sim, Stretch, Wait};
 
 use super::{hung_task, rcu, soft_lockup};
 
-/// The length of the shortest stretch that the watch looks at.
+/// Stretches that are shorter than this are ignored.
 const SHORTEST: Nanos = Nanos(10_000);
 
 /// Observes a simulated machine for stalls, until [`Watch::finish`] ends the watch.
@@ -88,7 +88,7 @@ impl Watch {
             let lockups = soft_lockup::reports(stretch.from, stretch.until, Nanos(phase));
             log.stalls.soft_lockups += lockups.len();
             if length(stretch).0 >= rcu::TIMEOUT_S * Nanos::SECOND.0 {
-                // A CPU masks interrupts only during holds and waits that are far shorter than the
+                // A CPU masks interrupts only during holds and waits that are much shorter than the
                 // timeout of the RCU stall detector. So the CPU takes ticks during the stretch.
                 let stalls = rcu::reports(stretch.from, stretch.until, hz, true);
                 log.stalls.rcu_stalls += stalls.len();
@@ -123,8 +123,8 @@ impl Log {
                 let inside = move |wait: &&Wait| wait.class == class && wait.from >= stretch.from;
                 waits.iter().filter(inside)
             };
-            // A CPU that runs ahead of the other CPUs may have noted a wait that ends after the
-            // run. Only the part of the wait inside the stretch counts.
+            // If the CPU ran ahead of other CPUs, it may have noted a wait that ends after the run.
+            // Only the part of the wait inside the stretch counts.
             let span = |wait: &Wait| wait.until.min(stretch.until).0.saturating_sub(wait.from.0);
             let total = |class| Nanos(of(class).map(span).sum());
             self.stalls.longest = Some(LongStretch {
@@ -228,8 +228,8 @@ mod tests {
         watch.finish(&sim)
     }
 
-    /// The detector of hung tasks looks at 120 and 240 seconds, and only the second look can report
-    /// the task.
+    /// The detector of hung tasks looks at 120 and 240 seconds. Only the second look can report the
+    /// task, which has slept since second 1.
     #[test]
     fn a_task_that_waits_for_a_sleeping_lock_is_reported_as_hung() {
         assert_eq!(asleep_for(239).hung_tasks, 0);
@@ -244,8 +244,8 @@ mod tests {
         for cpu in 0..2 {
             let lock = Rc::clone(&lock);
             sim.spawn(CpuId(cpu), move |sim| {
-                // On both CPUs, the stretch is too short to be watched. In one of the two
-                // stretches, the CPU waits for the lock.
+                // On both CPUs, the stretch is too short to be watched, although on one of them the
+                // CPU waits for the lock.
                 lock.with(sim, Site::Control, |()| sim.spend(Work::Think, 2000));
                 sim.resched_point();
                 sim.spend(Work::Think, 1_000_000 * (1 + cpu));

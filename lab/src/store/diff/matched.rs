@@ -16,13 +16,14 @@ pub(super) struct Grouped<'a> {
 }
 
 impl<'a> Grouped<'a> {
-    /// The cases of `design`; `None` if the comparison does not have this design.
+    /// The cases of `design`. `None` if the comparison does not have this design.
     pub(super) fn cases(&self, design: &str) -> Option<&[&'a CaseLine]> {
         let found = self.designs.iter().find(|(name, _)| *name == design);
         found.map(|(_, cases)| cases.as_slice())
     }
 
-    /// Whether this comparison and `other` have the same cases, with the same hashes and values.
+    /// Returns whether this comparison and `other` have the same cases, with the same hashes and
+    /// values.
     pub(super) fn is_like(&self, other: &Grouped<'_>) -> bool {
         let cases = |of: &Grouped<'_>| -> Vec<CaseLine> {
             let cases = of.designs.iter().flat_map(|(_, cases)| cases);
@@ -36,7 +37,8 @@ impl<'a> Grouped<'a> {
     }
 }
 
-/// Groups cases, which are in the order of their comparisons, designs and seeds.
+/// Groups `cases` by comparison and design. They must be in the order of their comparisons, designs
+/// and seeds.
 pub(super) fn grouped(cases: &[CaseLine]) -> Vec<Grouped<'_>> {
     let comparisons = cases.chunk_by(|one, next| one.comparison == next.comparison);
     comparisons
@@ -87,7 +89,7 @@ pub(super) fn pairs<'p, 'a>(a: &'p [Grouped<'a>], b: &'p [Grouped<'a>]) -> Vec<P
     pairs
 }
 
-/// Groups the comparisons by their keys, leaving out the machine.
+/// Groups the comparisons by their keys without the machine.
 fn by_machineless<'p, 'a>(
     all: &[&'p Grouped<'a>],
 ) -> BTreeMap<ComparisonKey, Vec<&'p Grouped<'a>>> {

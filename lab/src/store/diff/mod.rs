@@ -2,8 +2,9 @@
 //! medians and the ratio of B to A. It uses the same statistics as a report of one run.
 //!
 //! A comparison of run A matches the comparison of run B with the same experiment, name and
-//! machine. Comparisons that match by no machine also match if they differ only in the machine, and
-//! each run has only one such comparison. So a user can compare runs on two machines.
+//! machine. If a comparison has no such match, it also matches a comparison that differs only in
+//! the machine, provided that each run has only one such comparison. So a user can compare runs on
+//! two machines.
 
 mod matched;
 mod shown;
@@ -30,11 +31,11 @@ pub struct Diff {
     pub a: Head,
     /// The run B.
     pub b: Head,
-    /// Whether both runs have the same cases, with the same hashes and values.
+    /// True if both runs have the same cases, with the same hashes and values.
     pub identical: bool,
     /// The comparisons that both runs have.
     pub comparisons: Vec<Compared>,
-    /// The comparisons that only one run has, and the parts of comparisons that only one run has.
+    /// The comparisons, and the parts of comparisons, that only one of the runs has.
     pub only: Vec<Only>,
 }
 
@@ -45,7 +46,7 @@ pub struct Compared {
     pub a: ComparisonKey,
     /// The comparison in run B.
     pub b: ComparisonKey,
-    /// Whether both runs have the same cases of this comparison, with the same hashes and values.
+    /// True if both runs have the same cases of this comparison, with the same hashes and values.
     pub identical: bool,
     /// The results of each design and metric that both runs have.
     pub rows: Vec<DiffRow>,
@@ -64,7 +65,7 @@ pub struct DiffRow {
     pub b: Estimate,
     /// The number of seeds that both runs have. Their values are compared in pairs.
     pub pairs: usize,
-    /// The ratio of B to A over the seeds that both runs have; `None` if there is no such seed.
+    /// The ratio of B to A over the seeds that both runs have. `None` if there is no such seed.
     pub compared: Option<Comparison>,
 }
 
@@ -75,7 +76,7 @@ pub struct Only {
     pub run: char,
     /// The comparison as text.
     pub comparison: String,
-    /// The part of the comparison that the other run lacks, such as a design; empty if the other
+    /// The part of the comparison that the other run lacks, such as a design. Empty if the other
     /// run lacks the whole comparison.
     pub what: String,
 }
@@ -117,7 +118,7 @@ impl Diff {
     /// This difference as one JSON object, without a newline.
     ///
     /// # Panics
-    /// Never: text and numbers have a form in JSON.
+    /// Never: text and numbers can always be written as JSON.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("text and numbers always serialise")

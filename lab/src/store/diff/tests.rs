@@ -125,8 +125,8 @@ fn runs_of_two_machines_are_compared_if_it_is_clear_what_is_meant() {
         found.comparisons[0].rows[0].compared.unwrap().verdict,
         Verdict::Equal
     );
-    // With a third machine, it is not clear which two comparisons to match, so no comparisons
-    // match.
+    // Run B now has comparisons on two machines, so it is not clear which of them matches the
+    // comparison of run A. So no comparisons match.
     let third = cases(&key("phone-8", ""), "linux", 1..7, 1.0);
     let found = diff(&a, &[b.clone(), third].concat());
     assert_eq!((found.comparisons.len(), found.only.len()), (0, 3));
@@ -222,8 +222,8 @@ fn a_comparison_through_the_store_has_the_verdict_of_one_run() {
     }
 }
 
-/// If this test fails, the JSON object of a difference has changed: raise [`SCHEMA`], and describe
-/// the change in `docs/results.md`.
+/// If this test fails, the JSON object of a difference has changed. In this case, raise [`SCHEMA`],
+/// and describe the change in `docs/results.md`.
 #[test]
 fn the_object_has_the_keys_of_this_schema() {
     let here = key("grace-72", "");

@@ -1,5 +1,5 @@
-//! The samples of runs as one flat table, for programs that analyse data: as Parquet, CSV, or lines
-//! of JSON. A row is one metric of one case.
+//! The samples of runs as one flat table, for programs that analyse data. The table can be written
+//! as Parquet, CSV, or lines of JSON. A row has one metric of one case.
 
 mod parquet;
 mod thrift;
@@ -16,7 +16,8 @@ use crate::error::Error;
 /// The version of the table. It increases if a column is removed, renamed or changes its meaning.
 pub const SCHEMA: u32 = 1;
 
-/// The names of the columns of text, in their order. The columns of numbers follow them.
+/// The names of the columns that have text, in their order. The columns that have numbers follow
+/// these columns.
 const TEXTS: [&str; 15] = [
     "run",
     "started",
@@ -95,7 +96,7 @@ impl Rows {
         self.value.len()
     }
 
-    /// Whether there is no row.
+    /// Returns whether the table has no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.value.is_empty()
@@ -114,10 +115,11 @@ impl Rows {
         all.map(|(name, values)| Column { name, values }).collect()
     }
 
-    /// A file of Parquet, whose metadata has the version of the table as `plimsoll.schema`.
+    /// The table as a Parquet file. The metadata of the file has the version of the table as
+    /// `plimsoll.schema`.
     ///
     /// # Panics
-    /// If a page has more than 2 GiB, which takes texts of 20 kB in every row.
+    /// If a page has more than 2 GiB. This would take texts of 20 kB in every row.
     #[must_use]
     pub fn parquet(&self) -> Vec<u8> {
         let schema = SCHEMA.to_string();
@@ -161,8 +163,8 @@ impl Rows {
     }
 }
 
-/// The hash of the profile of `machine`; empty if the run has no such machine. The machine may have
-/// run in a variant, such as without disturbances.
+/// The hash of the profile of `machine`. Empty if the run has no such machine. `machine` can be a
+/// variant of a machine in `machines`, such as one without disturbances.
 fn profile<'a>(machines: &'a [Machine], machine: &str) -> &'a str {
     let is = |of: &&Machine| of.name == machine || of.name.split('+').next() == Some(machine);
     machines.iter().find(is).map_or("", |of| &of.profile)
@@ -228,8 +230,8 @@ mod tests {
         rows
     }
 
-    /// If this test fails, the table has changed: raise [`SCHEMA`] unless a column was only added,
-    /// and describe the change in `docs/results.md`.
+    /// If this test fails, the table has changed. In this case, raise [`SCHEMA`] unless a column
+    /// was only added, and describe the change in `docs/results.md`.
     #[test]
     fn the_table_has_the_columns_of_this_schema() {
         assert_eq!(SCHEMA, 1);

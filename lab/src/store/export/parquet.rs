@@ -1,9 +1,9 @@
 //! Writes files of Apache Parquet: flat tables without missing values, not compressed.
 //!
 //! A file has groups of rows. In a group, each column has one page of values. A column of text also
-//! has a dictionary, and its page has runs of equal indices into the dictionary. So repeated texts
-//! take little room. The end of the file says where the pages are. The numbers of fields and types
-//! are from the format's specification, `parquet.thrift`.
+//! has a dictionary, and the page of this column has runs of equal indices into the dictionary. So
+//! repeated texts take little room. The end of the file says where the pages are. The format's
+//! specification, `parquet.thrift`, defines the numbers of fields and types.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) enum Values<'a> {
 
 /// The four bytes with which each file begins and ends.
 const MAGIC: &[u8] = b"PAR1";
-/// The maximum number of rows of a group. It bounds the size of a page.
+/// The maximum number of rows of a group. It limits the size of a page.
 const GROUP: usize = 100_000;
 
 const PLAIN: i32 = 0;
@@ -34,8 +34,8 @@ const RLE_DICTIONARY: i32 = 8;
 const DATA_PAGE: i32 = 0;
 const DICTIONARY_PAGE: i32 = 2;
 
-/// The bytes of a Parquet file with these columns and these pairs of metadata. All columns must
-/// have the same number of values.
+/// Returns the bytes of a Parquet file with these columns and these pairs of metadata. All columns
+/// must have the same number of values.
 pub(super) fn file(columns: &[Column<'_>], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     let rows = columns.first().map_or(0, |column| column.values.len());
@@ -127,8 +127,8 @@ impl Values<'_> {
         }
     }
 
-    /// Parquet's number for the type of the values: byte arrays, integers of 64 bits, or numbers of
-    /// double precision.
+    /// The number by which Parquet identifies the type of the values: byte arrays, integers of 64
+    /// bits, or floating-point numbers of double precision.
     const fn kind(self) -> i32 {
         match self {
             Self::Text(_) => 6,
@@ -137,8 +137,8 @@ impl Values<'_> {
         }
     }
 
-    /// Writes the pages of this column. Returns where the page of values begins, and the encodings
-    /// of the pages.
+    /// Writes the pages of this column. Returns the position at which the page of values begins,
+    /// and the encodings of the pages.
     fn write(self, out: &mut Vec<u8>) -> (usize, Vec<i32>) {
         let encoded: Vec<u8> = match self {
             Self::Text(of) => return write_texts(out, of),
@@ -182,8 +182,8 @@ fn write_texts(out: &mut Vec<u8>, texts: &[String]) -> (usize, Vec<i32>) {
     (begin, vec![PLAIN, RLE, RLE_DICTIONARY])
 }
 
-/// Encodes the indices as Parquet does. The first byte is the number of bits of an index. Then
-/// follows each run of equal indices: twice the length of the run, and the index in whole bytes.
+/// Encodes the indices as Parquet does. The first byte is the number of bits of an index. Then, for
+/// each run of equal indices, come twice the length of the run and the index in whole bytes.
 fn runs(indices: &[u64], count: usize) -> Vec<u8> {
     let bits = (usize::BITS - count.saturating_sub(1).leading_zeros()).max(1);
     let mut out = vec![u8::try_from(bits).expect("at most 64 bits")];
@@ -204,7 +204,7 @@ fn data_page(out: &mut Vec<u8>, count: usize, encoding: i32, data: &[u8]) {
 }
 
 /// Writes a page with its head. `of_kind` is the part of the head that depends on the kind of page,
-/// and `number` is the field number of this part.
+/// and `number` is the Thrift field number of this part.
 fn page(out: &mut Vec<u8>, kind: i32, number: u8, of_kind: Struct, data: &[u8]) {
     let size = i32::try_from(data.len()).expect("a page of less than 2 GiB");
     let head = Struct::default()
@@ -243,7 +243,7 @@ mod tests {
     }
 
     /// Reads runs of indices, and checks that an index has the number of bits that the
-    /// specification demands.
+    /// specification requires.
     #[test]
     fn runs_of_any_number_of_texts_are_read_as_they_were_written() {
         for count in [1, 2, 3, 255, 256, 257, 65_536, 65_537] {

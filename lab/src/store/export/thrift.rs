@@ -10,7 +10,7 @@ pub(super) enum Type {
     Struct = 12,
 }
 
-/// The bytes of a struct. Its fields must be added in the order of their numbers.
+/// The bytes of a struct. Fields must be added in ascending order of their field numbers.
 #[derive(Default)]
 pub(super) struct Struct {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Struct {
 }
 
 impl Struct {
-    /// Writes the head of a field. The field's number may exceed the number of the field before it
+    /// Writes the head of a field. The field number must be larger than that of the field before,
     /// by at most 15.
     fn field(&mut self, number: u8, of: Type) -> &mut Vec<u8> {
         self.bytes.push((number - self.last) << 4 | of as u8);
@@ -86,8 +86,8 @@ impl Struct {
     }
 }
 
-/// Writes `value` with seven bits per byte, the lowest first; all bytes but the last have their
-/// highest bit set.
+/// Writes `value` with seven bits per byte, the lowest bits first. All bytes except the last have
+/// their highest bit set.
 pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -96,8 +96,8 @@ pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Writes `value` with its sign in the lowest bit, so that negative numbers near zero are short,
-/// too.
+/// Writes `value` with its sign in the lowest bit, so that negative numbers near zero also take few
+/// bytes.
 fn zigzag(out: &mut Vec<u8>, value: i64) {
     varint(out, (value << 1 ^ value >> 63).cast_unsigned());
 }
