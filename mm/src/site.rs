@@ -466,7 +466,7 @@ impl Work {
 }
 
 /// Returns the number of comparisons ([`Work::Compare`]) for which sorting `n` items is charged:
-/// `n` if the items are in order already, otherwise `n` times log₂ of `n`, rounded down.
+/// `n` if the items are in order already, otherwise `n` × ⌊log₂ `n`⌋.
 #[must_use]
 pub fn sort_comparisons(n: u32, in_order: bool) -> u32 {
     let passes = if in_order {

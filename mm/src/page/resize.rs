@@ -3,7 +3,8 @@
 //!
 //! A zone spans as many frames as it may ever have. The frames that have no memory yet are holes in
 //! its layout. Memory is added to a hole and removed from free blocks, always in whole blocks of
-//! the largest order. So nothing changes on the path of an allocation or a free.
+//! the largest order. So an allocation or a free needs no extra step in a zone that can grow or
+//! shrink.
 //!
 //! Locks: the sizing lock is held during each change, and inside it the zone lock for one block at
 //! a time. Page lists are drained while the sizing lock is not held.
