@@ -201,7 +201,8 @@ pub enum Warning {
         /// The number of the line, counted from 1.
         line: u64,
     },
-    /// The file ends without its last chunk: it was truncated, or its recorder could not finish.
+    /// The file ends without its last chunk: either the file was truncated, or the recorder could
+    /// not finish it.
     Truncated {
         /// The name of the file, as the caller gave it.
         file: String,

@@ -237,8 +237,8 @@ pub enum What {
     /// `balance_pgdat`. If the compiler has inlined that function, the probe is on the function
     /// that `balance_pgdat` calls last.
     KswapdDone,
-    /// kswapd goes to sleep until another task wakes it (`mm_vmscan_kswapd_sleep`). Its round of
-    /// reclaim ended about a tenth of a second earlier.
+    /// kswapd goes to sleep until another task wakes it (`mm_vmscan_kswapd_sleep`). The last round
+    /// of reclaim of this kswapd ended about a tenth of a second earlier.
     KswapdSleep {
         /// The node in which kswapd reclaims.
         node: u32,

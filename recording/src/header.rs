@@ -1,8 +1,8 @@
 //! The header of a recording: what was recorded, where, and how complete it is.
 
-/// The largest count in [`Header::lost`] for one CPU; larger counts are reduced to it. A count
-/// comes from a ring buffer or a file, which may be damaged. With this limit, the sum over all CPUs
-/// fits 64 bits.
+/// The largest count in [`Header::lost`] for one CPU. A larger count is reduced to this value. A
+/// count comes from a ring buffer or a file, which may be damaged. With this limit, the sum over
+/// all CPUs fits 64 bits.
 pub const LOST_MAX: u64 = 1 << 40;
 
 /// The facts about a recording: what was recorded, where, and how complete it is. Empty strings and

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::event::Symbol;
 
-/// The names to which events refer, each once.
+/// The names of functions to which events refer. Each name occurs once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Symbols {
     names: Vec<String>,

@@ -9,8 +9,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Page frame numbers. Half of them are from a small range, so that pages recur as on a real
-/// computer.
+/// Generates page frame numbers. Half of them are from a small range, so that pages recur as on a
+/// real computer.
 fn page() -> impl Strategy<Value = u64> {
     prop_oneof![0..40_u64, any::<u64>()]
 }

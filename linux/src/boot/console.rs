@@ -83,7 +83,8 @@ pub(crate) struct Console {
     /// The number of bytes of `text` that have been parsed, always whole lines.
     seen: usize,
     state: GuestState,
-    /// The guest's report after it had booted: its clock, CPUs and kernel. Empty before the report.
+    /// The guest's report after it had booted: its clock, CPUs and kernel. The text is empty before
+    /// the report.
     up: String,
 }
 
@@ -123,8 +124,8 @@ impl Console {
         &self.state
     }
 
-    /// Returns the guest's report after it had booted: its clock, CPUs and kernel. Empty before the
-    /// report.
+    /// Returns the guest's report after it had booted: its clock, CPUs and kernel. The text is
+    /// empty before the report.
     pub(crate) fn up(&self) -> &str {
         &self.up
     }

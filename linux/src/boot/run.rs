@@ -43,8 +43,8 @@ pub struct Outcome {
     pub cpu_seconds: Option<f64>,
 }
 
-/// Boots a kernel according to `options` and writes the recording. Calls `told` with each new
-/// state, and with a description before every other long step.
+/// Boots a kernel according to `options` and writes the recording. Calls `told` with each new state
+/// of the guest, and with a description before every other long step.
 ///
 /// # Errors
 ///

@@ -37,13 +37,14 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Looks for programs on this process's `PATH`.
+    /// Returns tools that look for programs on this process's `PATH`.
     #[must_use]
     pub fn of_environment() -> Self {
         Self::on(env::var_os("PATH").unwrap_or_default())
     }
 
-    /// Looks for programs in these folders, separated as in `PATH`.
+    /// Returns tools that look for programs in the folders of `path`, which are separated as in
+    /// `PATH`.
     #[must_use]
     pub fn on(path: impl Into<OsString>) -> Self {
         Self { path: path.into() }

@@ -2,7 +2,8 @@
 //! node. These operations need `clone` and `set_mempolicy`, which `rustix` does not have.
 //!
 //! The second process only waits to be killed. The second process shares everything in memory with
-//! the first, including the state of the C library, so it may call nothing that changes memory.
+//! the first, including the state of the C library, so it must not call anything that changes
+//! memory.
 #![expect(
     unsafe_code,
     reason = "the compiler cannot check memory that is shared with another process"

@@ -47,7 +47,7 @@ pub(super) struct Converter<W> {
     pub(super) sub_buffer_bytes: usize,
     pub(super) pressure: Arc<Pressure>,
     pub(super) done: Arc<Done>,
-    /// Called once if a write to the file fails.
+    /// The converter calls this function once if a write to the file fails.
     pub(super) on_failure: Box<dyn Fn() + Send>,
 }
 

@@ -37,14 +37,16 @@ pub use summary::{Counts, Summary};
 /// The options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file to write; a pipe or a serial port is possible too.
+    /// The file to write, which may also be a pipe or a serial port.
     pub output: PathBuf,
-    /// The command to run and its arguments; if empty, no command runs and `length` limits the
-    /// recording.
+    /// The command to run and its arguments. If this is empty, no command runs, and `length` limits
+    /// the recording.
     pub command: Vec<OsString>,
-    /// The largest duration; if `None`, recording ends when the command ends or a signal arrives.
+    /// The largest duration. If this is `None`, the recording ends when the command ends or a
+    /// signal arrives.
     pub length: Option<Duration>,
-    /// The size of each CPU's ring buffer, in MiB; if `None`, a share of free memory.
+    /// The size of each CPU's ring buffer, in MiB. If this is `None`, the size is a share of free
+    /// memory.
     pub buffer_mib: Option<NonZeroU32>,
     /// The memory for events that wait to be packed, in MiB.
     pub memory_mib: NonZeroU32,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_recording::{Event, Totals, What};
 
-/// Numbers of events, by subject.
+/// Counts of events, by subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of allocated blocks.
@@ -65,13 +65,13 @@ impl Counts {
 pub struct Summary {
     /// The path of the file, as the user gave it.
     pub path: PathBuf,
-    /// The numbers of events and bytes in the file.
+    /// The number of events and the number of bytes in the file.
     pub totals: Totals,
     /// The number of CPUs that were recorded.
     pub cpus: u32,
     /// The time from switching tracing on to switching it off.
     pub duration: Duration,
-    /// Numbers of events, by subject.
+    /// Counts of events, by subject.
     pub counts: Counts,
     /// The number of events that the kernel dropped, by CPU; the list leaves out CPUs without lost
     /// events.

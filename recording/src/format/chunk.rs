@@ -104,7 +104,8 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
     let bytes = packed.as_deref().unwrap_or(plain);
     put(body, column as u64);
     put(body, plain.len() as u64);
-    // The column is not compressed if this length equals the plain length.
+    // If this stored length equals the plain length, a reader knows that the column is not
+    // compressed.
     put(body, bytes.len() as u64);
     body.extend_from_slice(bytes);
 }

@@ -5,7 +5,8 @@ use super::guess::{Deed, Role};
 use super::varint::{fold, unfold};
 use crate::event::{Symbol, What};
 
-/// Returns the number of a kind of event in the format. A new kind must get a new number.
+/// Returns the number that stands for a kind of event in the format. A new kind must get a new
+/// number.
 pub(super) const fn kind(what: &What) -> u64 {
     match what {
         What::Alloc { .. } => 1,

@@ -39,7 +39,7 @@ pub struct Writer<W> {
     totals: Totals,
 }
 
-/// The numbers of events and bytes that a writer has written to its file.
+/// Counts of the events and of the bytes that a writer has written to its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The number of events in complete chunks.
@@ -106,8 +106,8 @@ impl<W: Write> Writer<W> {
     /// Buffers one event until the next round of chunks is written.
     ///
     /// # Errors
-    /// If the file cannot be written, or if the event refers to a symbol that [`Writer::symbols`]
-    /// has not set. Also if the event's text or call chain is larger than 32 MiB.
+    /// If the file cannot be written, if the event refers to a symbol that [`Writer::symbols`] has
+    /// not set, or if the event's text or call chain is larger than 32 MiB.
     pub fn push(&mut self, event: Event) -> Result<(), WriteError> {
         if symbols_of(&event.what).any(|symbol| symbol.0 as usize >= self.symbols) {
             let untold = "an event refers to a symbol that the writer was not told";

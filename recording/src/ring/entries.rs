@@ -5,11 +5,13 @@ use super::layout::Page;
 /// An error: an offset in the sub-buffer, in bytes, and a description of the error.
 type Wrong = (usize, &'static str);
 
-/// The bits of `commit` that hold the number of bytes of data.
+/// The bits of a sub-buffer's field `commit` that hold the number of bytes of data.
 const COMMIT_MASK: u64 = (1 << 20) - 1;
-/// The bit of `commit` that is set if the kernel dropped events before this sub-buffer.
+/// The bit of a sub-buffer's field `commit` that is set if the kernel dropped events before this
+/// sub-buffer.
 const COMMIT_MISSED: u64 = 1 << 31;
-/// The bit of `commit` that is set if the number of dropped events is stored after the data.
+/// The bit of a sub-buffer's field `commit` that is set if the number of dropped events is stored
+/// after the data.
 const COMMIT_MISSED_STORED: u64 = 1 << 30;
 
 const PADDING: u32 = 29;

@@ -27,8 +27,8 @@ impl<'a> Record<'a> {
         little_endian(bytes)
     }
 
-    /// Returns the field `name` as a signed number; `None` as for [`Record::number`], or if an
-    /// unsigned field does not fit.
+    /// Returns the field `name` as a signed number. Returns `None` if [`Record::number`] does, or
+    /// if the value of an unsigned field does not fit.
     pub(super) fn signed(&self, name: &str) -> Option<i64> {
         let field = self.field(name)?;
         let value = self.number(name)?;

@@ -26,7 +26,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a decimal number that is followed by `end`; returns the number and the text after `end`.
+/// Parses a decimal number that is followed by `end`. Returns the number, and the text after `end`.
 pub(super) fn number_until(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
     let (digits, rest) = digits(text);
     let value = decimal(digits)?;

@@ -51,7 +51,8 @@ static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     writer.finish(&last).expect("memory takes all").0
 });
 
-/// Returns events of every kind. Page frame numbers follow from `round`, so that they recur.
+/// Returns events of every kind. The page frame numbers depend on `round`, so that the same numbers
+/// recur.
 #[rustfmt::skip]
 fn whats(round: u64) -> Vec<What> {
     let (pfn, order, mobility, function) = (64 + round, 0, Some(1), Symbol(1));
@@ -247,8 +248,8 @@ fn apply(chunks: &mut Vec<Chunk>, edit: &Edit) {
     }
 }
 
-/// Numbers for columns. Most are zeros, which every column accepts. Some are at a boundary of a
-/// table's indices, of a field's width, or of a sign.
+/// Generates numbers for columns. Most are zeros, which every column accepts. Some are at a
+/// boundary of a table's indices, of a field's width, or of a sign.
 fn number() -> impl Strategy<Value = u64> {
     let ends = vec![
         0xff,
@@ -263,8 +264,8 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![90 => Just(0), 8 => 1..4_u64, 1 => select(ends), 1 => any::<u64>()]
 }
 
-/// An `EVNT` chunk with a few events. After the column of kinds, it has each other column and one
-/// unknown column, with up to 79 numbers each.
+/// Generates an `EVNT` chunk with a few events. After the column of kinds, the chunk has each other
+/// column and one unknown column, with up to 79 numbers each.
 fn events() -> impl Strategy<Value = Chunk> {
     let numbers = || vec(number(), 0..80);
     let kinds = vec(prop_oneof![60 => 1..32_u64, 1 => number()], 0..8);
@@ -282,7 +283,7 @@ fn of(column_number: u64, numbers: &[u64]) -> Vec<u8> {
     column(column_number, &plain)
 }
 
-/// A column of pairs of a name and a value, such as the header's.
+/// Generates a column of pairs of a name and a value, like the column of the header.
 fn pairs() -> impl Strategy<Value = Vec<u8>> {
     let names = vec!["lost", "hz", "cpus", "recorded", "text x", "text ", "new"];
     let values = vec![

@@ -130,7 +130,7 @@ fn decoder(events: &str, page: &str) -> Decoder {
     Decoder::new(formats, Kallsyms::parse(kallsyms))
 }
 
-/// One entry of a sub-buffer, for an event whose number is at most `most`.
+/// Generates one entry of a sub-buffer, for an event whose number is at most `most`.
 fn entry(most: u16) -> impl Strategy<Value = Vec<u8>> {
     let small = prop_oneof![3 => 0..4_u8, 1 => any::<u8>()];
     let fields = || vec(small.clone(), 0..96);
@@ -156,8 +156,8 @@ fn entry(most: u16) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![8 => event, 1 => two_words, 1 => vec(any::<u8>(), 0..9)]
 }
 
-/// A sub-buffer with a right or wrong data length in its header, and a number of lost events after
-/// its data.
+/// Generates a sub-buffer. Its header has a right or wrong data length, and a number of lost events
+/// follows the data.
 fn sub_buffer(most: u16) -> impl Strategy<Value = Vec<u8>> {
     let time_ns = prop_oneof![0..1000_u64, any::<u64>()];
     let flags =

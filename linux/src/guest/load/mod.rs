@@ -57,7 +57,8 @@ pub const LOADS: &[Load] = &[
     population::LOAD,
 ];
 
-/// Whether the per-CPU lists are brought into a known state before the load begins.
+/// The parameter that says whether the per-CPU lists are brought into a known state before the load
+/// begins.
 const SETTLE: Parameter = Parameter::word(
     "settle",
     "whether the per-CPU lists are brought into a known state first",
