@@ -107,8 +107,8 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|why| format!("cannot read {}: {why}", file.display()))
 }
 
-/// Copies a file. If there is a file `to` already, programs that have mapped the file keep the old
-/// content: the copy gets another name first, and then replaces the old file.
+/// Copies the file `from` to `to`. The copy gets another name first, and then replaces the file
+/// `to`. So programs that have mapped the old file keep its content.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     make_folder_of(to)?;
     let mut beside = to.as_os_str().to_owned();

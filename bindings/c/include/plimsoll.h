@@ -59,7 +59,7 @@ typedef enum plimsoll_status {
   PLIMSOLL_WRONG_THREAD = 6,
   // No candidate may be killed, or a candidate is still dying and will free its memory soon.
   PLIMSOLL_NOBODY = 7,
-  // The library has a fault: it stopped in the middle of the call. The objects of the call must
+  // The library has a bug, and stopped in the middle of the call. The objects of the call must
   // not be used any more.
   PLIMSOLL_PANIC = 8,
 } plimsoll_status;
@@ -106,7 +106,7 @@ typedef struct plimsoll_look {
 // The candidates, which are numbered from 0, and the functions that the selection calls on the
 // calling thread. These functions must not unwind or jump out of the selection.
 typedef struct plimsoll_candidates {
-  // The pointer that is passed to the functions.
+  // The pointer that is passed to `look` and `sum`.
   void *context;
   // The number of candidates.
   uint32_t count;
@@ -167,7 +167,7 @@ enum plimsoll_status plimsoll_counter_range(const struct plimsoll_counter *count
                                             int64_t *min,
                                             int64_t *max);
 
-// Makes the calling thread play CPU `cpu` of the pool, and writes its handle to `*entered`.
+// Makes the calling thread play CPU `cpu` of the pool, and writes a handle to `*entered`.
 //
 // # Safety
 // `pool` must be null or a pool; `entered` must be null or valid for a write.
@@ -175,7 +175,7 @@ enum plimsoll_status plimsoll_enter(const struct plimsoll_pool *pool,
                                     uint32_t cpu,
                                     struct plimsoll_cpu **entered);
 
-// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes its
+// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes a
 // handle to `*entered`. If the thread already plays a CPU of the pool, it keeps this CPU.
 //
 // # Safety
@@ -185,7 +185,8 @@ enum plimsoll_status plimsoll_bind(const struct plimsoll_pool *pool, struct plim
 // Ends the right of the calling thread, and frees the handle. Does nothing for null.
 //
 // # Safety
-// `cpu` must be null, or come from `plimsoll_enter` or `plimsoll_bind` and not have been left.
+// `cpu` must be null, or come from `plimsoll_enter` or `plimsoll_bind` and not have been passed to
+// `plimsoll_leave` before.
 enum plimsoll_status plimsoll_leave(struct plimsoll_cpu *cpu);
 
 // Allocates a block of `1 << order` pages, which is aligned to its size, and writes the number of
@@ -203,7 +204,7 @@ enum plimsoll_status plimsoll_alloc(const struct plimsoll_cpu *cpu, uint8_t orde
 enum plimsoll_status plimsoll_free(const struct plimsoll_cpu *cpu, uint32_t pfn, uint8_t order);
 
 // Allocates `count` single pages and writes their numbers to `pfns`. Writes to `*got` the number
-// of pages that the caller has got, also if memory runs out before all pages are allocated
+// of pages that the caller has got, even if memory runs out before all pages are allocated
 // (`PLIMSOLL_NO_MEMORY`). Does not change the entries of `pfns` from index `*got` on.
 //
 // # Safety
@@ -216,8 +217,8 @@ enum plimsoll_status plimsoll_alloc_pages(const struct plimsoll_cpu *cpu,
 
 // Frees `count` single pages. Stops at the first page that was not allocated as a single page:
 // frees the pages before it, but neither this page nor the pages after it. Writes the number of
-// freed pages to `*freed`, also if it stops. Then `pfns[*freed]` is the page at which it stopped.
-// `freed` may be null.
+// freed pages to `*freed`, even if it stops early. In that case `pfns[*freed]` is the page at
+// which it stopped. `freed` may be null.
 //
 // # Safety
 // `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers; `freed` must

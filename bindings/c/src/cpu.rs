@@ -39,7 +39,7 @@ fn this_thread() -> usize {
 /// Returns the handle if it belongs to the calling thread.
 ///
 /// # Safety
-/// `cpu` must be null or a handle that was not left.
+/// `cpu` must be null or a handle that was not passed to `plimsoll_leave`.
 unsafe fn own<'a>(cpu: *const plimsoll_cpu) -> Result<&'a plimsoll_cpu, Failure> {
     // SAFETY: the caller guarantees that `cpu` is null or a live object.
     let cpu = unsafe { raw::get(cpu, "cpu") }?;
@@ -60,7 +60,7 @@ fn order(order: u8) -> Result<Order, Failure> {
     Order::new(order).ok_or_else(text)
 }
 
-/// Makes the calling thread play CPU `cpu` of the pool, and writes its handle to `*entered`.
+/// Makes the calling thread play CPU `cpu` of the pool, and writes a handle to `*entered`.
 ///
 /// # Safety
 /// `pool` must be null or a pool; `entered` must be null or valid for a write.
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn plimsoll_enter(
     guard(|| unsafe { enter(pool, Some(cpu), entered) })
 }
 
-/// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes its
+/// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes a
 /// handle to `*entered`. If the thread already plays a CPU of the pool, it keeps this CPU.
 ///
 /// # Safety
@@ -116,16 +116,17 @@ unsafe fn enter(
 /// Ends the right of the calling thread, and frees the handle. Does nothing for null.
 ///
 /// # Safety
-/// `cpu` must be null, or come from `plimsoll_enter` or `plimsoll_bind` and not have been left.
+/// `cpu` must be null, or come from `plimsoll_enter` or `plimsoll_bind` and not have been passed to
+/// `plimsoll_leave` before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_leave(cpu: *mut plimsoll_cpu) -> plimsoll_status {
     guard(|| {
         if cpu.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
+        // SAFETY: the caller guarantees that `cpu` is null or a valid handle.
         unsafe { own(cpu) }?;
-        // SAFETY: the caller guarantees that the handle was not left before.
+        // SAFETY: the caller guarantees that the handle was not passed to `plimsoll_leave` before.
         drop(unsafe { raw::unbox(cpu) });
         Ok(())
     })
@@ -143,7 +144,7 @@ pub unsafe extern "C" fn plimsoll_alloc(
     pfn: *mut u32,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
+        // SAFETY: the caller guarantees that `cpu` is null or a valid handle.
         let pool = &unsafe { own(cpu) }?.pool;
         // SAFETY: the caller guarantees that `pfn` is null or valid for a write.
         let pfn = unsafe { raw::out(pfn, "pfn") }?;
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn plimsoll_free(
     order: u8,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
+        // SAFETY: the caller guarantees that `cpu` is null or a valid handle.
         let pool = &unsafe { own(cpu) }?.pool;
         let order = self::order(order)?;
         pool.pages().free(pool.host(), Pfn(pfn), order)?;
@@ -175,7 +176,7 @@ pub unsafe extern "C" fn plimsoll_free(
 }
 
 /// Allocates `count` single pages and writes their numbers to `pfns`. Writes to `*got` the number
-/// of pages that the caller has got, also if memory runs out before all pages are allocated
+/// of pages that the caller has got, even if memory runs out before all pages are allocated
 /// (`PLIMSOLL_NO_MEMORY`). Does not change the entries of `pfns` from index `*got` on.
 ///
 /// # Safety
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn plimsoll_alloc_pages(
     got: *mut usize,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
+        // SAFETY: the caller guarantees that `cpu` is null or a valid handle.
         let pool = &unsafe { own(cpu) }?.pool;
         // SAFETY: the caller guarantees that `pfns` is null or valid for `count` numbers.
         let pfns = unsafe { raw::list_mut(pfns, count, "pfns") }?;
@@ -202,7 +203,7 @@ pub unsafe extern "C" fn plimsoll_alloc_pages(
 }
 
 /// Allocates single pages and writes their numbers to `pfns`. Returns the number of allocated
-/// pages, and the reason if `pfns` has room for more pages.
+/// pages, and an error if memory ran out before `pfns` was full.
 fn fill(pool: &Pool, pfns: &mut [u32]) -> (usize, Result<(), Failure>) {
     let request = Request::new(Order::ZERO);
     let mut owned = 0;
@@ -227,8 +228,8 @@ fn fill(pool: &Pool, pfns: &mut [u32]) -> (usize, Result<(), Failure>) {
 
 /// Frees `count` single pages. Stops at the first page that was not allocated as a single page:
 /// frees the pages before it, but neither this page nor the pages after it. Writes the number of
-/// freed pages to `*freed`, also if it stops. Then `pfns[*freed]` is the page at which it stopped.
-/// `freed` may be null.
+/// freed pages to `*freed`, even if it stops early. In that case `pfns[*freed]` is the page at
+/// which it stopped. `freed` may be null.
 ///
 /// # Safety
 /// `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers; `freed` must
@@ -241,7 +242,7 @@ pub unsafe extern "C" fn plimsoll_free_pages(
     freed: *mut usize,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
+        // SAFETY: the caller guarantees that `cpu` is null or a valid handle.
         let pool = &unsafe { own(cpu) }?.pool;
         // SAFETY: the caller guarantees that `pfns` is null or valid for `count` numbers.
         let pfns = unsafe { raw::list(pfns, count, "pfns") }?;

@@ -17,7 +17,7 @@ fn is_null(name: &str) -> Failure {
 ///
 /// # Safety
 /// `pointer` must be null, or valid for reads during `'a`, and nothing may write to its target
-/// meanwhile.
+/// during `'a`.
 pub(crate) unsafe fn get<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
     // SAFETY: the caller guarantees that `pointer` is null or valid for reads.
     unsafe { pointer.as_ref() }.ok_or_else(|| is_null(name))
@@ -49,7 +49,7 @@ impl<T> Out<T> {
 ///
 /// # Safety
 /// If `count` is not 0, `pointer` must be null, or valid for reads of `count` values during `'a`,
-/// and nothing may write to these values meanwhile.
+/// and nothing may write to these values during `'a`.
 pub(crate) unsafe fn list<'a, T>(
     pointer: *const T,
     count: usize,
@@ -58,7 +58,8 @@ pub(crate) unsafe fn list<'a, T>(
     match count {
         0 => Ok(&[]),
         _ if pointer.is_null() => Err(is_null(name)),
-        // SAFETY: the caller guarantees `count` values that nothing writes to meanwhile.
+        // SAFETY: the caller guarantees that there are `count` values, and that nothing writes to
+        // them during `'a`.
         _ => Ok(unsafe { slice::from_raw_parts(pointer, count) }),
     }
 }
@@ -67,7 +68,7 @@ pub(crate) unsafe fn list<'a, T>(
 ///
 /// # Safety
 /// If `count` is not 0, `pointer` must be null, or valid for reads and writes of `count` values
-/// during `'a`, and nothing else may use these values meanwhile.
+/// during `'a`, and nothing else may use these values during `'a`.
 pub(crate) unsafe fn list_mut<'a, T>(
     pointer: *mut T,
     count: usize,

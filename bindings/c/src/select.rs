@@ -1,4 +1,4 @@
-//! Choosing the candidate whose death would free most memory, for C.
+//! Choosing the candidate whose death would free the most memory, for C.
 #![expect(
     unsafe_code,
     reason = "exported names are unsafe attributes, and C passes pointers to data and functions"
@@ -36,7 +36,7 @@ pub struct plimsoll_look {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct plimsoll_candidates {
-    /// The pointer that is passed to the functions.
+    /// The pointer that is passed to `look` and `sum`.
     pub context: *mut c_void,
     /// The number of candidates.
     pub count: u32,

@@ -35,7 +35,7 @@ pub enum plimsoll_status {
     PLIMSOLL_WRONG_THREAD = 6,
     /// No candidate may be killed, or a candidate is still dying and will free its memory soon.
     PLIMSOLL_NOBODY = 7,
-    /// The library has a fault: it stopped in the middle of the call. The objects of the call must
+    /// The library has a bug, and stopped in the middle of the call. The objects of the call must
     /// not be used any more.
     PLIMSOLL_PANIC = 8,
 }
@@ -149,8 +149,8 @@ unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) {
         return;
     };
     let bytes = text.floor_char_boundary(most);
-    // SAFETY: the caller guarantees room for `size` bytes, and `bytes` is less. A text of Rust does
-    // not overlap with a buffer of C.
+    // SAFETY: the caller guarantees room for `size` bytes, and `bytes` is less than `size`. A text
+    // of Rust does not overlap with a buffer of C.
     unsafe { ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, bytes) };
     // SAFETY: `bytes` is less than `size`, so this byte is in the buffer.
     let end = unsafe { buffer.add(bytes) };

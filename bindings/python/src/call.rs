@@ -129,7 +129,7 @@ impl How {
     }
 }
 
-/// The description of a run with these words of a command line.
+/// Returns the description of a new run. `command` has the words of a command line.
 pub(crate) fn new_run(command: Vec<String>, machines: Vec<Machine>, inputs: Inputs) -> New {
     New {
         command,

@@ -22,8 +22,8 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 use plimsoll_mm::vmstat::counters::ZoneItem;
 
-/// The number of pages of the machine: 64 MiB. The manager hands out only the numbers of pages, so
-/// this example needs no memory behind them.
+/// The number of pages of the machine: 64 MiB. The manager hands out only page numbers, so this
+/// example needs no real memory for the pages.
 const MACHINE: Pages = Pages(64 << 8);
 /// The budget of the process, in pages: 16 MiB.
 const LIMIT: u64 = 4096;
@@ -90,7 +90,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns a request for the highest gap, which is where Linux places the mappings of programs.
+/// Returns a request that places a mapping in the highest gap that is large enough. Linux places
+/// the mappings of programs in the same way.
 fn request(pages: u64, backing: Backing<Host>) -> MapRequest<Host> {
     MapRequest {
         place: Place::Highest,
@@ -99,7 +100,7 @@ fn request(pages: u64, backing: Backing<Host>) -> MapRequest<Host> {
     }
 }
 
-/// Touches page after page until the budget refuses one. Returns the number of touched pages.
+/// Touches page after page until the budget refuses a page. Returns the number of touched pages.
 fn touch_all(space: &AddressSpace<Host>, memory: Memory<'_, Host>, from: Vpn) -> u64 {
     let mut touched = 0;
     loop {

@@ -31,8 +31,9 @@ const READS: u32 = 2000;
 /// The largest number of buffers that one call of the reclaimer frees.
 const TOGETHER: usize = 32;
 
-/// The blocks that are in buffers. No thread allocates pages while it holds the lock, because the
-/// reclaimer, which takes this lock too, would then wait for its own thread.
+/// The blocks that are in buffers. No thread allocates pages while it holds the lock of these
+/// buffers. The allocation could call the reclaimer, which takes the same lock, and so the thread
+/// would wait for itself.
 #[derive(Default)]
 struct Buffers {
     pages: HashMap<u32, Pfn>,
@@ -49,7 +50,8 @@ impl Cache {
     }
 }
 
-/// Frees the oldest buffers. The manager calls it on the thread whose allocation found no page.
+/// Frees the oldest buffers. The manager calls this reclaimer on the thread whose allocation found
+/// no page.
 struct Evictor(Arc<Cache>);
 
 impl Reclaimer<Host> for Evictor {
@@ -171,7 +173,7 @@ fn count_hits(here: &Bound<'_>, cache: &Cache, first: u32, counts: Counts) -> Ve
     missing
 }
 
-/// Reads blocks into fresh buffers.
+/// Reads the blocks `missing` into newly allocated buffers.
 fn fill(here: &Bound<'_>, cache: &Cache, missing: &[u32], counts: Counts) {
     let mut pfns = [Pfn(0); AHEAD as usize];
     let pfns = &mut pfns[..missing.len()];
@@ -185,7 +187,8 @@ fn fill(here: &Bound<'_>, cache: &Cache, missing: &[u32], counts: Counts) {
         here.count(counts.misses, 1);
         let mut buffers = cache.lock();
         if let Some(theirs) = buffers.pages.insert(block, pfn) {
-            // Another thread has read the same block meanwhile. Its buffer is not needed.
+            // Another thread has put the same block into the cache since this thread looked. The
+            // insertion has replaced that thread's buffer, so free that buffer.
             drop(buffers);
             here.free(theirs, Order::ZERO).expect("it was in the cache");
         } else {

@@ -44,8 +44,8 @@ impl Candidates for Tenants {
     }
 
     fn facts(&self, tenant: u32) -> Option<Facts> {
-        // Because of the adjustment, a paying tenant counts as if it had 1048 pages less than it
-        // has. This is a thousandth of all pages.
+        // An adjustment of -1 subtracts a thousandth of all pages, which is 1048 pages, from the
+        // points of a paying tenant.
         let adj = if tenant.is_multiple_of(PAYING) { -1 } else { 0 };
         let adj = ScoreAdj::new(adj).ok()?;
         Some(Facts {
@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tenants = Tenants { host, held, sums };
     let _entered = tenants.host.enter(CpuId(0));
 
-    // The slots are allocated in advance, because a selection is made when memory is short.
+    // The slots are allocated in advance, because a selection runs when memory is short.
     let mut slots = vec![Slot::EMPTY; TENANTS as usize];
     let scope = Scope::machine(TotalPages::new(TOTAL_PAGES)?);
     for selecting in Selecting::ALL {

@@ -20,7 +20,8 @@ use plimsoll_mm::units::{CpuId, Order, PAGE_SIZE, Pages, Pfn};
 const PAGES: Pages = Pages(1 << 14);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Frame `n` of the arena is page `n` of the manager. Nothing else connects them.
+    // Frame `n` of the arena is page `n` of the manager. Nothing else connects the arena and the
+    // manager.
     let arena = Arena::new(PAGES, HugePages::AsSystem)?;
     let host = Host::with_topology(Topology::flat(2));
     let mm = Arc::new(Manager::new(&host, Config::new(Layout::arena(PAGES)))?);

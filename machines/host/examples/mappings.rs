@@ -16,8 +16,8 @@ const ALLOWED: std::ops::Range<Vpn> = Vpn(16)..Vpn(1 << 35);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::new();
-    // The editor is the right to change the tree. A real program protects the editor with the lock
-    // of the mappings.
+    // Only the holder of the editor can change the tree. A real program protects the editor with a
+    // lock, such as the `mmap_lock` of Linux.
     let (tree, mut editor) = VmaTree::new(&host).map_err(|_| "no memory for a tree")?;
     let code = Vma {
         start: Vpn(16),
@@ -72,7 +72,7 @@ fn look(tree: &VmaTree<Host>, page: Vpn) -> (u32, u32) {
     for _ in 0..100_000 {
         match tree.find(page) {
             Ok(vma) => found += u32::from(vma.is_some_and(|vma| vma.id == 0)),
-            // A real page fault handler would now take the lock of the mappings.
+            // A real page fault handler would now take the lock of the mappings, and look again.
             Err(Busy) => busy += 1,
         }
     }

@@ -99,8 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{asked} requests, {summed} of them so near the limit that every CPU was summed");
     assert!(summed * 5 < asked, "the cheap look decides nearly always");
 
-    // The budget may be exceeded, but only by additions that other threads are making at the same
-    // moment.
+    // The pages in use can exceed the budget, but only by the additions that other threads are
+    // making at the same moment.
     let under_way = plan.shape().in_flight(REQUEST_PAGES_MAX);
     let allowed = BUDGET_PAGES.saturating_add_unsigned(u64::from(TENANTS - 1) * under_way);
     let most = most.into_inner();

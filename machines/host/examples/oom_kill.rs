@@ -1,5 +1,6 @@
 //! Two tenants share a machine. One tenant exceeds its budget and is killed, but this tenant is
-//! stuck and does not exit. The reaper frees its memory, and the other tenant continues.
+//! stuck and does not exit. The reaper frees the memory of the stuck tenant, and the other tenant
+//! continues.
 //!
 //! `cargo run --release -p plimsoll-host --example oom_kill`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]

@@ -1,6 +1,6 @@
 //! Tenants of a server with budgets of memory. A tenant that exceeds its own budget dies. When all
-//! of the server's memory is used, a *selector* of the server's own chooses the tenant that pays
-//! least, instead of the largest one.
+//! of the server's memory is used, the server's own *selector* chooses the tenant that pays least,
+//! instead of the largest one.
 //!
 //! `cargo run --release -p plimsoll-host --example tenants`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -38,8 +38,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Process<Host>>>> = const { RefCell::new(None) };
 }
 
-/// The fee of each tenant, in the order in which the tenants were made. The selector reads it
-/// without a lock, because it must not wait.
+/// The fee of each tenant, in the order in which the tenants were made. The selector must not wait,
+/// so it reads the fees without a lock.
 type Fees = Arc<[AtomicU32; TENANTS_MAX]>;
 
 /// Chooses the tenant that pays least, of those that may be killed.
@@ -162,7 +162,7 @@ impl Server<'_> {
     }
 
     /// Touches the first `pages` pages of the tenant's mapping on this thread. A tenant that is
-    /// told to die exits. Returns whether it still lives.
+    /// told to die exits. Returns whether the tenant still lives.
     fn grow(&self, tenant: &Arc<Process<Host>>, pages: u64) -> Result<bool, String> {
         let Self { memory, oom, .. } = *self;
         CURRENT.set(Some(Arc::clone(tenant)));
@@ -178,7 +178,7 @@ impl Server<'_> {
         self.lives_on(tenant)
     }
 
-    /// Lets a tenant that was told to die exit. Returns whether it still lives.
+    /// Lets a tenant that was told to die exit. Returns whether the tenant still lives.
     fn lives_on(&self, tenant: &Arc<Process<Host>>) -> Result<bool, String> {
         let lives = !tenant.is(self.memory.machine, State::Killed);
         if !lives {
@@ -190,8 +190,8 @@ impl Server<'_> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The last resort needs a machine, but the pool needs the last resort. So the machine comes
-    // first.
+    // The last resort needs a machine, but the pool needs the last resort. So the machine is
+    // created first.
     let host = Host::with_topology(Topology::flat(2));
     let fees = Fees::default();
     let killer = Arc::new(OomKiller::new(&host, Tell, Patience::LINUX));

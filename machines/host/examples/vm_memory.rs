@@ -33,7 +33,7 @@ use plimsoll_mm::units::{CpuId, Order, PAGE_SIZE, Pages, Pfn, Vpn};
 const HOST: Pages = Pages(1024);
 /// The page numbers of the guest's memory, which is 6 MiB.
 const GUEST: Range<u64> = 512..512 + 1536;
-/// The number of pages that may be in swap.
+/// The largest number of pages in swap.
 const SLOTS: u32 = 1024;
 /// The number of pages that are moved to swap together. The guest's number of pages is a multiple
 /// of this.
@@ -170,7 +170,8 @@ impl Guest<'_> {
             }
             let frame = self.space.frame_of(self.memory.machine, page);
             let mut known = self.shadow.lock();
-            // If a notification began meanwhile, the page may be in another frame by now.
+            // If a notification has begun since `told` was read, the page may be in another frame
+            // by now.
             let is_valid = known.told == told && !known.open.iter().any(|o| o.contains(&page));
             if let (Some(frame), true) = (frame, is_valid) {
                 known.frames.insert(page, frame);

@@ -81,7 +81,7 @@ pub(crate) fn leave_in_child() {
 #[derive(Debug)]
 pub struct Entered {
     before: Played,
-    /// The number of forks when the thread entered.
+    /// The number of forks when the thread entered the CPU.
     forks: u64,
     /// The CPUs on which the thread may run again after the drop; `None` if the thread was not
     /// pinned.
@@ -121,7 +121,8 @@ impl Drop for Entered {
         }
         PLAYED.set(self.before);
         if let Some(mask) = &self.mask {
-            // If the kernel refuses, the thread stays pinned, which only makes it slower.
+            // If the kernel refuses, the thread stays pinned to one CPU. That only makes the thread
+            // slower.
             let _ = affinity::pin(mask);
         }
     }

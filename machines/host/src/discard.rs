@@ -102,7 +102,8 @@ pub struct Given {
     pub pages: u64,
     /// The number of calls that asked the kernel to take memory back.
     pub calls: u64,
-    /// The number of frames whose memory the kernel refused to take back. They keep their memory.
+    /// The number of frames whose memory the kernel refused to take back. These frames keep their
+    /// memory.
     pub refused: u64,
 }
 
@@ -211,7 +212,7 @@ impl Discard<Host> for ToKernel {
                 // that nothing uses them.
                 #[expect(unsafe_code, reason = "see `ToKernel::new`")]
                 let given = unsafe { self.give(counts, run[0], Pages(blocks * each)) };
-                // If the kernel refuses, the frames keep their memory, and are counted.
+                // If the kernel refuses, the frames keep their memory, and `give` has counted them.
                 let _given = given;
             }
         }

@@ -6,10 +6,10 @@
 //! of its own, and it may drop what it has inherited.
 //!
 //! The guard costs nothing when an allocation takes its fast path. In the child, `fork` makes the
-//! only thread leave the CPU that it played. Every operation that asks for its CPU then takes the
-//! slow path, which compares the number of forks now with the number when the machine was created.
-//! A thread also compares these numbers when it enters a CPU, and when it has waited for a lock for
-//! some time.
+//! only thread leave the CPU that it played. Every operation that asks on which CPU it runs then
+//! takes the slow path, which compares the number of forks now with the number when the machine was
+//! created. A thread also compares these numbers when it enters a CPU, and when it has waited for a
+//! lock for some time.
 //!
 //! The guard does not notice a child that was created by a system call rather than by the C
 //! library's `fork`. On systems other than Linux it notices no child.

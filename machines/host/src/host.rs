@@ -69,25 +69,25 @@ impl Host {
         Self::build(topology, OwnerLocks::Exchanged, Fronts::best(), None)
     }
 
-    /// Creates a machine with this topology, whose threads take the locks of page lists in the way
-    /// that `locks` names. If the kernel does not support [`OwnerLocks::Biased`], the machine uses
-    /// [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
+    /// Creates a machine with this topology. The threads of the machine take the locks of page
+    /// lists in the way that `locks` names. If the kernel does not support [`OwnerLocks::Biased`],
+    /// the machine uses [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
     #[must_use]
     pub fn with_owner_locks(topology: Topology, locks: OwnerLocks) -> Self {
         Self::build(topology, locks, Fronts::best(), None)
     }
 
-    /// Creates a machine with this topology, whose threads use the fronts of page lists in the way
-    /// that `fronts` names, and take the locks of page lists in the way that `locks` names. If this
-    /// process cannot use such fronts, the machine uses the next kind that it can use;
-    /// [`Host::fronts`] says which kind it uses.
+    /// Creates a machine with this topology. The threads of the machine use the fronts of page
+    /// lists in the way that `fronts` names, and take the locks of page lists in the way that
+    /// `locks` names. If this process cannot use such fronts, the machine uses the next kind that
+    /// it can use; [`Host::fronts`] says which kind it uses.
     #[must_use]
     pub fn with_fronts(topology: Topology, fronts: Fronts, locks: OwnerLocks) -> Self {
         Self::build(topology, locks, fronts.or_next(), None)
     }
 
-    /// Creates a machine with this topology, which passes each event, with its CPU and time, to
-    /// `observer`.
+    /// Creates a machine with this topology. The machine passes each event, with its CPU and time,
+    /// to `observer`.
     ///
     /// The observer runs on the thread that causes the event, mostly while this thread holds a
     /// lock: that of its CPU's page lists (`Pcp`), of a zone, or of a page table. So the observer
@@ -95,8 +95,8 @@ impl Host {
     /// wait forever for the lists that its own thread has locked. The observer should pass any
     /// further work to another thread, for instance through a channel.
     ///
-    /// The machine has no fronts ([`Fronts::Off`]), so that the events of a page come in the order in
-    /// which the page was allocated and freed.
+    /// The machine has no fronts ([`Fronts::Off`]), so that the events of a page come in the order
+    /// in which the page was allocated and freed.
     #[must_use]
     pub fn with_observer(
         topology: Topology,
@@ -189,8 +189,8 @@ impl Host {
         }
     }
 
-    /// The real CPU on which the calling thread runs, if a few instructions can find it and the
-    /// machine has a CPU of that number.
+    /// The real CPU on which the calling thread runs. `None` if the thread cannot read the CPU's
+    /// number from memory (Linux: `struct rseq`), or if the machine has no CPU of that number.
     #[inline(always)]
     pub(crate) fn real_cpu_at_once(&self) -> Option<CpuId> {
         if self.0.fronts != Fronts::Restartable {
@@ -292,9 +292,10 @@ pub enum OwnerLocks {
     /// microseconds. The vmstat work of a CPU issues such a barrier for each zone once an interval,
     /// so this choice is for machines with few CPUs. Needs Linux 4.14.
     Biased {
-        /// The number of times in a row that a thread must take the lock to become its owner. If
-        /// another thread ends an ownership, the lock multiplies its own number by 16. A lock whose
-        /// number is 0 keeps it, so that tests can end ownerships often.
+        /// The number of times in a row that a thread must take the lock to become its owner. Each
+        /// lock has its own copy of this number. If another thread ends an ownership, the lock
+        /// multiplies its copy by 16. A copy that is 0 stays 0, so that tests can end ownerships
+        /// often.
         after: u32,
     },
     /// Every thread takes a lock by one atomic exchange. This is the default: no CPU is interrupted
@@ -305,8 +306,8 @@ pub enum OwnerLocks {
 
 impl OwnerLocks {
     /// A thread becomes the owner of a lock that it has taken 64 times in a row. So a thread that
-    /// plays a CPU only for a few operations, for instance to drain its lists, does not become the
-    /// owner of that CPU's locks.
+    /// plays a CPU only for a few operations, for instance to drain the CPU's lists, does not
+    /// become the owner of that CPU's locks.
     pub const BIASED: Self = Self::Biased { after: 64 };
 }
 

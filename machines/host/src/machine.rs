@@ -44,8 +44,9 @@ impl Machine for Host {
         }
     }
 
-    /// For a thread that plays no CPU, the result is the real CPU if the thread can run restartable
-    /// sequences and the machine has a CPU of that number, and otherwise `None`.
+    /// If the thread plays no CPU, the result is the real CPU on which the thread runs. The result
+    /// is `None` if the thread cannot run restartable sequences, or if the machine has no CPU of
+    /// that number.
     #[inline(always)]
     fn this_cpu_at_once(&self) -> Option<CpuId> {
         match cpu::played(self.0.id) {
@@ -71,8 +72,8 @@ impl Machine for Host {
         CpuWord::new(value)
     }
 
-    /// `home` has no effect: Linux allocates memory on the node of the thread that first touches
-    /// it.
+    /// Ignores `home`: Linux allocates memory on the node of the thread that first touches the
+    /// memory.
     fn lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> TicketLock<T> {
         TicketLock::new(value)
     }

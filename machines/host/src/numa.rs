@@ -148,7 +148,7 @@ mod tests {
                 let at = locate(&pages).expect("it moves pages, so it knows them");
                 assert!(at.iter().all(|at| *at == Some(nodes[0])));
             }
-            // A container may forbid the call that moves pages.
+            // In some containers the system call that moves pages is forbidden.
             Err(why) => assert_eq!(why.kind(), io::ErrorKind::PermissionDenied, "{why}"),
         }
         assert!(memory.iter().all(|byte| *byte == 7));

@@ -1,15 +1,15 @@
 //! Returning the memory of free huge blocks to the kernel, in the background (Linux:
 //! `mm/page_reporting.c`; a balloon that reports free pages).
 //!
-//! A thread runs a round from time to time. A block of 512 or 1024 pages that stayed free from one
+//! A thread looks for such blocks in rounds. A block of 512 or 1024 pages that stayed free from one
 //! round to the next leaves its zone for as long as the kernel needs to take the memory back, and
 //! then is free again. An allocation that gets such a block need not know: the first access to a
 //! page takes memory from the kernel again. So memory that a program needed once does not stay
 //! resident.
 //!
-//! Locks: a mutex guards the condition for which the thread sleeps. No thread takes another lock
-//! while it holds this mutex. A forked child does not take it, because a thread that the child does
-//! not have may hold it.
+//! Locks: a mutex guards the condition for which the thread waits. No thread takes another lock
+//! while it holds this mutex. A forked child does not take the mutex, because a thread that does
+//! not exist in the child may hold it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -31,13 +31,14 @@ pub struct Pace {
     /// is returned when the block has been free for one to two intervals, if `most` is large
     /// enough.
     pub interval: Duration,
-    /// About the largest number of pages that one round returns, at least 1024. If more pages are
-    /// due, later rounds return them: at the default, 64 GiB take 512 rounds, or 17 minutes.
+    /// The approximate limit on the number of pages that one round returns. It must be at least
+    /// 1024. If more pages are due, later rounds return them: at the default, 64 GiB take 512
+    /// rounds, or 17 minutes.
     pub most: Pages,
 }
 
 impl Default for Pace {
-    /// Every 2 seconds, as in Linux, at most 128 MiB.
+    /// A round every 2 seconds, as in Linux, that returns at most 128 MiB.
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(2),
@@ -46,8 +47,8 @@ impl Default for Pace {
     }
 }
 
-/// The thread that returns free memory. Dropping this stops and joins it. In a forked child, which
-/// has no such thread, the drop does nothing.
+/// The thread that returns free memory. Dropping this value stops and joins the thread. In a forked
+/// child, which has no such thread, the drop does nothing.
 #[must_use = "dropping it stops the thread"]
 pub struct ReturnFree {
     host: Host,
@@ -83,8 +84,8 @@ pub struct Returned {
 }
 
 impl ReturnFree {
-    /// Starts the thread. It returns the memory of free pages of `manager`. Page `n` of `manager`
-    /// must be frame `n` of the arena of `to_kernel`.
+    /// Starts the thread, which returns the memory of free pages of `manager`. Page `n` of
+    /// `manager` must be frame `n` of the arena of `to_kernel`.
     ///
     /// `manager` must belong to `host`. If the thread panics, it ends; [`ReturnFree::is_running`]
     /// says so.

@@ -22,7 +22,7 @@ mod imp {
 
     /// `MPOL_BIND` of `linux/mempolicy.h`: pages come from the given nodes only.
     const MPOL_BIND: c_long = 2;
-    /// `MPOL_MF_MOVE` of `linux/mempolicy.h`: move only pages that no other process maps.
+    /// `MPOL_MF_MOVE` of `linux/mempolicy.h`: the call moves only pages that no other process maps.
     const MPOL_MF_MOVE: c_long = 2;
     /// The number of nodes of a mask (Linux: at most 1024).
     const NODES_MAX: usize = 1024;
@@ -37,7 +37,7 @@ mod imp {
         }
         let mut mask: [c_ulong; NODES_MAX / WORD_BITS] = [0; NODES_MAX / WORD_BITS];
         mask[node / WORD_BITS] |= 1 << (node % WORD_BITS);
-        // The kernel reads one bit fewer than this argument of `mbind` says.
+        // The kernel reads one bit fewer than the argument `maxnode` of `mbind` says.
         let bits = NODES_MAX + 1;
         // SAFETY: the call reads `mask`, which has `bits - 1` bits. It changes where the kernel
         // takes memory from, and neither the contents of memory nor the mappings.
@@ -114,7 +114,7 @@ mod imp {
         }
     }
 
-    /// How often the kernel has switched the calling thread from its CPU, wanted or not, and the
+    /// The number of voluntary and involuntary context switches of the calling thread, and the
     /// number of its page faults (Linux: `getrusage` with `RUSAGE_THREAD`).
     pub(crate) fn switches_and_faults() -> io::Result<[u64; 2]> {
         // SAFETY: all-zero bytes are a valid `rusage`, which consists of numbers.
@@ -167,13 +167,13 @@ mod none {
     }
 
     /// # Safety
-    /// None is needed: the call does nothing.
+    /// The caller has no duties, because the call does nothing.
     pub(crate) unsafe fn wipe_on_fork(_address: *mut u8, _bytes: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// # Safety
-    /// None is needed: the call does nothing.
+    /// The caller has no duties, because the call does nothing.
     pub(crate) unsafe fn at_fork(_in_child: extern "C" fn()) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

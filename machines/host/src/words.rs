@@ -2,7 +2,7 @@
 //!
 //! A [`SharedWord`] has 128 bytes to itself, because many CPUs write it and x86 prefetches cache
 //! lines in pairs. A [`SharedLine`] is only one cache line, because counters have many of them. A
-//! [`CpuWord`] shares its cache line, because the words of one CPU are best kept side by side.
+//! [`CpuWord`] shares its cache line with other words of the same CPU.
 
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64};
@@ -63,7 +63,7 @@ impl Word<Host> for SharedWord {
     }
 }
 
-/// Atomic integers that share one cache line with each other, but with no other data.
+/// Atomic integers that share one cache line. No other data is in this cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct SharedLine([AtomicI64; LINE_WORDS]);
@@ -106,7 +106,7 @@ impl Line<Host> for SharedLine {
     }
 }
 
-/// An integer that may be read while it is written.
+/// An integer that a thread can read while another thread writes it.
 #[derive(Debug)]
 pub struct HostField(AtomicU64);
 
@@ -129,7 +129,7 @@ impl Field for HostField {
     }
 }
 
-/// A value that is set once and read by any thread afterwards.
+/// A value that is set once. After that, any thread can read it.
 #[derive(Debug)]
 pub struct HostOnce<T>(OnceCell<T>);
 
@@ -175,8 +175,8 @@ impl LocalWord<Host> for CpuWord {
         self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
     }
 
-    /// With restartable sequences, adds by a sequence if the caller runs on the real CPU that is the
-    /// home of `cpu` (`fronts::Homes`). Otherwise adds by an atomic instruction.
+    /// With restartable sequences, adds by a sequence if the caller runs on the real CPU that is
+    /// the home of `cpu` (`fronts::Homes`). Otherwise adds by an atomic instruction.
     #[inline(always)]
     fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
         let homes = &machine.shared().homes;

@@ -1,8 +1,7 @@
 //! The threads that run deferred work, one for each CPU.
 //!
-//! Each CPU has a worker thread, so that a job runs on its own CPU, as `Machine` promises, and a
-//! slow job of one CPU does not delay the jobs of another CPU. A sleeping thread costs only its
-//! stack.
+//! Each CPU has a worker thread. So a job runs on its own CPU, as `Machine` promises, and a slow
+//! job of one CPU does not delay the jobs of another CPU. A sleeping thread costs only its stack.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -106,7 +105,7 @@ fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
     }
 }
 
-/// The threads that run a machine's deferred work. Dropping this stops and joins them.
+/// The threads that run a machine's deferred work. Dropping this value stops and joins the threads.
 ///
 /// Pending jobs then stay pending, for workers that are started later. A handler may drop the
 /// workers on which it runs, but the machine cannot have new workers after that. In a forked child,
@@ -165,7 +164,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         if self.host.is_in_child() {
             // A forked child has no such threads. Joining or detaching a thread that does not exist
-            // is undefined, and it may hold the lock of a job queue.
+            // is undefined behaviour. A thread of the parent may also hold the lock of a job queue.
             self.threads.drain(..).for_each(mem::forget);
             return;
         }

@@ -1,7 +1,7 @@
 //! A process whose own heap is managed by Plimsoll. All its boxes, vectors and threads, and all
 //! heap memory that Plimsoll itself needs, are in pages from Plimsoll's allocator. Tenants use up
-//! the rest. When no page is left, a tenant is killed and exits or is reaped; the process
-//! continues.
+//! the rest of the pages. When no page is left, a tenant is killed and exits or is reaped; the
+//! process continues.
 //!
 //! `cargo run --release -p plimsoll-host --example own_heap -- 600` runs for ten minutes. Without a
 //! number it runs until several tenants have been killed and at least one has been reaped.
@@ -52,10 +52,10 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
     let goes_on = || Instant::now() < until || all.kills() < KILLS || all.reaped() < REAPED;
     let rounds = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let reaper = scope.spawn(|| all.reap(&stop));
-        // A run without a given time, such as the test, has one thread of each kind instead of two.
-        // The threads take locks in the order of arrival. If other programs also need the CPUs, the
-        // thread that is next in this order often has no CPU, and all threads behind it wait. With
-        // many threads, hardly any of them would make progress.
+        // If no run time is given, as in the test of this example, start one thread of each kind
+        // instead of two. The locks serve threads in the order of arrival. If other programs also
+        // need the CPUs, the thread whose turn it is often has no CPU, and all threads behind that
+        // thread wait. With many threads, hardly any of them would make progress.
         let many = if time.is_zero() { 1 } else { 2 };
         let (mut tenants, mut workers) = (Vec::new(), Vec::new());
         for nth in 0..many {

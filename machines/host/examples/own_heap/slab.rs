@@ -98,7 +98,7 @@ impl OwnHeap {
         }
     }
 
-    /// Makes all memory come from `source` from now on.
+    /// Makes the heap take all memory from `source` from now on.
     pub(crate) fn start(&self, source: Source) {
         let started = self.source.set(source);
         assert!(started.is_ok(), "a process has one heap");
@@ -228,8 +228,8 @@ impl Size {
     /// this size have free blocks.
     fn give(&self, page: *mut Header, block: *mut Free) -> Option<*mut Header> {
         self.with(|first| {
-            // SAFETY: the page is live while one of its blocks is, and the holder of the lock owns
-            // the page.
+            // SAFETY: the page is live as long as one of its blocks is allocated, and the holder of
+            // the lock owns the page.
             let header = unsafe { &mut *page };
             let was_full = header.free.is_null();
             // SAFETY: the caller frees the block, so its memory belongs to the page again.

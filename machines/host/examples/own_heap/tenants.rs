@@ -1,5 +1,5 @@
-//! Tenants with address spaces, the OOM killer, and the reaper. They use the memory that the heap
-//! of the process does not use.
+//! Tenants with address spaces, the OOM killer, and the reaper. The tenants use the memory that the
+//! heap of the process does not use.
 //!
 //! Code that runs while memory is exhausted must not allocate. Its lists are allocated in advance,
 //! and it prints nothing.
@@ -46,10 +46,11 @@ pub(crate) struct Machinery {
     reaped: AtomicU64,
 }
 
-/// The tenants, as a list and by number.
+/// All tenants: a list of them, and an array that is indexed by their ids.
 pub(crate) struct House {
     all: Mutex<Vec<Arc<Process<Host>>>>,
-    /// The tenants by number, so that a thread can find its own tenant even while `all` is locked.
+    /// The tenants, indexed by their ids. A thread finds its own tenant here even while `all` is
+    /// locked.
     by_id: [Mutex<Option<Arc<Process<Host>>>>; TENANTS],
 }
 
@@ -182,7 +183,7 @@ impl Tenant {
     }
 
     /// Uses more and more memory, and unmaps or swaps out some of it. Returns when the tenant must
-    /// die or has enough.
+    /// die, or when its address space is large enough.
     fn grow(&mut self, process: &Arc<Process<Host>>, stop: &AtomicBool) {
         let (host, memory) = (&self.all.host, self.all.memory());
         let space = process.space(host).expect("it has not left");
@@ -221,7 +222,7 @@ impl Tenant {
         }
         // About every second tenant that must die is stuck, so the reaper must take its memory.
         let is_stuck = self.random.below(2) == 0 && process.is(host, State::Killed);
-        // The loop ends, because the reaper sets the flag even if its attempts fail.
+        // The loop ends, because the reaper sets `Flag::Skip` even if its attempts fail.
         while is_stuck && !space.has(host, Flag::Skip) {
             thread::sleep(Duration::from_millis(1));
         }

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use memmap2::MmapRaw;
 use plimsoll_mm::units::Pages;
 
-/// A file in memory. This system has none, so the type has no values.
+/// A file in memory. This system has no such files, so the type has no values.
 #[derive(Debug)]
 pub(super) enum MemoryFile {}
 

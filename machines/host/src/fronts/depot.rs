@@ -23,9 +23,10 @@ const RUNS_MAX: usize = 256;
 /// The runs of all fronts of a zone.
 pub(super) struct Depot {
     runs: Mutex<Vec<Run>>,
-    /// The number of runs, for CPUs that do not hold the lock.
+    /// The number of runs. CPUs read this number without the lock.
     len: AtomicU32,
-    /// For each front, the number of pages in its runs. Only a holder of the lock changes these.
+    /// For each front, the number of pages in its runs. Only a holder of the lock changes these
+    /// counts.
     given: Box<[AtomicU32]>,
     most: usize,
 }
@@ -84,7 +85,7 @@ impl Depot {
         true
     }
 
-    /// Passes the runs of front `front` to `f`.
+    /// Removes all runs that front `front` gave to the depot, and passes each run to `f`.
     pub(super) fn return_to(&self, front: usize, mut f: impl FnMut(&[u32])) {
         while let Some(run) = self.remove_one(front) {
             f(&run.pages);
@@ -105,7 +106,8 @@ impl Depot {
         self.given[front].load(Relaxed)
     }
 
-    /// Publishes that front `front` has one run more or less.
+    /// Updates the number of runs, and the number of pages of front `front`, after one of the
+    /// front's runs was added (`more`) or removed.
     fn changed(&self, runs: &MutexGuard<'_, Vec<Run>>, front: usize, more: bool) {
         let given = &self.given[front];
         // Relaxed is enough for all of these: the caller holds the lock, and other CPUs may see old

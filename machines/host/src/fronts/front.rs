@@ -15,7 +15,7 @@ use crate::Host;
 use crate::locks::{self, Sitter};
 use crate::words::PageTags;
 
-/// A front of a [`Host`].
+/// A front of a [`Host`]: one CPU's stack of free pages of one zone.
 #[repr(C)]
 pub struct HostFront {
     stack: Stack,
@@ -76,7 +76,7 @@ impl Front<Host> for HostFront {
 
     #[inline(always)]
     fn pop(&self, machine: &Host) -> Option<u32> {
-        // Test for restartable sequences first, because they are the fastest kind.
+        // Test for restartable sequences first, because these fronts are the fastest kind.
         if machine.fronts() == Fronts::Restartable {
             return rseq::pop(rseq::mine(), &self.stack);
         }
@@ -86,15 +86,17 @@ impl Front<Host> for HostFront {
         }
     }
 
-    /// With [`Fronts::Owned`], the tag is changed by an atomic exchange, so of two calls for one
-    /// page, at least one finds that the tag has changed. With [`Fronts::Restartable`], two calls
-    /// can both succeed only if both threads are between two instructions, the load and the store
-    /// of the tag, at the same time. The kernel does not preempt or interrupt a thread there
-    /// without making it load the tag again; a hypervisor may.
+    /// With [`Fronts::Owned`], an atomic exchange changes the tag. So if two threads free the same
+    /// page at once, at least one of them finds that the tag has changed.
+    ///
+    /// With [`Fronts::Restartable`], both calls can succeed, but only if both threads are between
+    /// the load and the store of the tag at the same time. If the kernel preempts or interrupts a
+    /// thread there, the thread loads the tag again. If a hypervisor pauses the thread there, the
+    /// thread does not load the tag again.
     #[inline(always)]
     fn free(&self, machine: &Host, tags: &PageTags, page: u32, old: u8, new: u8) -> Freed {
         let tag = tags.of(page);
-        // Test for restartable sequences first, because they are the fastest kind.
+        // Test for restartable sequences first, because these fronts are the fastest kind.
         if machine.fronts() == Fronts::Restartable {
             return rseq::free(rseq::mine(), &self.stack, page, tag, [old, new]);
         }

@@ -1,10 +1,10 @@
 //! The real CPU whose threads add to the counters of a machine's CPU.
 //!
 //! A restartable sequence excludes only threads on the same real CPU. So each CPU of a machine has
-//! a *home*, and only threads that run there add to its counters by a sequence. If threads play the
-//! CPU on other real CPUs, their additions go elsewhere ([`LocalWord::add_here`]). If a CPU has no
-//! home, the first real CPU on which a thread plays it becomes its home. The home changes when
-//! threads on other real CPUs have made many additions.
+//! a *home*, which is a real CPU. Only threads that run on this real CPU add to the CPU's counters
+//! by a sequence. On any other real CPU, [`LocalWord::add_here`] adds nothing, and its caller
+//! counts elsewhere. If a CPU has no home, the first real CPU on which a thread plays it becomes
+//! its home. The home changes when threads on other real CPUs have made many additions.
 //!
 //! [`LocalWord::add_here`]: plimsoll_mm::machine::LocalWord::add_here
 
@@ -17,7 +17,8 @@ use plimsoll_mm::units::CpuId;
 use super::rseq;
 use super::stack::{NOBODY, STRANGE_MAX};
 
-/// The homes of a machine's CPUs. There are none if the machine does not use restartable sequences.
+/// The homes of a machine's CPUs. The table is empty if the machine does not use restartable
+/// sequences.
 #[derive(Default)]
 pub(crate) struct Homes {
     homes: Box<[Home]>,
@@ -53,7 +54,8 @@ impl Homes {
     }
 
     /// Adds `delta` to a word that belongs to the CPU whose home is `home`, and returns the new
-    /// value. If the calling thread does not run on that CPU, returns `None` and changes nothing.
+    /// value. If the calling thread does not run on the real CPU that is the home, returns `None`
+    /// and changes nothing.
     #[inline(always)]
     pub(crate) fn add(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
         match rseq::add(rseq::mine(), &home.real, word, delta) {

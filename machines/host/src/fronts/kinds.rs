@@ -6,23 +6,25 @@ use super::rseq;
 use super::stack::STRANGE_MAX;
 use crate::locks;
 
-/// How the threads of a [`Host`](crate::Host) use the fronts of page lists.
+/// How the threads of a [`Host`](crate::Host) use *fronts*, the stacks of free pages in front of
+/// the page lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fronts {
-    /// Threads use fronts by restartable sequences (Linux: `rseq`), on x86-64 and AArch64. An
-    /// allocation or a free of a single page has no atomic read-modify-write instruction. Every
-    /// thread can use the front of the CPU on which it runs. Needs Linux 5.10.
+    /// Threads use fronts in restartable sequences (Linux: `rseq`). This kind exists on x86-64 and
+    /// AArch64. An allocation or a free of a single page has no atomic read-modify-write
+    /// instruction. Every thread can use the front of the CPU on which it runs. Needs Linux 5.10.
     Restartable,
-    /// The thread that plays a CPU uses the front by plain stores. A free has one atomic exchange,
-    /// that of the page's tag. Needs `membarrier` (Linux 4.14).
+    /// The thread that plays a CPU accesses the CPU's front with plain loads and stores. Only a
+    /// free needs an atomic exchange, which changes the tag of the page. Needs `membarrier` (Linux
+    /// 4.14).
     Owned,
     /// There are no fronts: every allocation and every free locks a page list.
     Off,
 }
 
 impl Fronts {
-    /// The first of [`Fronts::Restartable`], [`Fronts::Owned`] and [`Fronts::Off`] that this process
-    /// can use.
+    /// The first of [`Fronts::Restartable`], [`Fronts::Owned`] and [`Fronts::Off`] that this
+    /// process can use.
     #[must_use]
     pub fn best() -> Self {
         let all = [Self::Restartable, Self::Owned];
@@ -79,5 +81,5 @@ pub(crate) fn real_cpu() -> Option<u32> {
     rseq::mine().cpu()
 }
 
-/// After this many calls in a row by threads that are not its user, a front changes its user.
+/// A front gets a new user after this many calls in a row by threads that are not its user.
 pub(crate) const PATIENCE: u32 = STRANGE_MAX;

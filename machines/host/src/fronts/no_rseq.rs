@@ -7,7 +7,7 @@ use plimsoll_mm::machine::Freed;
 
 use super::stack::Stack;
 
-/// The area of a thread, on which no sequence completes.
+/// The stand-in for a thread's area. No sequence completes on this area.
 pub(super) struct Area(());
 
 impl Area {

@@ -28,8 +28,8 @@ use super::sync::{Seat, Sitter, light_barrier, try_lock};
 /// The home of a stack that no thread may use.
 pub(crate) const NOBODY: u32 = u32::MAX - 1;
 
-/// The stack becomes a stranger's after this many calls of [`Stack::admit`] in a row by the
-/// stranger, if the user does not use the stack meanwhile.
+/// The number of calls of [`Stack::admit`] in a row by threads other than the stack's user, after
+/// which the caller becomes the user. Each use of the stack by its user resets the count.
 pub(crate) const STRANGE_MAX: u32 = 1024;
 
 /// Each operation adds this number to the state, whose bits from bit 16 on count operations.
@@ -46,7 +46,7 @@ pub(crate) struct Stack {
     pub(crate) home: AtomicU32,
     /// A push fails if the stack has this many pages or more.
     pub(crate) limit: AtomicU32,
-    /// The number of pages in the low 16 bits, and the number of operations in the others.
+    /// The number of pages in the low 16 bits, and the number of operations in the other bits.
     pub(crate) state: AtomicU64,
     pub(crate) pages: [AtomicU32; STACK_CAPACITY],
     /// The state when [`Stack::is_idle`] was last called.
@@ -59,7 +59,7 @@ pub(crate) struct Stack {
 struct Strangers {
     /// The number of calls since the user last used the stack.
     calls: u32,
-    /// The state at the last of these calls.
+    /// The value of [`Stack::state`] at the last of these calls.
     state: u64,
 }
 
@@ -157,8 +157,8 @@ impl Stack {
         light_barrier();
         // Acquire pairs with the Release in `admit`, so that this thread sees what earlier users
         // and the last thread that emptied the stack did. The barrier above and the one that
-        // `quiesce` issues make sure that either this load sees `NOBODY`, or `wait_outside` sees the
-        // address.
+        // `quiesce` issues make sure that either this load sees `NOBODY`, or `wait_outside` sees
+        // the address.
         let done = if self.home.load(Acquire) == me.number() {
             f()
         } else {
@@ -180,9 +180,9 @@ impl Stack {
         }
     }
 
-    /// Returns whether the user `me` may use the stack from now on. After `patience` calls by
-    /// strangers in a row, stops another user with `quiesce`, which gets the number of the user.
-    /// Never waits for the lock.
+    /// Returns whether the user `me` may use the stack from now on. If the stack has another user,
+    /// stops that user after `patience` calls in a row by threads that are not the user: calls
+    /// `quiesce` with the number of the user to stop. Never waits for the lock.
     pub(crate) fn admit(&self, me: u32, patience: u32, quiesce: impl FnOnce(u32)) -> bool {
         // Relaxed is enough for this and the next load: an operation loads the home again.
         if self.home.load(Relaxed) == me {

@@ -35,12 +35,11 @@ const FIRST: usize = 4;
 /// thread must take the lock before the lock is biased to the thread.
 const BIAS_GROWTH: u32 = 16;
 
-/// The place where a thread notes which biased lock it holds. The thread is the only one that
-/// writes to it.
+/// The place where a thread notes which biased lock it holds. No other thread writes to a seat.
 #[repr(align(128))]
 pub(crate) struct Seat {
-    /// The address of the lock that the thread holds as its owner, or of the stack of a front that
-    /// the thread is using as its owner, or 0.
+    /// The address of the lock that the thread holds as its owner, or of the front's stack that the
+    /// thread is using as its owner. 0 if there is neither.
     holding: AtomicUsize,
     /// The state of a lock that is biased to this seat and that no other thread holds.
     token: usize,
@@ -63,7 +62,7 @@ impl Seat {
     }
 }
 
-/// The right of the calling thread to use a seat, which it shares with no other thread.
+/// The right of the calling thread to use a seat. No two threads use one seat at the same time.
 #[derive(Clone, Copy)]
 pub(crate) struct Sitter<'a> {
     seat: &'a Seat,
@@ -124,15 +123,15 @@ pub(crate) struct Biased<P> {
     /// The number of times in a row that the thread of `last` has taken the unbiased lock. Only the
     /// thread that has set [`TAKEN`] changes this word.
     in_a_row: AtomicU32,
-    /// The number of times in a row that a thread must take the lock until the lock is biased to
+    /// The number of times in a row that a thread must take the lock before the lock is biased to
     /// the thread. Only the thread that has set [`TAKEN`] changes this word.
     wanted: AtomicU32,
     seating: PhantomData<fn() -> P>,
 }
 
 impl<P: Seating> Biased<P> {
-    /// Creates an unlocked lock. A thread with a seat becomes its owner when it has taken the lock
-    /// `after` times in a row; never if `after` is `None`.
+    /// Creates an unlocked lock. A thread with a seat becomes the lock's owner when it has taken
+    /// the lock `after` times in a row. If `after` is `None`, no thread becomes the owner.
     pub(crate) fn new(after: Option<u32>) -> Self {
         let state = if after.is_some() { UNOWNED } else { NEVER };
         Self {

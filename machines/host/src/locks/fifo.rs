@@ -31,8 +31,8 @@ pub(crate) struct Fifo {
     waiters: Mutex<Waiters>,
     /// The number of entries in `waiters`, copied here so that it can be read without the mutex.
     waiting: AtomicU32,
-    /// The number of entries in `waiters` that want to write, copied here so that it can be read
-    /// without the mutex.
+    /// The number of entries in `waiters` whose threads wait to write, copied here so that it can
+    /// be read without the mutex.
     writers: AtomicU32,
 }
 
@@ -87,8 +87,8 @@ impl Fifo {
         purpose: Purpose,
         killed: impl Fn() -> bool,
     ) -> Option<Place<'_>> {
-        // The loop ends when there is room because a waiter has left the queue. If several threads
-        // wait for room, they join in arbitrary order.
+        // The loop ends when a waiter has left the queue, which makes room. If several threads wait
+        // for room, they join in arbitrary order.
         loop {
             if let Some(number) = self.waiters().add(purpose, self) {
                 let fifo = self;

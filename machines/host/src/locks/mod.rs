@@ -35,13 +35,13 @@ pub(crate) use barrier::{heavy_barrier, light_barrier};
 pub(crate) use biased::{Seat, Sitter};
 pub(crate) use seats::{mine, seat_of, sit_down, stand_up_in_child};
 
-/// The number of attempts to acquire a lock before a waiter starts to yield. They take about two
-/// microseconds, which is more than a short hold and far less than a time slice.
+/// The number of attempts to acquire a lock before a waiter starts to yield. These attempts take
+/// about two microseconds, which is more than a short hold and far less than a time slice.
 const SPINS_MAX: u32 = 200;
 
-/// Waits once for a held lock, after `looks` earlier attempts. Early waits spin. Later waits let
-/// other threads run: if there are more threads than CPUs, the holder of the lock may be waiting
-/// for this CPU.
+/// Makes a thread that has found a lock held `looks` times pause before its next attempt. Early
+/// waits spin. Later waits let other threads run: if there are more threads than CPUs, the holder
+/// of the lock may be waiting for this CPU.
 pub(crate) fn spin_then_yield(looks: u32) {
     if looks < SPINS_MAX {
         std::hint::spin_loop();
@@ -50,8 +50,9 @@ pub(crate) fn spin_then_yield(looks: u32) {
     }
 }
 
-/// Waits once for a held lock: spins at first, and lets other threads run later. Aborts the process
-/// if it is the child of a fork, in which the holder of the lock may not exist.
+/// Makes a thread that has found a lock held `looks` times pause before its next attempt. Early
+/// pauses spin. Later pauses let other threads run. Aborts the process if it is the child of a
+/// fork, in which the holder of the lock may not exist.
 pub(crate) fn spin_or_leave(machine: &Host, looks: u32) {
     if looks == SPINS_MAX {
         machine.abort_in_child();

@@ -15,8 +15,8 @@ use crate::host::OwnerLocks;
 /// A lock around a value that one CPU, the owner, acquires often and cheaply. Other CPUs acquire
 /// the lock seldom, and wait while it is held.
 ///
-/// With [`OwnerLocks::Biased`], a thread that alone plays the CPU acquires the lock without an
-/// atomic read-modify-write instruction.
+/// With [`OwnerLocks::Biased`], a thread that is the only one to play the CPU acquires the lock
+/// without an atomic read-modify-write instruction.
 pub struct OwnerLock<T>(Guarded<Biased<Threads>, T>);
 
 impl<T> OwnerLock<T> {

@@ -74,8 +74,8 @@ mod tests {
                         .expect("no thread panics while it holds the lock")
                         .push(waiter);
                 });
-                // Start the next waiter only after this one has taken its ticket, so that the order
-                // is known.
+                // Start the next waiter only after this waiter has taken its ticket, so that the
+                // order is known.
                 while lock.next.load(Relaxed) != waiter + 1 {
                     thread::yield_now();
                 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::barrier;
 use super::biased::{Seat, Seating, Sitter};
 
-/// The number of seats. Threads beyond this number have none, and take every lock by an atomic
+/// The number of seats. Threads beyond this number have no seat, and take every lock by an atomic
 /// exchange.
 const SEATS: usize = 1024;
 
@@ -40,9 +40,9 @@ pub(crate) fn seat_of(number: u32) -> &'static Seat {
     Threads::seat_of(number)
 }
 
-/// Makes the calling thread, the first one in the child of a fork, a thread without a seat. Only
-/// async-signal-safe functions may run there; the thread-local `MINE` is safe, because it needs
-/// neither initialization nor a destructor.
+/// Takes the seat from the calling thread, which is the first thread in the child of a fork. Only
+/// async-signal-safe functions are allowed to run in such a child. The thread-local `MINE` is safe,
+/// because it needs neither initialization nor a destructor.
 pub(crate) fn stand_up_in_child() {
     MINE.set(None);
 }
@@ -53,7 +53,7 @@ pub(crate) fn sit_down() {
     if MINE.get().is_some() || !barrier::are_available() {
         return;
     }
-    // The access fails if the thread is ending: then it remains without a seat.
+    // The access fails if the thread is ending. The thread then remains without a seat.
     let _ = LEASE.try_with(|lease| lease.get_or_init(Lease::new).is_some());
 }
 

@@ -4,7 +4,8 @@
 //! of time, so that it can check after each slice whether it was killed. Such a writer would lose
 //! its place in the lock of `parking_lot` each time. So a thread that does not get the lock at once
 //! joins the queue. Only the first thread of the queue waits for the lock itself, in slices if it
-//! may be killed. A thread that finds waiters in the queue joins it, and so overtakes none of them.
+//! may be killed. A thread that finds waiters in the queue joins the queue, and so overtakes none
+//! of them.
 //!
 //! Readers and writers, killable or not, are therefore served in the order of arrival. There is one
 //! exception: a thread that arrives at the same moment as the first thread of the queue may

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::raw::RawLock;
 use super::sync::AtomicU32;
 
-/// The next ticket to hand out, and the ticket whose turn it is.
+/// The counter of tickets handed out, and the ticket whose owner holds the lock.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Ticket {
@@ -33,8 +33,8 @@ impl RawLock for Ticket {
         // makes the writes of the previous holder visible.
         let ticket = self.next.fetch_add(1, Relaxed);
         let mut looks = 0;
-        // Acquire pairs with the Release in `Turn::drop`. The loop ends when every earlier holder
-        // has released the lock, as each does when its closure returns or panics.
+        // Acquire pairs with the Release in `Turn::drop`. Each holder releases the lock when its
+        // closure returns or panics. So this loop ends when all earlier holders have done that.
         while self.serving.load(Acquire) != ticket {
             relax(looks);
             looks = looks.saturating_add(1);

@@ -1,10 +1,10 @@
 //! The prices of a lock between two CPUs. Each price is the mean of the middle half of many
 //! timings.
 //!
-//! An interrupt spoils only the timing during which it happens, and such long timings are not in
+//! An interrupt spoils only the timing during which it happens, and such a long timing is not in
 //! the middle half. So the measurement needs no [`Watch`](super::watch::Watch), which detects when
-//! a thread did not run. The price is the mean of that half rather than the median, because some
-//! clocks tick in steps of 10 ns. Every wait for the other CPU has a time limit.
+//! a thread did not run. The price is the mean of the middle half rather than the median, because
+//! some clocks tick in steps of 10 ns. Every wait for the other CPU has a time limit.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -16,14 +16,14 @@ use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
 /// The number of rounds; each round measures all prices. A hypervisor may move virtual CPUs to
-/// other cores in the middle of a measurement. With rounds, such a move affects all prices, and not
-/// only the prices that would be measured after the move.
+/// other cores in the middle of a measurement. If the prices were measured one after the other,
+/// such a move would affect only the later prices. With rounds it affects all prices.
 const ROUNDS: u32 = 8;
 
 /// The number of timings of one price in each round.
 const TIMINGS: u64 = 2000;
 
-/// A step that is too short to be timed alone is repeated this many times in each timing.
+/// The number of times that one timing repeats a step which is too short to be timed alone.
 const STEPS: u32 = 64;
 
 /// The time for which a CPU waits before a timing, without touching the lock's cache line, in
@@ -169,8 +169,8 @@ fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok([one, other].concat())
 }
 
-/// Times one CPU that repeatedly acquires and releases a lock. Each timing is the mean of one
-/// acquisition and release, in nanoseconds.
+/// Times the acquisitions and releases of a lock that only one CPU uses. Each timing is the mean of
+/// one acquisition and release, in nanoseconds.
 fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);
     let side = || {
@@ -228,8 +228,8 @@ fn settle(rate: Rate) {
     while ticks() < settled {}
 }
 
-/// The time from the request for a free lock to the first read of its value, plus one reading of
-/// the clock, in nanoseconds.
+/// Returns the time from the request for a free lock to the first read of the locked value, plus
+/// the time of one clock reading, in nanoseconds.
 fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
     let start = ticks_after_loads();
     let got = lock.with_relax(

@@ -83,7 +83,7 @@ mod imp {
         unsafe { _rdtsc() }
     }
 
-    /// The time after every earlier load of the program is complete, in ticks.
+    /// The time when every earlier load of the program is complete, in ticks.
     #[inline]
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         let mut cpu = 0;
@@ -107,8 +107,8 @@ mod imp {
         Nanos::from(START.elapsed()).0
     }
 
-    /// The time after every earlier load is complete, in ticks. Reading the system's clock takes so
-    /// long that these loads are complete by then.
+    /// The time when every earlier load of the program is complete, in ticks. Reading the system's
+    /// clock takes so long that these loads are complete by then.
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         ticks()
     }

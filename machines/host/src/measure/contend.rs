@@ -1,5 +1,5 @@
-//! Two threads that repeatedly wait for a while (*think*), acquire one lock, hold it and release
-//! it.
+//! Two threads share one lock. Each thread repeatedly waits for a while (*thinks*), acquires the
+//! lock, holds it and releases it.
 //!
 //! The lock is the host's [`TicketLock`], but waiters behave differently here: they read the clock
 //! between attempts and never yield.
@@ -16,7 +16,8 @@ use crate::locks::TicketLock;
 const KEPT_SHARE_MIN: f64 = 0.2;
 
 /// A sample is dropped if the clock jumped shortly before or after it, because caches are cold
-/// after a jump. "Shortly" is this constant plus the length of a hold, in nanoseconds.
+/// after a jump. "Shortly" means within the sum of this constant, in nanoseconds, and the length of
+/// a hold.
 const MARGIN_NS: f64 = 2000.0;
 
 /// The maximum number of samples that one thread takes.

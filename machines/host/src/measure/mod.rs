@@ -1,8 +1,9 @@
 //! Times a lock between two CPUs of this computer, to check simulated machines.
 //!
-//! [`prices`] measures the times of a lock's steps, which a simulated machine takes as input
-//! (*prices*). [`lock_waits`] measures the waits that the simulated machine must then predict. Both
-//! return [`CannotMeasure`], rather than panic, if the measurement is impossible.
+//! [`prices`] measures *prices*: the times of a lock's steps, which a simulated machine takes as
+//! input. [`lock_waits`] measures the waits for the lock, which the simulated machine must predict
+//! from these prices. Both return [`CannotMeasure`], rather than panic, if the measurement is
+//! impossible.
 //!
 //! Other work on the computer need not prevent a measurement. Each thread watches its clock. If the
 //! clock jumps, the thread was not running, and the samples of both threads near the jump are
@@ -74,8 +75,8 @@ impl Pair {
 }
 
 /// Pins the calling thread, waits for the other thread, and runs `f`. If the thread cannot be
-/// pinned, returns an error without running `f`. The other thread does not hang then, because all
-/// of its later waits have a time limit.
+/// pinned, returns an error without running `f`. The other thread does not hang, because all of its
+/// later waits have a time limit.
 fn on_cpu<R>(cpu: u32, missing: &AtomicU32, f: impl FnOnce() -> R) -> Result<R, CannotMeasure> {
     let pinned = affinity::pin(&CpuMask::only(cpu));
     // Release and Acquire are the usual pair of a barrier, although this barrier publishes no data.
@@ -139,8 +140,8 @@ pub struct Price {
     pub timings: usize,
 }
 
-/// A time in which no known machine moves two cache lines from one core to another, in nanoseconds.
-/// In published tables, one line takes at least 20 ns.
+/// Two cache lines never move from one core to another within this time, in nanoseconds. In
+/// published tables, the move of one line takes at least 20 ns.
 const TWO_LINES_NS: f64 = 30.0;
 
 /// The times of the steps of a lock between two CPUs. A simulated machine takes such prices as

@@ -13,16 +13,17 @@ use crate::cpu::Entered;
 
 /// The right of a thread to use a [`Pool`] as one of its CPUs. Each method is the method of the
 /// same name of [`PageAllocator`], called with the pool's machine. Calls for single pages take less
-/// time, because the value has looked up the CPU's page lists ([`Local`]).
+/// time, because this handle has looked up the CPU's page lists in advance ([`Local`]).
 ///
-/// The type is `!Send`, because it says which CPU its thread plays. If a thread enters several CPUs
-/// of a pool, it plays the CPU that it entered last. Its older `Bound` values then use that CPU too,
-/// except that single pages still come from the front of the CPU for which the value was made. The
-/// thread must drop the newest value first.
+/// The type is `!Send`, because the handle is valid only on the thread that entered the CPU. If a
+/// thread enters several CPUs of a pool, it plays the CPU that it entered last. Its older `Bound`
+/// values then use that CPU too, except that single pages still come from the front of the CPU for
+/// which the value was made. The thread must drop the newest value first.
 ///
-/// A thread plays a CPU of one machine at a time. If it enters a second pool, most calls through the
-/// `Bound` of the first pool ask the kernel for the CPU until the newer value is dropped. Such a
-/// call is slower, and it uses the CPU that the kernel names, not the one that the thread entered.
+/// A thread plays a CPU of one machine at a time. If it enters a second pool, most calls through
+/// the `Bound` of the first pool ask the kernel for the CPU until the newer value is dropped. Such
+/// a call is slower, and it uses the CPU that the kernel names, not the one that the thread
+/// entered.
 ///
 /// ```compile_fail
 /// # let pool = plimsoll_host::pool::Pool::builder().build().unwrap();

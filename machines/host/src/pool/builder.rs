@@ -38,7 +38,7 @@ pub enum Upkeep {
     ByEmbedder,
 }
 
-/// The CPUs of a pool. Their number is checked before anything is allocated for them.
+/// The CPUs of a pool. The number of CPUs is checked before anything is allocated for them.
 enum Cpus {
     Described(Topology),
     /// This many CPUs, which are equal and on one node.
@@ -94,9 +94,9 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets the number of pages of memory. Default: [`PAGES_DEFAULT`]. At least 1; the address
-    /// space of the process and [`ZONE_PAGES_MAX`](plimsoll_mm::page::ZONE_PAGES_MAX) for each node
-    /// limit it.
+    /// Sets the number of pages of memory. Default: [`PAGES_DEFAULT`]. The number must be at least
+    /// 1. The address space of the process limits it, and so does
+    /// [`ZONE_PAGES_MAX`](plimsoll_mm::page::ZONE_PAGES_MAX) for each node.
     #[must_use]
     pub fn pages(self, pages: Pages) -> Self {
         Self { pages, ..self }
@@ -141,8 +141,8 @@ impl Builder {
         self
     }
 
-    /// Sets the CPUs. Default: those that Linux describes, or as many equal CPUs as this process
-    /// may use.
+    /// Sets the CPUs. Default: the CPUs that Linux describes. If Linux describes none, as many
+    /// equal CPUs as this process may use.
     #[must_use]
     pub fn topology(self, topology: Topology) -> Self {
         let cpus = Some(Cpus::Described(topology));
@@ -158,7 +158,7 @@ impl Builder {
         Self { cpus, ..self }
     }
 
-    /// Passes each event, with its CPU and time, to `observer`, which has to keep the rules of
+    /// Passes each event, with its CPU and time, to `observer`, which must obey the rules of
     /// [`Host::with_observer`]. Default: no observer.
     #[must_use]
     pub fn observer(self, observer: impl Fn(CpuId, Nanos, Event) + Send + Sync + 'static) -> Self {
@@ -166,9 +166,9 @@ impl Builder {
         Self { observer, ..self }
     }
 
-    /// Uses a machine that exists already. Parts that need a machine before there is a pool, such
-    /// as an [`OutOfMemory`](plimsoll_mm::oom::OutOfMemory), need this. Default: the pool makes a
-    /// machine.
+    /// Uses a machine that exists already. Call this method if a part of the program, such as an
+    /// [`OutOfMemory`](plimsoll_mm::oom::OutOfMemory), needs the machine before the pool exists.
+    /// Default: the pool makes a machine.
     #[must_use]
     pub fn host(self, host: Host) -> Self {
         let host = Some(host);
@@ -191,14 +191,14 @@ impl Builder {
     }
 
     /// Sets the object that an allocation calls when reclaimers free nothing more. Default: none,
-    /// so that the allocation fails.
+    /// and the allocation fails.
     #[must_use]
     pub fn last_resort(mut self, last_resort: impl LastResort<Host> + 'static) -> Self {
         self.config.last_resort = Some(Box::new(last_resort));
         self
     }
 
-    /// Sets the object that reclaims used pages. Default: none, so that no used page is reclaimed.
+    /// Sets the object that reclaims used pages. Default: none, and no used page is reclaimed.
     #[must_use]
     pub fn pressure(mut self, pressure: impl Pressure<Host> + 'static) -> Self {
         self.config.pressure = Some(Box::new(pressure));
@@ -237,7 +237,7 @@ impl Builder {
     /// Builds the pool.
     ///
     /// # Errors
-    /// [`BuildError`], which says what to change. Nothing is left of the attempt.
+    /// [`BuildError`], which says what to change. A failed attempt leaves nothing behind.
     pub fn build(mut self) -> Result<Pool, BuildError> {
         let layout = match self.layout.take() {
             Some(layout) => layout,

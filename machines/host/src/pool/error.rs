@@ -12,7 +12,7 @@ use crate::cpu::PinError;
 use crate::topology::CPUS_MAX;
 use crate::workers::StartError;
 
-/// The reason why a pool was not built. Nothing is left of the attempt.
+/// The reason why a pool was not built. The failed attempt leaves nothing behind.
 #[derive(Debug)]
 pub enum BuildError {
     /// The machine would have no CPU.
@@ -22,8 +22,8 @@ pub enum BuildError {
         /// The requested number of CPUs.
         cpus: u32,
     },
-    /// The builder got a finished machine, and also CPUs or an observer, which only a new machine
-    /// can take.
+    /// The builder got a machine that exists already, and also CPUs or an observer. Only a new
+    /// machine can be given CPUs or an observer.
     HostAndMore,
     /// The pages cannot be divided into this many nodes.
     Nodes {
@@ -38,7 +38,7 @@ pub enum BuildError {
     Tunable(TunableError),
     /// The memory could not be mapped.
     Arena(ArenaError),
-    /// The kernel has no memory for all pages.
+    /// The kernel does not have enough memory for all pages.
     Populate(io::Error),
     /// The named counters could not be created.
     Counters(NamedError),

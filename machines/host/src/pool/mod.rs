@@ -2,8 +2,8 @@
 //!
 //! A [`Pool`] puts together what an embedder needs: a [`Host`], an [`Arena`], a [`Manager`], the
 //! worker threads of its periodic work and, if wanted, [named counters](NamedCounters). The parts
-//! remain accessible. A thread that [enters](Pool::enter) the pool gets a [`Bound`], whose methods
-//! need no further arguments about the machine.
+//! remain accessible. A thread that [enters](Pool::enter) the pool gets a [`Bound`]. The methods of
+//! a [`Bound`] do not need the machine as an argument.
 //!
 //! ```
 //! use plimsoll_host::pool::Pool;
@@ -135,8 +135,8 @@ impl Pool {
     }
 
     /// Makes the calling thread play `cpu` until the returned value is dropped, as [`Host::enter`]
-    /// does. Several threads may play one CPU. If a thread then finds that CPU's lists locked, it
-    /// goes to the zone instead.
+    /// does. Several threads may play one CPU. If such a thread finds that CPU's lists locked by
+    /// another thread, it uses the zone instead.
     ///
     /// # Errors
     /// [`EnterError::NoSuchCpu`] if the machine has no such CPU.
@@ -150,7 +150,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`EnterError::NoSuchCpu`] if the machine has no such CPU; [`EnterError::Pin`] if the thread
-    /// cannot be pinned. The thread then plays no CPU.
+    /// cannot be pinned. After an error, the thread plays no CPU.
     pub fn enter_pinned(&self, cpu: CpuId) -> Result<Bound<'_>, EnterError> {
         self.check_cpu(cpu)?;
         let entered = self.host().enter_pinned(cpu).map_err(EnterError::Pin)?;

@@ -1,8 +1,9 @@
-//! The CPUs of this computer, from the files in which Linux describes them.
+//! Reads the CPUs of this computer from the files in which Linux describes them.
 //!
-//! `list` parses the contents of a file, `sysfs` reads the files, and `assemble` assigns the
-//! numbers. The kernel's ids may have gaps. A CPU that is possible but has no description is
-//! offline. `assemble` gives such a CPU its own core and its own last-level cache.
+//! `list` parses the contents of a file, `sysfs` reads the files, and `assemble` numbers cores,
+//! caches and sockets without gaps, because the kernel's ids can have gaps. A CPU that is possible
+//! but has no description is offline. `assemble` gives such a CPU its own core and its own
+//! last-level cache.
 
 mod list;
 mod sysfs;
@@ -117,7 +118,7 @@ fn assemble(cpus: &[Option<Described>]) -> Topology {
     let mut places = Vec::new();
     for (id, cpu) in (0..).zip(cpus) {
         // If the CPU is not described, this number makes the keys of its core and of its cache
-        // unique: no other CPU has the same number.
+        // unique, because no other CPU has the same number.
         let alone: i64 = -1 - i64::from(id);
         let core_key = cpu.map_or((0, 0, alone), |cpu| (cpu.package, cpu.die, cpu.core));
         let llc_key = match *cpu {

@@ -179,8 +179,8 @@ fn a_child_sees_of_the_memory_what_the_options_say() {
     assert_eq!(in_child(|| read(&copied)).0, End::Exited(7));
     let shared = written(of(OnFork::Inherit).memfd("plimsoll-test"));
     let (end, _) = in_child(|| {
-        // SAFETY: the byte is in a frame of a live arena, which the parent does not access
-        // meanwhile.
+        // SAFETY: the byte is in a frame of a live arena, which the parent does not access while
+        // the child runs.
         unsafe { shared.page(Pfn(3)).write(9) };
         0
     });

@@ -30,8 +30,8 @@ fn another_mapping_of_the_file_sees_the_frames() {
     let mut other = other.expect("the file can be mapped");
     assert_eq!(other[0], 7);
     other[4096] = 9;
-    // SAFETY: the byte is in a frame of a live arena, and the other mapping is not accessed
-    // meanwhile.
+    // SAFETY: the byte is in a frame of a live arena, and this thread does not access the other
+    // mapping during the read.
     assert_eq!(unsafe { arena.page(Pfn(1031)).read() }, 9);
     let maps = fs::read_to_string("/proc/self/maps").expect("Linux says");
     assert!(maps.contains("memfd:plimsoll-test"), "the file has a name");

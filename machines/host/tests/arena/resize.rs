@@ -22,7 +22,7 @@ fn block(number: u32) -> Pfn {
     Pfn(number * BLOCK.0)
 }
 
-/// Creates a manager whose zone has `now` blocks of the largest order and may grow to `most` such
+/// Creates a manager whose zone has `now` blocks of the largest order and can grow to `most` such
 /// blocks.
 fn growing(host: &Host, now: u32, most: u32, grouping: Grouping) -> Manager<Host> {
     let mut config = Config::new(Layout::arena_up_to(blocks(now), blocks(most)));

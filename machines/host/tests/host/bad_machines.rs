@@ -24,8 +24,8 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32, any_u64};
 
-/// Generates the core, cache, node and socket of each CPU. Most of the nodes are ones that a
-/// machine may have.
+/// Generates the core, cache, node and socket of each CPU. Most of the node numbers are ones that a
+/// machine accepts.
 fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     let node = prop_oneof![8 => 0..5u32, 2 => 1000..1030u32, 1 => any_u32()];
     let place = (any_u32(), any_u32(), node, any_u32());

@@ -46,7 +46,8 @@ fn allocator(host: &Host) -> PageAllocator<Host> {
     let sizes = Sizes {
         batch: Pages(8),
         high_min: Pages(32),
-        // More pages than a CPU can take, so that every refill has room to raise `high`.
+        // The bound is above the number of pages that a CPU can take, so every refill has room to
+        // raise `high`.
         high_max: Pages(2 * PAGES),
     };
     for zone in [LOWER, UPPER] {
@@ -209,7 +210,7 @@ fn mark(host: &Host, pages: &PageAllocator<Host>, zone: u32, marks: Watermarks) 
         .expect("there is such a zone");
 }
 
-/// Watermarks of which `low` and `high` are above the number of free pages of any zone here.
+/// Watermarks whose `low` and `high` are above the number of free pages of any zone in these tests.
 const UNREACHED: Watermarks = Watermarks {
     min: Pages(1),
     low: Pages(2 * PAGES),
@@ -239,9 +240,9 @@ fn a_test_goes_on_to_lower_zones_until_one_may_give() {
     }
 }
 
-/// A CPU adds what it has taken to the zone's counter of free pages only when the amount exceeds a
-/// threshold, here 6. So a refill that takes 8 blocks lowers the counter by 7 at once, and the CPU
-/// holds the last one back.
+/// A CPU subtracts the pages that it has taken from the zone's counter of free pages only when
+/// their number exceeds a threshold, here 6. So a refill that takes 8 blocks lowers the counter by
+/// 7 at once. The CPU subtracts the last block later.
 #[test]
 fn blocks_of_one_refill_are_counted_one_by_one() {
     for (high_below_start, raises) in [(8, true), (7, false)] {
@@ -382,9 +383,9 @@ fn lists_are_short_where_kswapd_reclaims_and_nowhere_else() {
     assert_eq!(short(ZoneKind::Movable, Reclaiming::No), [false; 4]);
 }
 
-/// A CPU adds what it has taken to the zone's counter of free pages only when the amount exceeds a
-/// threshold. Of a refill of 8 blocks, it adds 7 at once if the threshold is 6. While kswapd is
-/// awake, the threshold is 2, and the CPU adds 6.
+/// A CPU subtracts the pages that it has taken from the zone's counter of free pages only when
+/// their number exceeds a threshold. Of a refill of 8 blocks, the CPU subtracts 7 at once if the
+/// threshold is 6. While kswapd is awake, the threshold is 2, and the CPU subtracts 6 at once.
 #[test]
 fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermark() {
     let raises = |distance: u32, told: &[Kswapd]| {

@@ -20,8 +20,8 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(2))
 }
 
-/// Creates a budget for each entry of `limits`, which has the budget's limit and the index of its
-/// parent, an earlier budget. The first budget has no parent.
+/// Creates a budget for each entry of `limits`. An entry has the budget's limit and the index of
+/// its parent, which is an earlier budget. The first budget has no parent.
 fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     let mut all: Vec<Shared> = Vec::new();
     for &(limit, parent) in limits {

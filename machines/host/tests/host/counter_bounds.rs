@@ -1,6 +1,6 @@
 //! The error of an approximate sum can be exactly as large as the bound that follows from the shape
-//! of the counter's tree. With many CPUs, this error is larger than the comparison of the Linux
-//! patch allows for, so that comparison is wrong.
+//! of the counter's tree. The comparison in the Linux patch allows for a smaller error, so with
+//! many CPUs that comparison is wrong.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

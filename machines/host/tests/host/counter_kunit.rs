@@ -2,7 +2,7 @@
 //!
 //! Every addition is applied to a counter and to a plain integer. Afterwards every sum and
 //! comparison of the counter must agree with the integer. Each test has two such pairs of a counter
-//! and an integer. The multi-threaded tests are scaled down, because the published ones run for
+//! and an integer. The multi-threaded tests are scaled down, because the published tests run for
 //! minutes.
 
 use std::cmp::Ordering;

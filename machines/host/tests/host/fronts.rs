@@ -24,7 +24,7 @@ const EACH: i64 = 20_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 const ONE: Request = Request::new(Order::ZERO);
 
-/// The kinds of fronts that this computer has.
+/// The kinds of fronts that this computer supports.
 fn kinds() -> impl Iterator<Item = Fronts> {
     let all = [Fronts::Restartable, Fronts::Owned, Fronts::Off];
     all.into_iter().filter(|fronts| fronts.is_available())
@@ -199,7 +199,7 @@ fn a_drain_empties_a_front_while_its_cpu_uses_it() {
     }
 }
 
-/// The periodic decay empties the front of a CPU that has not used it since the last decay. The
+/// If a CPU has not used its front since the last decay, the periodic decay empties this front. The
 /// decay leaves the front of any other CPU alone.
 #[test]
 fn only_an_idle_front_decays() {

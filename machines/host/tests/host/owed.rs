@@ -22,8 +22,8 @@ use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 const OWNER: CpuId = CpuId(0);
 const ELSEWHERE: CpuId = CpuId(1);
-/// The number of pages of the arena. It gives a batch of 63 pages and, with [`FRACTION`], lists of
-/// at most 655 pages.
+/// The number of pages of the arena. This number results in a batch of 63 pages and, with
+/// [`FRACTION`], lists of at most 655 pages.
 const PAGES: Pages = Pages(1 << 18);
 const FRACTION: u64 = 200;
 

@@ -90,8 +90,8 @@ fn a_writer_that_may_be_killed_gets_in_though_readers_keep_coming() {
     });
 }
 
-/// This thread holds the lock as a reader. It runs `meanwhile` as soon as the writer in `asks`,
-/// which runs on another thread, waits.
+/// Runs `asks` on another thread, where a writer has to wait for the lock. This thread holds the
+/// lock as a reader, and runs `meanwhile` as soon as the writer waits.
 fn while_a_writer_waits(
     asks: impl FnOnce(&Host, &Shared) + Send,
     meanwhile: impl FnOnce(&Host, &Shared),

@@ -1,5 +1,6 @@
-//! Each test compares an address space with a model. After any operations in any order, both return
-//! the same results and have the same observable state, above all after a refusal.
+//! Each test compares an address space with a model. Random operations must return the same results
+//! from both. After each operation, also after a refused one, both must have the same observable
+//! state.
 
 use crate::support;
 

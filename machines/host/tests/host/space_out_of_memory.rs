@@ -73,7 +73,8 @@ fn touch_with_ever_more(what: What, access: Access) -> usize {
         };
         is_out_of_memory(&why);
         let mut after = world.state();
-        // A page that was read in remains in its object for the next access.
+        // An attempt may read a page into the file or into the shared memory. The page remains
+        // there for the next attempt.
         let read = after.file + after.shared - before.file - before.shared;
         assert!(read <= 1);
         after.handed_out += taken.len() as u64 - read;

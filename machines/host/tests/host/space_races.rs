@@ -1,5 +1,5 @@
 //! Tests what an address space does if another CPU acts at a chosen moment: an observer stops CPU 0
-//! at an event, and CPU 1 acts meanwhile.
+//! at an event, and CPU 1 acts before CPU 0 continues.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -34,8 +34,8 @@ struct Gate {
 
 impl Gate {
     /// Runs `first` on CPU 0 until it stops at the chosen event, then `meanwhile` on CPU 1, then
-    /// the rest of `first`. Returns what `first` and `meanwhile` return. A panic of `meanwhile`
-    /// would leave CPU 0 waiting.
+    /// the rest of `first`. Returns what `first` and `meanwhile` return. If `meanwhile` panicked,
+    /// CPU 0 would wait for ever.
     fn run<T: Send, U>(
         &self,
         host: &Host,

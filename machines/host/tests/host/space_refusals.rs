@@ -24,7 +24,7 @@ struct Told {
     released: AtomicU32,
 }
 
-/// A listener. If `may_refuse` is true, it refuses ranges for which it may not wait, and each
+/// A listener. If `may_refuse` is true, it refuses ranges for which it must not wait, and each
 /// refusal lowers `refusals_left` by 1 until this is 0.
 struct Listener {
     told: Arc<Told>,

@@ -14,7 +14,7 @@ use plimsoll_mm::units::{CpuId, Order, Pfn, Vpn};
 use support::world::{Sizes, What, World};
 
 /// An entry of a page table without its frame: the first page, the order, the counter that counts
-/// it, and the kind of its mapping.
+/// the page, and the kind of the page's mapping.
 type Entry = (u64, Order, Option<RssKind>, Option<MappingKind>);
 
 const ANON: Option<RssKind> = Some(RssKind::Anon);

@@ -74,7 +74,7 @@ fn set_timer(micros: libc::suseconds_t) {
 /// If the child does not abort.
 pub(crate) fn fork_and_fail(child: impl FnOnce()) {
     // SAFETY: the child closes its error stream, runs `child` and ends. Until `child` aborts, it
-    // takes no lock that a thread may hold which the child does not have.
+    // takes no lock that a thread which does not exist in the child may hold.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: the child needs no error stream: the parent sees how it ends.

@@ -72,7 +72,7 @@ impl Load {
         self.free_by(None, pfn, order);
     }
 
-    /// As [`Load::take`], through `local` if it is given.
+    /// Does the same as [`Load::take`], but allocates through `local` if it is given.
     fn take_by(&self, local: Option<Local<'_, Host>>, order: Order) -> Option<Pfn> {
         let request = Request::new(order);
         let pfn = match local {
@@ -149,8 +149,8 @@ impl Load {
         }
     }
 
-    /// Adds a block to the zone or removes one. Then reports the free blocks, as a program does
-    /// that returns their memory to the kernel.
+    /// Adds a block to the zone or removes one. Then reports the free blocks, like a program that
+    /// returns the memory of free blocks to the kernel.
     pub(crate) fn resize(&self) {
         let turn = self.resized.fetch_add(1, Relaxed);
         let blocks = u64::from((MOST.0 - LEAST.0) / BLOCK.0);

@@ -3,7 +3,8 @@
 //!
 //! The disturbances are: another CPU for each thread every 10 µs, signals, forks, threads that end
 //! while other threads have their pages, CPUs that go offline and come back, drains, and a zone
-//! that changes its size. There is a storm for each kind of fronts. It lasts 2 seconds, or as many as `PLIMSOLL_STORM_SECONDS` says:
+//! that changes its size. There is a storm for each kind of fronts. It lasts 2 seconds, or the
+//! number of seconds that `PLIMSOLL_STORM_SECONDS` gives:
 //!
 //! ```sh
 //! PLIMSOLL_STORM_SECONDS=600 cargo test --release -p plimsoll-host --test storm

@@ -83,7 +83,7 @@ impl Build {
         Ok(&self.how)
     }
 
-    /// Builds the test programs with all of `mutants` that can be behind a switch.
+    /// Builds the test programs with all of `mutants` that a switch can turn on at run time.
     pub(crate) fn switched(&mut self, mutants: &[Numbered<'_>]) -> Result<Vec<Program>, String> {
         // Constants of these programs may call functions, which must then stay `const`. `cargo
         // check` finds these functions in less time than a build.
@@ -142,8 +142,8 @@ impl Build {
         }
     }
 
-    /// Writes the sources of `mm` into the copy of the repository, with all of `mutants` that can
-    /// be behind a switch.
+    /// Writes the sources of `mm` into the copy of the repository, with all of `mutants` that a
+    /// switch can turn on at run time.
     fn write_switched(
         &mut self,
         mutants: &[Numbered<'_>],

@@ -105,8 +105,8 @@ pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
 #[inline(always)]
 pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     let pushed: u64;
-    // SAFETY: as for `pop`, and the sequence writes an entry of `pages` below the limit, which is at
-    // most the length of `pages`.
+    // SAFETY: as for `pop`, and the sequence writes an entry of `pages` below the limit, which is
+    // at most the length of `pages`.
     unsafe {
         asm!(
             described!("22", "23", "24", "25", "26"),
@@ -143,8 +143,9 @@ pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
 }
 
 /// Changes a tag from `old` to `new`, then pushes the page, if the stack's home is the CPU on which
-/// the thread runs. These are two sequences: the commit of the first is the store of the tag. So if
-/// the thread is preempted after it has loaded the tag, it loads the tag again.
+/// the thread runs. The function runs two sequences. The last step of the first sequence, its
+/// commit, stores the tag. So if the thread is preempted between the load and the store of the tag,
+/// it loads the tag again.
 #[inline(always)]
 pub(crate) fn free(
     area: &Area,

@@ -34,7 +34,7 @@ pub(super) struct Area {
 
 /// The value of `cpu_id` in an area that is not registered (Linux: `RSEQ_CPU_ID_UNINITIALIZED`).
 const NO_CPU: u32 = u32::MAX;
-/// All numbers of CPUs are below this number.
+/// Every CPU number is below this bound.
 const CPUS_MAX: u32 = 1 << 20;
 
 /// The area of threads that have no registered area. Its CPU is the home of no stack, so no
@@ -219,7 +219,7 @@ mod tests {
         [first, first + len, again].map(|at| usize::try_from(at).expect("an address"))
     }
 
-    /// The kernel kills a process that it has to stop in a sequence with a wrong description.
+    /// If the kernel has to stop a sequence whose description is wrong, it kills the process.
     #[test]
     fn each_description_is_one_that_the_kernel_accepts() {
         let (area, stack, tag) = (&area_on(0), &Stack::new(), &AtomicU8::new(7));

@@ -51,8 +51,8 @@ pub(super) fn area_of_this_thread(registration: Registration) -> Option<&'static
 fn thread_pointer() -> *const u8 {
     let pointer: *const u8;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: in the ABI of x86-64, the word at address 0 of the segment `fs` is the address of this
-    // word.
+    // SAFETY: in the ABI of x86-64, the word at address 0 of the segment `fs` is the address of
+    // this word.
     unsafe {
         std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
     }
@@ -75,8 +75,8 @@ struct Own(UnsafeCell<Area>);
 impl Own {
     fn registered(&self) -> Option<&'static Area> {
         let area = self.0.get();
-        // SAFETY: the area is in thread-local storage and consists of atomics. The reference is used
-        // by this thread alone, and not after `drop`, which makes the thread forget it.
+        // SAFETY: the area is in thread-local storage and consists of atomics. The reference is
+        // used by this thread alone, and not after `drop`, which makes the thread forget it.
         let area: &'static Area = unsafe { &*area };
         if area.cpu().is_some() {
             return Some(area);
@@ -91,8 +91,9 @@ impl Drop for Own {
         leave();
         let area = self.0.get_mut();
         if area.cpu().is_some() {
-            // SAFETY: the area was registered by this thread. If the call fails, the kernel may write
-            // to the area until the thread has ended. The thread's storage is freed after that.
+            // SAFETY: the area was registered by this thread. If the call fails, the kernel may
+            // write to the area until the thread has ended. The thread's storage is freed after
+            // that.
             let _ended = unsafe { call(area, UNREGISTER) };
             area.cpu_id.store(super::NO_CPU, Relaxed);
         }
@@ -105,8 +106,8 @@ impl Drop for Own {
 /// A registered area must stay in place until its registration ends.
 unsafe fn call(area: &Area, flags: i32) -> c_long {
     let bytes = size_of::<Area>();
-    // SAFETY: the kernel writes only to the area, which has `bytes` bytes and the alignment that the
-    // kernel wants. The caller guarantees that the area stays in place.
+    // SAFETY: the kernel writes only to the area, which has `bytes` bytes and the alignment that
+    // the kernel requires. The caller guarantees that the area stays in place.
     unsafe {
         libc::syscall(
             libc::SYS_rseq,
@@ -118,8 +119,8 @@ unsafe fn call(area: &Area, flags: i32) -> c_long {
     }
 }
 
-/// Makes every sequence that another thread of this process runs on `cpu` start again, and acts as a
-/// full barrier on that CPU. Returns whether the kernel has done so.
+/// Makes every sequence that another thread of this process runs on `cpu` start again, and acts as
+/// a full barrier on that CPU. Returns whether the kernel has done so.
 pub(super) fn abort_sequences_on(cpu: u32) -> bool {
     /// Linux: `MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ`.
     const ABORT_SEQUENCES: i32 = 1 << 7;

@@ -1,5 +1,5 @@
-//! The load of a soak, a long measurement of allocations: two threads that work in chunks of 64
-//! allocations and frees, and what disturbed each chunk.
+//! The load of a soak, which is a long measurement of allocations. Two threads work in chunks of 64
+//! allocations and frees. For each chunk, this module also finds out what disturbed the chunk.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,8 +22,8 @@ use crate::measure::{CannotMeasure, Pair};
 
 /// The number of operations in a chunk.
 const CHUNK: usize = 64;
-/// How often a thread reads the clock in an idle chunk, in which it does nothing else. An idle chunk
-/// takes about as long as a chunk of operations.
+/// The number of times that a thread reads the clock in an idle chunk, in which it does nothing
+/// else. An idle chunk takes about as long as a chunk of operations.
 const IDLE_GAPS: usize = 4 * CHUNK;
 /// The largest number of blocks that a thread holds.
 const HELD: usize = 6000;
@@ -151,11 +151,11 @@ struct Worker<'a> {
     world: &'a World,
     thread: usize,
     held: Vec<Block>,
-    /// The blocks that this thread holds and the other thread allocated.
+    /// The blocks that this thread holds and that the other thread has allocated.
     remote: Vec<Block>,
     random: u64,
-    /// The number of blocks that the thread wants to hold. It changes from time to time, so that
-    /// page lists fill and empty.
+    /// The number of held blocks towards which the thread works. This number changes from time to
+    /// time, so that page lists fill and empty.
     target: usize,
     outcome: Outcome,
 }

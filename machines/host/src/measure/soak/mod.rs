@@ -1,5 +1,6 @@
-//! Measures how long allocations take. Two threads use the page allocator for a minute. Meanwhile
-//! page lists are drained, decay, and get pages that the other thread allocated.
+//! Measures how long allocations take. Two threads use the page allocator for a minute. During this
+//! time, page lists are drained and decay, and each thread frees pages that the other thread
+//! allocated.
 //!
 //! Each thread is pinned to a CPU and works in *chunks* of a few microseconds. It alternates chunks
 //! of allocations with chunks of an idle loop, which only reads the clock. Around each chunk the
@@ -7,8 +8,8 @@
 //! its CPU time, from which Linux leaves out the time that a hypervisor *stole*. If one of the two
 //! shows that the thread did not run all the time, all times of the chunk are *disturbed*, and go
 //! to a separate histogram. A long time of an undisturbed chunk also goes to a separate histogram
-//! if another thread lost its CPU meanwhile, because that thread may have held a lock. The gaps of
-//! the undisturbed idle loop then show the only disturbance that remains: interrupts.
+//! if another thread lost its CPU during the chunk, because that thread may have held a lock. The
+//! gaps of the undisturbed idle loop then show the only disturbance that remains: interrupts.
 
 mod histogram;
 mod load;
@@ -29,7 +30,7 @@ pub struct SoakOptions {
     /// The number of pages of the allocator, at least 16,384.
     pub pages: Pages,
     /// The time between two drains of all lists by one thread. The threads drain only in every
-    /// other second. In the seconds between, lists can become long and decay.
+    /// other second. In the other seconds, lists can become long and decay.
     pub drain_every: Duration,
 }
 

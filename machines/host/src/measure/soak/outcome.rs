@@ -6,7 +6,7 @@ use crate::measure::watch::{Jumps, Span};
 use crate::sys;
 
 /// If the clock and the CPU time of a thread differ by at most this many nanoseconds, the chunk
-/// counts as undisturbed. They differ a little because they are read one after the other.
+/// counts as undisturbed. The two differ a little because they are read one after the other.
 const SLACK_NS: u64 = 3000;
 /// The shortest time that may be due to a lock whose holder lost its CPU, in nanoseconds.
 const LONG_NS: u64 = 10_000;
@@ -22,8 +22,8 @@ pub(super) enum Kind {
     Drain,
 }
 
-/// A time of at least `LONG_NS`. It is added to a histogram only when all threads have ended,
-/// because only then are all times known at which threads lost their CPUs.
+/// A time of at least `LONG_NS`. The time is added to a histogram only after all threads have
+/// ended. Only then is it known when threads lost their CPUs.
 #[derive(Clone, Copy)]
 struct Long {
     kind: Kind,

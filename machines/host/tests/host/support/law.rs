@@ -1,7 +1,8 @@
 //! Runs laws on real threads, for many rounds.
 //!
-//! Such runs find errors that the model checkers cannot find: wrong wiring, and the behaviour of
-//! real atomics on this computer. They cannot prove the absence of a race.
+//! Such runs find errors that the model checkers cannot find: errors in how the code of this
+//! machine connects its parts, and errors that occur only with the real atomics of this computer.
+//! They cannot prove the absence of a race.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -32,8 +33,8 @@ const SPINS_MAX: u32 = 200;
 /// If the law is broken; the law and the round are printed. Also if the law has more bodies than
 /// CPUs.
 pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
-    // If `after` is 0, nearly every acquisition of a lock makes the thread its owner or ends an
-    // ownership.
+    // If `after` is 0, nearly every acquisition of a lock makes the thread the lock's owner or ends
+    // an ownership.
     for ways in [
         (Fronts::Off, OwnerLocks::Exchanged),
         (Fronts::Restartable, OwnerLocks::Exchanged),
@@ -116,7 +117,8 @@ struct Player<S> {
     done: Receiver<()>,
 }
 
-/// Runs `body` in each round until there are no more rounds. If the body panics, `ended` is closed.
+/// Runs `body` in each round until there are no more rounds. If the body panics, the channel
+/// `ended` is closed.
 fn play<S>(
     host: &Host,
     cpu: CpuId,

@@ -160,7 +160,7 @@ impl World {
         self.space.map(self.memory(), request)
     }
 
-    /// Maps `pages` pages at `start`. Nothing may be mapped there yet.
+    /// Maps `pages` pages at `start`. No page of this range must be mapped yet.
     pub(crate) fn map_at(&self, start: u64, pages: u64, what: What) {
         let mapped = self.map(Place::Fixed(Vpn(start)), pages, what);
         mapped.expect("nothing is mapped there");
