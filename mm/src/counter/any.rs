@@ -114,7 +114,7 @@ impl<M: Machine> Plan<M> {
         &self.area
     }
 
-    /// Creates a group of counters at 0.
+    /// Creates a group of counters with the value 0.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if there is not enough memory. [`InitError::Width`] if the

@@ -51,8 +51,8 @@ struct Block<M: Machine>([M::LocalWord; BLOCK]);
 /// Chunks that are allocated together. The more chunks an area has, the more chunks its next run
 /// has. At most a fifth of an area's chunks are allocated before they are needed.
 struct Run<M: Machine> {
-    /// The words of all CPUs, chunk by chunk and row by row. Empty until the first place of the run
-    /// is needed.
+    /// The words of all CPUs, chunk by chunk and row by row. The vector is empty until the first
+    /// place of the run is needed.
     blocks: Vec<Block<M>>,
     /// For each place, 1 if the group that held it was dropped without being destroyed, otherwise
     /// 0.

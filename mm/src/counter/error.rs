@@ -48,7 +48,7 @@ impl fmt::Display for ShapeError {
 
 impl core::error::Error for ShapeError {}
 
-/// The reason why counters cannot be created from the given parts.
+/// The reason why a group of counters cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitError {
     /// The group would have no counter, or more counters than possible.

@@ -59,9 +59,9 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// The number of groups from which on the cells of a CPU can be read at the speed of a sequential
-/// read: a quarter of the groups of a chunk. So many cells follow each other closely in memory.
-/// With fewer groups, the reader waits for each cache line.
+/// The smallest number of groups whose cells on one CPU can be read at the speed of a sequential
+/// read. It is a quarter of the groups of a chunk, so these cells follow each other closely in
+/// memory. With fewer groups, the reader waits for each cache line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");

@@ -59,8 +59,9 @@ pub struct OneSidedTree<M: Machine> {
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The group's first cache line. A counter's word sums the additions before the tree existed,
-    /// and the additions without a cell. Two more words are [`BEHIND`] and [`HOME`].
+    /// The group's first cache line. A counter's word sums the additions that were made before the
+    /// tree existed, and the additions that were made to no cell. Two more words are [`BEHIND`] and
+    /// [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -355,8 +356,8 @@ impl<M: Machine> OneSidedTree<M> {
             .shape
             .error_max()
             .saturating_sub(self.behind(machine).unsigned_abs());
-        // `T` also includes what the items can keep, so the quotient may exceed 32 bits. Then
-        // `u32::MAX` is a valid bound too, because there are fewer CPUs.
+        // `T` also includes what the items can keep, so the quotient may exceed 32 bits. In that
+        // case `u32::MAX` is a valid bound, because there are fewer CPUs than that.
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 

@@ -18,8 +18,8 @@ use super::error::ShapeError;
 use crate::topology::{CpuPlace, Topology};
 use crate::units::{CpuId, count_of};
 
-/// A CPU's cell passes multiples of this amount to the item above it. The amount is a power of two
-/// of at least 2.
+/// In a tree of counters, each CPU's cell passes multiples of this amount on to the next level. The
+/// amount is a power of two of at least 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch(u32);
 
@@ -215,7 +215,7 @@ impl Shape {
         })
     }
 
-    /// Returns the batch: a CPU's cell passes multiples of it to the item above.
+    /// Returns the batch. Each CPU's cell passes multiples of this amount on to the next level.
     #[must_use]
     pub fn batch(&self) -> Batch {
         self.batch

@@ -8,7 +8,7 @@
 //! accuracy is about twice as wide as necessary, and the comparisons swap the two sides of the
 //! accuracy. [`OneSidedTree`](super::OneSidedTree) has neither fault.
 //!
-//! Locks: none.
+//! The tree takes no lock.
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;
@@ -34,7 +34,8 @@ pub struct Tree<M: Machine> {
     shape: Arc<Shape>,
     area: Arc<Area<M>>,
     cells: Place<M>,
-    /// The items, counter by counter. Each item has a cache line to itself.
+    /// The items of all counters, one counter after the other. Each item has a cache line to
+    /// itself.
     items: Items<M>,
     /// For each counter, the amount that [`Counters::set`] has added to the counter's sum.
     bias: M::Line,

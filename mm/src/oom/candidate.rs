@@ -57,9 +57,10 @@ pub trait Candidates {
         1
     }
 
-    /// Is called when a selection has made `comparisons` comparisons to sort slots, so that a
-    /// simulated machine can charge for them ([`Work::Compare`](crate::site::Work::Compare)). An
-    /// implementation on another machine need not override this.
+    /// This method is called when a selection has made `comparisons` comparisons to sort slots, so
+    /// that a simulated machine can charge for them
+    /// ([`Work::Compare`](crate::site::Work::Compare)). An implementation on another machine need
+    /// not override this.
     fn compared(&self, comparisons: u32) {
         let _ = comparisons;
     }

@@ -27,11 +27,12 @@ use crate::space::vma_tree::NoMemory;
 use crate::space::{AddressSpace, ExitError, Flag, Memory};
 use crate::units::{Nanos, ProcessId, total_in};
 
-/// The services that the owner of the processes provides to the OOM killer. All may be called on
-/// any CPU, with no lock of the manager held, and must not wait for memory.
+/// The services that the owner of the processes provides to the OOM killer. Each method may be
+/// called on any CPU, by a caller that holds no lock of the manager. The methods must not wait for
+/// memory.
 pub trait Signals<M: Machine> {
-    /// Signals every thread of `process` to die (Linux: `SIGKILL`). Must also wake threads in a
-    /// killable wait, because the event that they wait for may never happen.
+    /// Signals every thread of `process` to die (Linux: `SIGKILL`). The method must also wake
+    /// threads in a killable wait, because the event that they wait for may never happen.
     fn kill(&self, machine: &M, process: &Arc<Process<M>>);
 
     /// Thaws every thread of a frozen `process`, so that it runs again (Linux: `thaw_process`).
@@ -260,8 +261,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     /// has left its address space: selections do not wait for such a process.
     fn mark_victim(&self, machine: &M, process: &Arc<Process<M>>) {
         // Count the victim before marking it, so that `victims` never misses a process that is just
-        // being marked. Relaxed is enough: the change of the state below is a release, so a CPU
-        // that sees the new state also sees this addition.
+        // being marked. Relaxed is enough: the change of the state below has Release ordering, so a
+        // CPU that sees the new state also sees this addition.
         self.victims.add(machine, 1, Relaxed);
         let Ok(before) = process.make_victim(machine) else {
             self.victims.add(machine, -1, Relaxed);

@@ -1,5 +1,5 @@
 //! The memory in which gathers (collections of unmapped pages) keep their records. It is set aside
-//! when the spaces are made.
+//! when the [`Spaces`](super::Spaces) are made.
 //!
 //! A gather that frees memory must not ask the global allocator: the allocator may get its own
 //! memory from the pages that are about to be freed, and may wait for them. So each batch of a
@@ -9,7 +9,7 @@
 //!
 //! [`BATCHES_MAX`] of the batches are kept for dying processes: only the gather of an exit or of a
 //! helper may take them. Any other unmapping leaves at least [`BATCHES_MAX`] batches. So a living
-//! process that unmaps much memory cannot delay the processes that are to free theirs.
+//! process that unmaps much memory cannot delay dying processes that free their memory.
 //!
 //! Lock: `Batches`. A CPU that holds this lock takes no other lock and allocates nothing. A gather
 //! takes the lock once for each batch that it adds, and once when it ends. A CPU may hold the lock

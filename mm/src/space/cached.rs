@@ -64,10 +64,11 @@ struct New {
 }
 
 impl<M: Machine> Memory<'_, M> {
-    /// Makes the pages of `file` reclaimable. One reference to the file is kept until
-    /// [`Memory::release_file`]. Call this before the file has pages. If the spaces were made
-    /// without [aging](super::Spaces::aging), this has no effect. It has no effect on shared memory
-    /// either, whose pages always stay in memory: reclaim moves only anonymous pages to swap.
+    /// Makes the pages of `file` reclaimable. A reference to the file is kept until
+    /// [`Memory::release_file`] is called. Call this before the file has pages. If the spaces were
+    /// made without [aging](super::Spaces::aging), this has no effect. It has no effect on shared
+    /// memory either, whose pages always stay in memory: reclaim moves only anonymous pages to
+    /// swap.
     ///
     /// # Errors
     /// [`EnlistError`] if the file cannot be enlisted. In that case, nothing has changed.

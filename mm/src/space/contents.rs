@@ -12,9 +12,9 @@ use crate::units::{Order, Pfn};
 ///
 /// Each method may be called on any CPU, for different pages at the same time. All methods except
 /// [`Contents::clear`] of a huge page are called with the lock of a page table held. So a method
-/// must be short, must not wait for input or output, and must call nothing of `mm`. A method may
-/// copy the bytes to other memory, compressed or not, as Linux's zswap does; another thread may
-/// then write this memory to a disk.
+/// must be short, must not wait for input or output, and must not call any function of `mm`. A
+/// method may copy the bytes to other memory, compressed or not, as Linux's zswap does; another
+/// thread may then write this memory to a disk.
 ///
 /// The embedder fills the pages of [objects](super::object) itself.
 pub trait Contents<M: Machine>: Send + Sync {
@@ -39,11 +39,11 @@ pub trait Contents<M: Machine>: Send + Sync {
     /// called at most once, and then [`Contents::forget`] is called.
     fn read_in(&self, machine: &M, slot: SwapSlot, pfn: Pfn);
 
-    /// Is called when the contents of `slot` are no longer needed, because they have been read in
-    /// or because their page was unmapped (Linux: `zswap_invalidate`). The method is called once
-    /// for each call of [`Contents::write_out`] that succeeds, just before the slot becomes free.
-    /// An embedder whose store has a limited size frees the memory of these contents here. By
-    /// default, the method does nothing.
+    /// This method is called when the contents of `slot` are no longer needed, because they have
+    /// been read in or because their page was unmapped (Linux: `zswap_invalidate`). The method is
+    /// called once for each call of [`Contents::write_out`] that succeeds, just before the slot
+    /// becomes free. An embedder whose store has a limited size frees the memory of these contents
+    /// here. By default, the method does nothing.
     fn forget(&self, machine: &M, slot: SwapSlot) {
         let _ = (machine, slot);
     }

@@ -112,9 +112,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Unmaps `page`, if its entry still maps `pfn` as a page of a file. Returns whether it did so.
-    /// The entry's use of the page then belongs to the caller, which drops this use after a flush
-    /// of translations.
+    /// Unmaps `page`, if its entry still maps `pfn` as a page of a file. Returns whether the page
+    /// was unmapped. If so, the entry's use of the page belongs to the caller, which drops this use
+    /// after a flush of translations.
     pub(crate) fn unmap_cached(&self, machine: &M, page: Vpn, pfn: Pfn) -> bool {
         let alone = page..Vpn(page.0 + 1);
         self.announce(machine, &alone);
@@ -128,8 +128,8 @@ impl<M: Machine> AddressSpace<M> {
         unmapped.is_some()
     }
 
-    /// Returns whether the space is being ended or reaped. Writing its pages to swap would be work
-    /// for nothing, because they are about to be freed (Linux: `folio_referenced_one` keeps them).
+    /// Returns whether the space is being ended or reaped. Writing its pages to swap would be
+    /// useless, because the pages are about to be freed (Linux: `folio_referenced_one` keeps them).
     fn is_dying(&self, machine: &M) -> bool {
         self.has(machine, Flag::Exiting) || self.has(machine, Flag::Unstable)
     }

@@ -31,7 +31,8 @@ use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::Vpn;
 
-/// The largest number of page tables that a walker claims at once. These tables map 128 MiB.
+/// The largest number of page tables that a walker (a CPU that empties the space) claims at once.
+/// These tables map 128 MiB.
 const SHARE_MAX: u64 = 64;
 
 /// The walker that completes the exit of an address space.

@@ -177,7 +177,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.memory
     }
 
-    /// Notes that the caller has unmapped a page that this gather will not free. Translations to
+    /// Records that the caller has unmapped a page that this gather will not free. Translations to
     /// that page still have to be flushed.
     pub(super) fn note_stale(&mut self) {
         self.stale = true;

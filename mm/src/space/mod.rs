@@ -249,7 +249,8 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns whether `flag` was raised.
     pub fn has(&self, machine: &M, flag: Flag) -> bool {
-        // Acquire pairs with the release in `raise`: what the raising CPU did before is visible.
+        // Acquire pairs with the Release in `raise`: everything that the raising CPU did before is
+        // visible.
         self.flags.load(machine, Acquire) & bit(flag) != 0
     }
 
@@ -265,7 +266,7 @@ impl<M: Machine> AddressSpace<M> {
     fn raise_after(&self, machine: &M, flag: Flag, earlier: Flag) -> bool {
         let mut flags = self.flags.load(machine, Relaxed);
         while flags & bit(flag) == 0 {
-            // AcqRel pairs with the acquire in `has`, and with the AcqRel of other CPUs here.
+            // AcqRel pairs with the Acquire in `has`, and with the AcqRel of other CPUs here.
             match self
                 .flags
                 .compare_exchange(machine, flags, flags | bit(flag), AcqRel)

@@ -25,7 +25,7 @@ use crate::units::{Order, Pfn};
 pub enum ObjectKind {
     /// Pages of a file (Linux: the page cache).
     File,
-    /// Memory without a file that address spaces share (Linux: `shmem`).
+    /// Memory that address spaces share and that belongs to no file (Linux: `shmem`).
     Shared,
 }
 

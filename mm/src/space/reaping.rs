@@ -3,15 +3,18 @@
 /// The order in which helpers empty a dying address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reaping {
-    /// Mapping by mapping in ascending order, as the last user does (Linux before 6.18).
+    /// Helpers empty mapping by mapping in ascending order, as the last user does (Linux before
+    /// 6.18).
     Ascending,
-    /// Mapping by mapping in descending order, each mapping from its start (Linux 6.18).
+    /// Helpers empty mapping by mapping in descending order, and each mapping from its start (Linux
+    /// 6.18).
     DescendingByVma,
-    /// Mapping by mapping in descending order, each in steps of 1 GiB from its end. After each
-    /// step, the helper gives way to a writer that waits (proposed for Linux in 2026).
+    /// Helpers empty mapping by mapping in descending order, and each mapping in steps of 1 GiB
+    /// from its end. After each step, the helper gives way to a writer that waits for the lock of
+    /// the mappings (proposed for Linux in 2026).
     DescendingChunks,
-    /// Table by table: the last user goes upwards and any number of helpers mostly downwards, until
-    /// they meet.
+    /// The last user and any number of helpers empty table by table. The last user goes upwards,
+    /// and most helpers go downwards, until they meet.
     MeetInTheMiddle,
 }
 

@@ -317,7 +317,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.rules.budget.saturating_sub(self.precise_sums)
     }
 
-    /// Returns whether to sum all candidates left in the band together.
+    /// Returns whether the search should now sum all candidates that are left in the band together,
+    /// as one batch.
     fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
         let summed = self.precise_sums - self.rent.sums_before;
         if summed < self.rent.ask_at {
@@ -382,8 +383,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     fn answer(&mut self) -> Result<Round, Stop> {
         let Some(nearest) = self.nearest() else {
-            // No candidate in a slot may be chosen any more, for instance because all have exited.
-            // So the candidates without a slot must be read again.
+            // No candidate in a slot can be chosen any more, for instance because all of them have
+            // exited. So the candidates without a slot must be read again.
             return Ok(if self.band.floor().max(self.band.rest()).is_some() {
                 Round::Changed(None)
             } else {

@@ -16,11 +16,11 @@
 //! A fault on a page of a file, of shared memory or of a device holds the lock of the mappings as a
 //! reader.
 //!
-//! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside. Pages are
-//! allocated before these locks are taken. A fault of a file, shared memory or a device, and a
-//! fault that has started over too often, holds `Mmap` as a reader while it takes these locks. A
-//! fault of a file or of shared memory takes and releases `Object` before it takes the lock of the
-//! table that it fills.
+//! Locks: `PageTable`, or `UpperTable` and then `PageTable`. Pages are allocated before these locks
+//! are taken. A fault holds `Mmap` as a reader while it takes these locks if it is on a page of a
+//! file, of shared memory or of a device, or if it has started over too often. A fault on a page of
+//! a file or of shared memory takes and releases `Object` before it takes the lock of the table
+//! that it fills.
 
 mod huge;
 mod small;

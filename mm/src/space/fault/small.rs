@@ -21,13 +21,13 @@ use crate::space::{AddressSpace, Flag};
 use crate::units::{Order, Pfn, Vpn, count_of, signed};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// The largest number of pages that are allocated together and mapped under one hold of a table's
-/// lock.
+/// The largest number of pages that are allocated together and mapped while a table's lock is held
+/// once.
 pub(super) const TOGETHER: usize = 32;
 
 /// At most `MAX` pages allocated for entries of one table, and a record of which of them were
-/// mapped. A fault of one page uses a batch of one, because filling the arrays of a larger batch
-/// with zeros would take a noticeable part of the fault's time.
+/// mapped. A fault of one page uses a batch of one page, because filling the arrays of a larger
+/// batch with zeros would take a noticeable part of the fault's time.
 struct Batch<const MAX: usize> {
     pfns: [Pfn; MAX],
     len: usize,
@@ -37,7 +37,7 @@ struct Batch<const MAX: usize> {
     /// The number of entries in which a private copy replaced a page of a file.
     copied: u32,
     /// The page of a file that a private copy replaced. There is at most one, because only a fault
-    /// of one page may replace.
+    /// of one page can replace a page.
     replaced: Option<Page>,
     /// The error of the allocation that failed, if there are fewer pages than the fault wanted.
     short: Option<AllocError>,

@@ -93,8 +93,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(spares)
     }
 
-    /// Gives the upper table the page that `spares` has for it, if there is one and the upper table
-    /// has no page yet.
+    /// Gives the upper table the page that `spares` has for it. Does nothing if `spares` has no
+    /// such page, or if the upper table has a page already.
     pub(super) fn put_upper(
         &self,
         machine: &M,

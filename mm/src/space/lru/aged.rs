@@ -34,7 +34,7 @@ use crate::units::{CpuId, NodeId, Pfn, count_of};
 /// The number of pages in a full batch of a CPU (Linux: `PAGEVEC_SIZE`).
 const BATCH: usize = 31;
 
-/// The lists by which used pages are aged, of every node.
+/// For every node, the lists by which its used pages are aged.
 pub(crate) struct Aged<M: Machine> {
     nodes: Box<[Node<M>]>,
     batches: Box<[M::CpuLock<Batch>]>,
@@ -48,8 +48,9 @@ struct Node<M: Machine> {
     lists: M::Lock<Lists>,
     /// The first frame of the node.
     first: Pfn,
-    /// For each frame of the node, its packed owner, or 0 if the page cannot be reclaimed. The
-    /// fields are allocated in chunks of 1024.
+    /// For each frame of the node, the packed owner of its page, which says where the page is
+    /// mapped. The owner is 0 if the page cannot be reclaimed. The fields are allocated in chunks
+    /// of 1024.
     owners: Box<[M::Once<Owners<M>>]>,
     pages: u32,
     /// Copies of the lengths of the lists, to be read without the lock.
@@ -88,7 +89,8 @@ impl Batch {
 }
 
 impl<M: Machine> Aged<M> {
-    /// Makes empty lists for the memory of `pages`: one set for each node, with or without CPUs.
+    /// Makes empty lists for the memory of `pages`: one set of lists for each node, even for a node
+    /// without CPUs.
     pub(crate) fn new(machine: &M, pages: &PageAllocator<M>) -> Result<Self, NoMemory> {
         let topology = machine.topology();
         let mut nodes = Vec::new();

@@ -17,7 +17,7 @@ pub(crate) struct Balance {
     /// The age of the node: the number of pages of files that have left memory or become active so
     /// far.
     pub(crate) age: u64,
-    /// The number of pages of files that were needed again soon after they had left.
+    /// The number of pages of files that were needed again soon after they had left memory.
     refaults: u64,
     /// The value of `refaults` when reclaim last ended.
     refaults_seen: u64,

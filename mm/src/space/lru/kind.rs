@@ -4,11 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum List {
-    /// Anonymous pages from which reclaim takes the next ones (Linux: `LRU_INACTIVE_ANON`).
+    /// Anonymous pages that are the next candidates for reclaim (Linux: `LRU_INACTIVE_ANON`).
     Inactive,
     /// Anonymous pages that were touched several times (Linux: `LRU_ACTIVE_ANON`).
     Active,
-    /// Pages of files from which reclaim takes the next ones (Linux: `LRU_INACTIVE_FILE`).
+    /// Pages of files that are the next candidates for reclaim (Linux: `LRU_INACTIVE_FILE`).
     InactiveFile,
     /// Pages of files that were touched several times (Linux: `LRU_ACTIVE_FILE`).
     ActiveFile,

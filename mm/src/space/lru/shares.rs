@@ -48,8 +48,8 @@ impl<M: Machine> Share<M> {
 
     /// Drops a use.
     pub(crate) fn unpin(&self, machine: &M) {
-        // The Release in AcqRel pairs with the Acquire in `uses`: so the CPU that frees the page
-        // does so after all accesses of the page's users.
+        // The Release in AcqRel pairs with the Acquire in `uses`. So all accesses by users of the
+        // page come before another CPU frees the page.
         let left = self.uses.add(machine, -1, AcqRel);
         debug_assert!(left & USES != USES, "a use is dropped once");
     }

@@ -34,8 +34,8 @@ impl Blank {
 
 /// The contents of the place of a table: nothing, the table, or a huge page.
 ///
-/// Guarded by the lock of a [`Leaf`](super::Leaf). When a table is removed, its place and lock
-/// remain, so a CPU that was about to use the table finds the place empty.
+/// The lock of a [`Leaf`](super::Leaf) guards these contents. When a table is removed, its place
+/// and lock remain, so a CPU that was about to use the table finds the place empty.
 #[derive(Default)]
 pub(in crate::space) struct Entries {
     /// The page of the table, while the table exists or is kept for splitting a huge page.

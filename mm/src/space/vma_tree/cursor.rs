@@ -1,5 +1,6 @@
 //! A cursor walks through mappings in order, in either direction, while other CPUs change them. A
-//! finder looks up the same mapping again and again with only one search.
+//! finder remembers the mapping that it found last, so repeated look-ups of one mapping need only
+//! one search.
 
 use core::fmt;
 

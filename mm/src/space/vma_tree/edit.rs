@@ -1,9 +1,9 @@
 //! Changes to the tree, made by the holder of its [`Editor`], which is the right to change the
 //! tree.
 //!
-//! A change marks the version odd, moves entries, updates the gaps along the paths it touched, and
-//! marks the version even. Nodes are allocated before the version turns odd, so a change that has
-//! begun cannot fail.
+//! A change makes the version odd, moves entries, updates the gaps along the paths that it touched,
+//! and makes the version even again. Nodes are allocated before the version turns odd, so a change
+//! that has begun cannot fail.
 
 use core::ops::Range;
 

@@ -74,8 +74,8 @@ impl Vma {
 pub struct VmaTree<M: Machine> {
     /// The version of the tree. It is odd while the tree is being changed.
     version: M::Field,
-    /// The low 32 bits are the index of the root among the nodes. The bits above are the number of
-    /// levels below the root.
+    /// The low 32 bits are the id of the root node. The bits above are the number of levels below
+    /// the root.
     root: M::Field,
     nodes: Nodes<M>,
 }
@@ -244,7 +244,7 @@ impl<M: Machine> VmaTree<M> {
             .expect("the editor follows links to nodes in use only")
     }
 
-    /// Returns the index of the root among the nodes, and the number of levels below the root.
+    /// Returns the id of the root node, and the number of levels below the root.
     #[inline]
     fn top(&self) -> (u32, usize) {
         let root = self.root.get();

@@ -4,9 +4,9 @@
 //! A leaf has up to [`SLOTS`] entries. The key of an entry is the start of a mapping. The value of
 //! an entry is the mapping's length and id. The last value of a leaf links it to its neighbours. An
 //! inner node has up to [`SLOTS`] children. The key of a child is the first key for which the child
-//! is responsible. The value of a child is its index among all nodes and the largest gap in the
-//! child. Keys are in order. Unused keys, and the last key, hold [`NO_KEY`], so no search needs the
-//! number of used keys.
+//! is responsible. The value of a child is its id and the largest gap in the child. Keys are in
+//! order. Unused keys, and the last key, hold [`NO_KEY`], so no search needs the number of used
+//! keys.
 //!
 //! The gap of an entry is the free space directly before it. The gap of a leaf's first entry begins
 //! in the previous leaf. The gap of a node is the largest gap below it.
@@ -30,7 +30,7 @@ pub(super) const NO_KEY: u64 = u64::MAX;
 /// The first key of every inner node. Because it is 0, the first child is responsible for all keys
 /// below the second child's key.
 pub(super) const FIRST_KEY: u64 = 0;
-/// The index that stands for "no node". No node has this index.
+/// The id that stands for "no node". No node has this id.
 pub(super) const NONE: u32 = u32::MAX;
 /// The largest gap that is recorded exactly; larger gaps are recorded as this value.
 pub(super) const GAP_MAX: u64 = u32::MAX as u64;
@@ -183,7 +183,7 @@ impl<M: Machine> Node<M> {
         widest
     }
 
-    /// Returns the indices of the leaf before this leaf and of the leaf after it.
+    /// Returns the ids of the leaf before this leaf and of the leaf after it.
     #[inline]
     pub(super) fn links(&self) -> (u32, u32) {
         let links = self.vals[LINKS].get();

@@ -1,8 +1,8 @@
-//! The nodes of a tree of mappings. Each node is found by its number.
+//! The nodes of a tree of mappings. Each node is found by its id.
 //!
-//! A node's number consists of the number of a chunk and the place in this chunk, so finding a node
+//! A node's id consists of the number of a chunk and the place in this chunk, so finding a node
 //! takes a shift and two loads. A node is never freed while the tree exists. So a reader that
-//! follows an outdated number still finds a node, though perhaps the wrong one.
+//! follows an outdated id still finds a node, though perhaps the wrong one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,18 +12,19 @@ use super::NoMemory;
 use super::node::{NONE, Node};
 use crate::machine::{Machine, Once};
 
-/// The number of low bits of a node's number that hold the node's place in its chunk. The bits
-/// above hold the number of the chunk.
+/// The number of low bits of a node's id that hold the node's place in its chunk. The bits above
+/// hold the number of the chunk.
 const PLACE_BITS: u32 = 27;
 const CHUNKS: usize = 1 << (u32::BITS - PLACE_BITS);
 /// The number of nodes of the first chunk. Each later chunk has twice as many nodes as the chunk
 /// before.
 const FIRST_CHUNK: u32 = 1;
 /// The number of the last chunk that may exist. The chunks up to this one have 2²⁵ − 1 nodes, none
-/// of which has the number [`NONE`].
+/// of which has the id [`NONE`].
 const LAST_CHUNK: u32 = 24;
 
-/// The nodes of a tree. A node's number gives the chunk that the node is in, and its place there.
+/// The nodes of a tree. A node's id gives the chunk that the node is in, and the node's place in
+/// the chunk.
 pub(super) struct Nodes<M: Machine>([M::Once<Box<[Node<M>]>>; CHUNKS]);
 
 impl<M: Machine> Nodes<M> {
@@ -38,8 +39,8 @@ impl<M: Machine> Nodes<M> {
         chunk.get((id & ((1 << PLACE_BITS) - 1)) as usize)
     }
 
-    /// Returns the number of the `nth` node. If that node is the first one in its chunk, allocates
-    /// the chunk. The caller has made the nodes before it.
+    /// Returns the id of the `nth` node. If that node is the first one in its chunk, allocates the
+    /// chunk. The caller has made the nodes before it.
     pub(super) fn make(&self, machine: &M, nth: u32) -> Result<u32, NoMemory> {
         let nth = nth + FIRST_CHUNK;
         let (top, chunk) = (nth.ilog2(), nth.ilog2() - FIRST_CHUNK.ilog2());

@@ -105,7 +105,7 @@ pub(crate) struct Lists {
 pub(crate) struct Past {
     /// True if an earlier pass found that the page had been touched (Linux: `PG_referenced`).
     pub(crate) referenced: bool,
-    /// True if the page was once on an active list, and was not freed since (Linux:
+    /// True if the page was once on an active list, and has not been freed since (Linux:
     /// `PG_workingset`).
     pub(crate) was_active: bool,
 }
