@@ -1,5 +1,6 @@
-//! Last resorts for simulated machines. A last resort calls a closure that is stored in a
-//! thread-local variable of its machine's thread, so the closure need not be `Send`.
+//! Last resorts for simulated machines. A last resort is the function that an allocation calls when
+//! nothing else can free memory. It calls a closure that is stored in a thread-local variable of
+//! its machine's thread, so the closure need not be `Send`.
 
 use plimsoll_mm::page::{LastResort, PageAllocator, Relief, Request};
 

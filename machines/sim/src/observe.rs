@@ -89,8 +89,8 @@ impl Sim {
     }
 
     /// Passes `event` to the observers that want it. Also adds it to the hash of the run, unless it
-    /// is an event of a single page. Always inlined: where the compiler knows the kind of the
-    /// event, only the test of one flag is left for an event of a single page.
+    /// is an event of a single page. The function is always inlined. So where the compiler knows
+    /// that the event is one of a single page, only the test of one flag is left.
     #[inline(always)]
     pub(crate) fn note(&self, event: Event) {
         // For an event of a single page, `tell` gets a closure that builds the event again. If

@@ -16,9 +16,9 @@ struct Reclaims<E>(Kept<Rc<Reclaim<Sim, E>>>);
 
 /// Wraps `reclaim` into the object that a page allocator calls when memory is short.
 ///
-/// The reclaim and its embedder live as long as the page allocator. If a value that the embedder
-/// uses keeps the allocator alive, the embedder must hold only a weak reference to it. Otherwise
-/// neither would ever be dropped.
+/// `reclaim` and its embedder live as long as the page allocator. If a value that the embedder uses
+/// keeps the allocator alive, the embedder must hold only a weak reference to it. Otherwise neither
+/// would ever be dropped.
 ///
 /// # Panics
 /// If the page allocator calls the object on another thread.

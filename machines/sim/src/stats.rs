@@ -23,8 +23,8 @@ pub struct Stats {
     pub hash: u64,
     /// The number of events in the hash.
     pub hashed_events: u64,
-    /// The number of times that the scheduler loop resumed a CPU. It measures the work of the host
-    /// and is not a property of the simulated machine.
+    /// The number of times that the scheduler loop resumed a CPU. This number measures the work of
+    /// the host, and is not a property of the simulated machine.
     pub resumptions: u64,
     /// The virtual time that all CPUs together spent on each kind of work, in nanoseconds, indexed
     /// by `Work as usize`.
@@ -142,7 +142,7 @@ pub struct CpuWaits {
 impl LongestWait {
     /// A key that is larger for a longer wait. Of two equally long waits, the one that began
     /// earlier has the larger key; if both began at the same time, the wait on the CPU with the
-    /// lower number has it.
+    /// lower number has the larger key.
     pub(crate) fn rank(&self) -> impl Ord + use<> {
         (self.wait, Reverse((self.at, self.cpu)))
     }

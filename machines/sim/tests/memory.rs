@@ -1,4 +1,4 @@
-//! Tests how much host memory each virtual CPU takes. The test is a program of its own, because it
+//! Tests how much host memory each virtual CPU takes. The test is a separate program, because it
 //! measures the memory of the whole process.
 
 use plimsoll_sim::bench;

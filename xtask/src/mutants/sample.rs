@@ -16,8 +16,8 @@ pub(crate) struct Mutant {
     pub(crate) change: Change,
 }
 
-/// Makes mutants with these names and changes. They must be in the order of their places in the
-/// code.
+/// Makes mutants with these names and changes. The changes must be in the order of their places in
+/// the code.
 pub(crate) fn with_keys(listed: Vec<(String, Change)>) -> Vec<Mutant> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mutants = listed.into_iter().map(|(name, change)| {

@@ -38,7 +38,7 @@ pub(crate) struct Cpu {
     /// wake the CPU earlier.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,
-    /// True if the CPU has done nothing since its idle hook ran.
+    /// True if the CPU has done nothing since the callback for idle CPUs ran on it.
     pub(crate) quiet: Cell<bool>,
     pub(crate) rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) slice_end: Cell<u64>,
@@ -119,9 +119,10 @@ impl Cpu {
         self.next_event(timers)
     }
 
-    /// The time, in nanoseconds, of the first event that interrupts this CPU if it is busy;
-    /// `u64::MAX` if there is none. Also whether a job waits for its turn, as
-    /// [`Cpu::next_job`] finds: a busy CPU asks for both at once, and often.
+    /// Returns two values at once, because a busy CPU often needs both. The first is the time, in
+    /// nanoseconds, of the first event that interrupts this CPU while it is busy; `u64::MAX` if
+    /// there is none. The second is true if a job waits for its turn, so that [`Cpu::next_job`]
+    /// finds it.
     pub(crate) fn looks_up_at(&self) -> (u64, bool) {
         let (mut first, mut job_waits) = (u64::MAX, false);
         for slot in &self.jobs {

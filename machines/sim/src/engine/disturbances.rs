@@ -95,7 +95,8 @@ impl Disturbances {
 impl Disturbances {
     /// Returns the kind of the disturbance of `cpu` that came due first, and the time at which it
     /// came due, in nanoseconds. `None` if no disturbance is due at time `now`. If `masked` is
-    /// true, considers only steals, because the others wait until interrupts are no longer masked.
+    /// true, considers only steals, because interrupts and softirqs wait until they are no longer
+    /// masked.
     pub(crate) fn first_due(
         &self,
         cpu: usize,

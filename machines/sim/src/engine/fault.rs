@@ -61,8 +61,8 @@ impl Sim {
         self.0.cpus[cpu.index()].online.get()
     }
 
-    /// Returns whether `cpu` runs a task or kernel work, or has a task that is ready or asleep. A
-    /// CPU that went offline has none as soon as all its tasks have moved.
+    /// Returns whether `cpu` runs a task or kernel work, or has a task that is ready or asleep. For
+    /// a CPU that went offline, the result is false as soon as all its tasks have moved.
     #[must_use]
     pub fn has_tasks(&self, cpu: CpuId) -> bool {
         self.0.order();

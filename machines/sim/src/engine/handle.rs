@@ -48,9 +48,9 @@ impl Sim {
         let mut left = span.0;
         while left > 0 {
             let part = left.min(PART_NS);
-            // This call of `spend` takes no virtual time. But if the CPU's window of load has
-            // ended, the call makes the CPU enter the next window, so that `percent` below is the
-            // current speed.
+            // This call of `spend` takes no virtual time. But the speed of a CPU is constant only
+            // within a *window* of virtual time. If the CPU's window has ended, the call makes the
+            // CPU enter the next one, so that `percent` below is the current speed.
             self.spend(Work::Think, 0);
             let takes = (part * 100).div_ceil(u64::from(self.0.prices.percent().max(1)));
             self.think(takes);
@@ -147,13 +147,13 @@ impl Sim {
     }
 
     /// Sets `handler` as the function that runs jobs, in place of the previous one. The machine
-    /// calls it for each job, as kernel work on the CPU to which the job was deferred.
+    /// calls the handler for each job, as kernel work on the CPU to which the job was deferred.
     pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
         *self.0.hooks.on_job.borrow_mut() = Some(Rc::new(handler));
     }
 
-    /// Sets `handler` as the idle hook, in place of the previous one. The machine calls it, as
-    /// kernel work, on each CPU that runs out of work.
+    /// Sets `handler` as the idle hook, in place of the previous one. The machine calls the hook,
+    /// as kernel work, on each CPU that runs out of work.
     pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
         *self.0.hooks.on_idle.borrow_mut() = Some(Rc::new(handler));
     }

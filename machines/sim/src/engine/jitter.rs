@@ -1,10 +1,10 @@
 //! Disturbances of busy CPUs: interrupts, softirqs and steals.
 //!
 //! Disturbances of one kind come to a busy CPU at random times, as a Poisson process: the time from
-//! the end of one to the next is exponentially distributed. The length of a disturbance is
-//! exponentially distributed as well, but is never more than eight times the mean. Each CPU draws
-//! these times and lengths from a random stream of its own. So disturbances do not change the
-//! random numbers that programs and injected faults get.
+//! the end of one disturbance to the next disturbance is exponentially distributed. The length of a
+//! disturbance is exponentially distributed as well, but is never more than eight times the mean.
+//! Each CPU draws these times and lengths from a random stream of its own. So disturbances do not
+//! change the random numbers that programs and injected faults get.
 //!
 //! At any time, at most one disturbance of each kind is due on a CPU, because the time of the next
 //! one is drawn only when the previous one has ended.

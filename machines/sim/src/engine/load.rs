@@ -18,9 +18,9 @@
 //!
 //! A CPU enters a window at an order point, when no other CPU has an earlier clock. From then on,
 //! no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a time before
-//! this window. So the pace does not depend on the order in which the host simulates the CPUs.
-//! Windows cost the host one order point for each busy CPU in each window, and nothing for each
-//! step.
+//! this window. So the pace does not depend on the order in which the host simulates the CPUs. For
+//! the host, the work for a window is one order point for each busy CPU. Single steps cause no more
+//! work.
 //!
 //! All bytes count for the node of the CPU that moves them, because a step does not tell the engine
 //! on which node its page lies.
@@ -53,7 +53,8 @@ pub(crate) struct Pace {
     pub(crate) stretch: u64,
 }
 
-/// How busy the CPUs, sockets and nodes of a machine are, and were in recent windows.
+/// How busy the CPUs, sockets and nodes of a machine are now, and how busy they were in recent
+/// windows of virtual time.
 pub(crate) struct LoadState {
     clock: Option<LoadedClock>,
     /// For each CPU, the resources that it shares with other CPUs, and whether it is busy.
@@ -93,7 +94,8 @@ struct Node {
     windows: [Window; WINDOWS],
 }
 
-/// One window of a node: the bytes that the node's CPUs moved in it, and its stretch.
+/// One window of a node: the bytes that the node's CPUs moved in the window, and the factor by
+/// which steps that move pages took longer.
 #[derive(Default)]
 struct Window {
     number: Cell<u64>,
@@ -102,7 +104,7 @@ struct Window {
 }
 
 impl LoadState {
-    /// Creates the load of a machine on which no CPU is busy. If `load` has no effects, the result
+    /// Creates the state of a machine on which no CPU is busy. If `load` has no effects, the result
     /// has no CPUs, sockets or nodes.
     pub(crate) fn new(load: &Load, topology: &Topology) -> Self {
         let mut state = Self {
@@ -173,8 +175,8 @@ impl LoadState {
         self.sockets[member.socket].change(now >> WINDOW_BITS, if busy { 1 } else { -1 });
     }
 
-    /// Records that `cpu` has moved `bytes` bytes. They count for the window that `cpu` has entered
-    /// last.
+    /// Records that `cpu` has moved `bytes` bytes. These bytes count for the window that `cpu` has
+    /// entered last.
     pub(crate) fn moved(&self, cpu: usize, bytes: u64) {
         let member = &self.cpus[cpu];
         let number = (member.until.get() >> WINDOW_BITS).saturating_sub(1);
@@ -211,9 +213,9 @@ impl LoadState {
 }
 
 impl Member {
-    /// Returns whether this CPU was busy at time `now`. The CPU that asks has the smallest key, so
-    /// no CPU has anything left to do before `now`. If this CPU was idle at `now`, it still is,
-    /// because a CPU wakes only when it has the smallest key.
+    /// Returns whether the CPU of this entry was busy at time `now`. The running CPU has the
+    /// smallest key, so no CPU has anything left to do before `now`. If the CPU of this entry was
+    /// idle at `now`, it still is, because a CPU wakes only when it has the smallest key.
     fn was_busy(&self, now: u64) -> bool {
         self.busy.get() || self.idle_since.get() > now
     }
@@ -230,8 +232,8 @@ impl Socket {
     }
 
     /// Records that the number of busy CPUs changes by `by` during window `number`. The change
-    /// takes effect when the next window begins. If `busy` already counts for that window, the
-    /// change takes effect at once.
+    /// takes effect when the next window begins. If the field `busy` is already the count of the
+    /// next window, the change takes effect at once.
     fn change(&self, number: u64, by: i64) {
         let from = (number + 1).min(self.window.get() + WINDOWS as u64 - 1);
         let slot = match from > self.window.get() {

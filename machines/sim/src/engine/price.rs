@@ -27,7 +27,7 @@ pub(crate) struct Prices {
     /// nanoseconds. The prices in the next three fields are also those of the running CPU.
     work_ns: [Cell<u32>; Work::ALL.len()],
     /// The prices of [`Work::BuddyAlloc`] and [`Work::BuddyFree`], which depend on how many pages a
-    /// hold has moved.
+    /// hold of the zone lock has moved.
     in_hold: [Cell<HoldPrice>; 2],
     lock_own_ns: Cell<u32>,
     word_own_ns: Cell<u32>,

@@ -40,7 +40,7 @@ pub(crate) struct Record {
     pub(crate) disturbed_ns: [Cell<u64>; Disturbance::ALL.len()],
     pub(crate) lines: [Cell<u64>; 5],
     /// For each lock class and site, the number of holds that took no virtual time, as nearly all
-    /// holds of a per-CPU lock do. The numbers are separate from `locks`, so that counting such a
+    /// holds of a per-CPU lock do. These counts are separate from `locks`, so that counting such a
     /// hold touches few cache lines.
     instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],

@@ -1,9 +1,10 @@
 //! The core of the engine: the loop that resumes the earliest CPU, and the order points.
 //!
-//! The key of a CPU is the time at which it runs next together with its number (`tree`). Invariant:
-//! a CPU that passes an order point has the smallest key of all CPUs. So all steps that follow an
-//! order point happen in the order of `(time, CPU)`. While a CPU runs, `limit` caches the smallest
-//! key of the other CPUs, so passing an order point takes one comparison.
+//! The *key* of a CPU is one number that combines the time at which the CPU runs next and the index
+//! of the CPU (`tree`). Invariant: a CPU that passes an order point has the smallest key of all
+//! CPUs. So all steps that follow an order point happen in the order of `(time, CPU)`. While a CPU
+//! runs, `limit` caches the smallest key of the other CPUs, so passing an order point takes one
+//! comparison.
 //!
 //! Code that is called outside a run ([`Inner::outside`]) acts as if on CPU 0. It takes no virtual
 //! time and never waits, with one exception: if the code needs a lock that a suspended task holds,
@@ -203,7 +204,8 @@ impl Inner {
 
     /// Prefetches the host's memory that a resumption of `cpu` reads. On a machine with many CPUs,
     /// the host's caches have lost this memory since `cpu` ran last. The caller passes the CPU that
-    /// runs next, unless the running CPU gives an earlier key to another CPU first.
+    /// probably runs next. Another CPU runs next only if the running CPU gives that CPU an earlier
+    /// key.
     #[inline(always)]
     fn fetch_ahead(&self, cpu: usize) {
         if let (Some(state), Some(resume)) = (self.cpus.get(cpu), self.resumes.get(cpu)) {
@@ -275,7 +277,7 @@ impl Inner {
         }
     }
 
-    /// Returns whether the machine ends, so that its unfinished tasks are being dropped.
+    /// Returns whether the machine has ended and drops, or has dropped, its unfinished tasks.
     pub(crate) fn is_ending(&self) -> bool {
         self.run.ending.get()
     }

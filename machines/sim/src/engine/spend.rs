@@ -4,7 +4,7 @@
 //! Once the deadline has passed, a CPU that is not pinned handles its pending events: expired
 //! timers, preemption by kernel work or at the end of a slice, disturbances and faults. A pinned
 //! CPU handles only disturbances. During a long call of `spend`, the CPU waits in the tree of keys
-//! for the end of its work, so that events from other CPUs can arrive meanwhile.
+//! for the end of its work, so that events from other CPUs can arrive during the call.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::Nanos;
@@ -18,7 +18,7 @@ use crate::tasks::step::Step;
 
 impl Inner {
     /// Advances the running CPU's clock by the time of `n` units of `work`, and handles the events
-    /// that come due meanwhile.
+    /// that come due during this time.
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
         let cost = self.price_of(work, n);
@@ -31,7 +31,7 @@ impl Inner {
     }
 
     /// Adds `n` units of `work`, which take `cost` nanoseconds, to the statistics. Also adds the
-    /// bytes that they move to the load of the memory.
+    /// bytes that this work moves to the load of the memory.
     #[inline(always)]
     fn count(&self, work: Work, n: u32, cost: u64) {
         let total = &self.record.work_ns[work as usize];
@@ -56,8 +56,8 @@ impl Inner {
     }
 
     /// Advances the running CPU's clock by the time of `n` units of `work`. Unlike
-    /// [`Inner::spend`], does not handle the events that come due meanwhile. This is for work that
-    /// cannot be preempted.
+    /// [`Inner::spend`], does not handle the events that come due during this time. This is for
+    /// work that cannot be preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;
@@ -127,7 +127,7 @@ impl Inner {
             cpu.spending.set(true);
             self.leave(when);
             cpu.spending.set(false);
-            // Other CPUs ran meanwhile, and may have queued an event here.
+            // Other CPUs ran while this CPU waited, and may have queued an event for this CPU.
             reason = self.next_reason(cpu);
         } else {
             self.clock.set(until);

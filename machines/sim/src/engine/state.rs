@@ -49,8 +49,8 @@ pub(crate) struct Inner {
     /// The running CPU's clock, in nanoseconds. While a CPU runs, its clock, deadline and pins are
     /// here; otherwise they are in its [`Cpu`].
     pub(crate) clock: Cell<u64>,
-    /// A `spend` that ends at this time or later takes the slow path. In nanoseconds; 0 outside a
-    /// run, so that every `spend` takes the slow path.
+    /// A call of `spend` that ends at this time or later takes the slow path. The time is in
+    /// nanoseconds. It is 0 outside a run, so that every call of `spend` takes the slow path.
     pub(crate) deadline: Cell<u64>,
     /// The nested sections of the running CPU that must not be preempted. The low 16 bits count all
     /// of them; the higher bits count those in which interrupts are also masked
@@ -132,7 +132,7 @@ pub(crate) struct RunControl {
     pub(crate) awaits_tasks: Cell<bool>,
     /// The time that the machine has reached, in nanoseconds.
     pub(crate) reached: Cell<u64>,
-    /// True while unfinished tasks are dropped, and afterwards.
+    /// True from the time when the machine begins to drop its unfinished tasks.
     pub(crate) ending: Cell<bool>,
     /// The number of handles on the machine that are held by coroutine stacks.
     pub(crate) residents: Cell<usize>,

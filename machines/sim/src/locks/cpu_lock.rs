@@ -47,8 +47,8 @@ impl<T> SimCpuLock<T> {
     }
 
     /// Lets the owner enter the lock; returns `None` if the lock is held. Entering is an order
-    /// point only in strict mode, or if the task has left the owner's CPU. It takes time only if
-    /// another CPU held the lock last.
+    /// point only in strict mode, or if the task has left the owner's CPU. Entering takes virtual
+    /// time only if another CPU held the lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
         let owner = self.queue.home;

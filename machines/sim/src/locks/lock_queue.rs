@@ -367,8 +367,8 @@ impl Queue {
         }
     }
 
-    /// Ends a section of a [`SimCpuLock`](crate::SimCpuLock), as [`Queue::release`] does for any
-    /// lock, but faster, because a per-CPU lock never masks interrupts.
+    /// Ends a section of a [`SimCpuLock`](crate::SimCpuLock). Has the same effect as
+    /// [`Queue::release`], but is faster, because a per-CPU lock never masks interrupts.
     #[inline(always)]
     pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {

@@ -25,7 +25,7 @@ pub(crate) struct LineState {
     /// The last CPU, other than the owner, that has read the line since the owner's last write.
     reader: Cell<Option<usize>>,
     /// One bit for each CPU. The bit is set if the CPU, other than the owner, has a copy of the
-    /// line. Allocated at the first read.
+    /// line. The bits are allocated at the first read.
     sharers: OnceCell<Box<[Cell<u64>]>>,
 }
 
@@ -84,7 +84,7 @@ impl LineState {
     fn share(&self, sim: &Inner) {
         let index = sim.cur.get();
         // The last reader has a copy. Testing for it first saves the host an access to `sharers`,
-        // which is memory of its own.
+        // which is in separate memory.
         let has_copy = self.owner.get() == index || self.reader.get() == Some(index);
         if has_copy || sim.outside.get() {
             return;

@@ -35,7 +35,8 @@ pub struct SimTags {
 }
 
 impl SimTags {
-    /// Creates fresh tags. If `strict` is a machine, its CPUs access the tags in turn.
+    /// Creates the tags of `pages` pages. If `strict` is a machine, its CPUs access the tags in
+    /// turn.
     pub(crate) fn new(pages: Pages, strict: Option<Weak<Inner>>) -> Self {
         let chunks = pages.index().div_ceil(CHUNK);
         Self {
@@ -45,7 +46,8 @@ impl SimTags {
         }
     }
 
-    /// Called before each access: in strict mode, waits for the caller's turn.
+    /// Waits for the caller's turn, in strict mode. Every access to a tag calls this function
+    /// first.
     #[inline(always)]
     fn reach(&self) {
         if let Some(machine) = &self.strict {

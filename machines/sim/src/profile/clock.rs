@@ -1,6 +1,6 @@
 //! The table `[clock]` of a profile: how much slower a core is while other CPUs are busy.
 //!
-//! A processor runs at a higher clock frequency while few of its cores are busy. And two CPUs of
+//! A processor runs at a higher clock frequency while few of its cores are busy. Also, two CPUs of
 //! one core share the core's execution units. The prices of a profile are those of a single busy
 //! CPU, so both effects raise the price of work on a busy machine.
 
@@ -69,7 +69,8 @@ impl Clock {
 
 impl LoadedClock {
     /// The speed of a core, in percent, while `busy` of the `cores` cores of its socket are busy.
-    /// It falls linearly, from 100 with one busy core to `all_core_percent` with all cores busy.
+    /// The speed falls linearly, from 100 with one busy core to `all_core_percent` with all cores
+    /// busy.
     #[must_use]
     pub fn percent(&self, busy: u32, cores: u32) -> u32 {
         let others = busy.clamp(1, cores.max(1)) - 1;

@@ -44,7 +44,7 @@ pub(super) const DISTANCES: [Distance; 5] = [
 ];
 
 impl CostKey {
-    /// Every cost that a profile may set, in the order of its sections.
+    /// Every cost that a profile may set, in the order of the profile's sections.
     pub fn all() -> impl Iterator<Item = Self> {
         let works = Work::ALL
             .into_iter()

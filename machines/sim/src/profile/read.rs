@@ -98,7 +98,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The value of `key`. If it is missing, the error tells the user to `write_this`.
+    /// The value of `key`. If the key is missing, the error tells the user to `write_this`.
     pub(super) fn need(&self, key: &str, write_this: &str) -> Result<Value<'a>, ProfileError> {
         self.get(key).ok_or_else(|| self.missing(key, write_this))
     }
@@ -151,7 +151,7 @@ impl<'a> Value<'a> {
         )
     }
 
-    /// The value as a table. If it is none, the error tells the user to `write_this`.
+    /// The value as a table. If it is not a table, the error tells the user to `write_this`.
     pub(super) fn section(&self, write_this: &str) -> Result<Section<'a>, ProfileError> {
         let table = self.value.get_ref().as_table();
         let table = table.ok_or_else(|| self.not(write_this))?;

@@ -38,8 +38,8 @@ pub struct Speed {
 /// The speed, in percent, of the core that the prices are for.
 pub(super) const ALIKE_PERCENT: u32 = 100;
 
-/// Reads the `speed` of one cluster, that is, of one kind of core. Returns `None` if it has no such
-/// key.
+/// Reads the `speed` of one cluster, that is, of one kind of core. Returns `None` if the cluster
+/// has no such key.
 pub(super) fn read(cluster: &Section<'_>) -> Result<Option<Speed>, ProfileError> {
     const SHAPE: &str = "write speed = { low = …, mid = …, high = …, source = \"…\" }";
     const PERCENT: std::ops::RangeInclusive<u32> = 5..=400;
@@ -94,8 +94,8 @@ pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
 }
 
 impl Costs {
-    /// Returns these costs for a core whose speed is `percent` percent of the speed to which the
-    /// costs apply.
+    /// Returns these costs for a core whose speed is `percent` percent of the speed of the core
+    /// that the costs describe.
     ///
     /// Each price of work that involves no other core is divided by the speed, and rounded to the
     /// nearest nanosecond; halves are rounded up. The result is at least 1 and at most `u32::MAX`.

@@ -192,8 +192,8 @@ impl ProfileText {
     /// The machine with the prices of one card (low, middle or high).
     #[must_use]
     pub fn at(&self, card: Card) -> Profile {
-        // Placeholders: every entry is overwritten below. A distance that the file does not list
-        // gets the price of the next shorter distance.
+        // These prices are placeholders: every entry is overwritten below. A distance that the file
+        // does not list gets the price of the next shorter distance.
         let mut costs = Costs {
             work_ns: [1; Work::ALL.len()],
             slopes: Slopes::default(),

@@ -40,7 +40,8 @@ thread_local! {
 /// The number of stacks of all simulated machines in this process, including spare ones.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// The payload of the panic with which [`Sim::spawn`](crate::Sim::spawn) refuses a task a stack.
+/// The payload of the panic with which [`Sim::spawn`](crate::Sim::spawn) refuses to give a task a
+/// stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoStack {
     /// The number of stacks that existed: the largest number allowed, or fewer if the kernel

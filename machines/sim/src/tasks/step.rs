@@ -55,7 +55,7 @@ pub enum Runs {
     Daemon(u32),
     /// A job, as kernel work.
     Job(Job),
-    /// The work of a CPU that becomes idle, as kernel work.
+    /// The work that a CPU does when it becomes idle, as kernel work.
     Quiet,
 }
 

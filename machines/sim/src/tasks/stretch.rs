@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 
 use plimsoll_mm::units::{CpuId, Nanos};
 
-/// A time in which a CPU was busy and passed no reschedule point.
+/// A period in which a CPU was busy and passed no reschedule point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The CPU that was busy.

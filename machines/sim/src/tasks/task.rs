@@ -345,7 +345,8 @@ impl Task {
         self.kind.get() != Kind::Kernel && self.stays.get() == 0
     }
 
-    /// Ends the coroutine for good. A task that was refused a stack has no coroutine.
+    /// Ends the coroutine for good. Does nothing if the task was refused a stack, and so has no
+    /// coroutine.
     pub(crate) fn end(&self) {
         if let Some(fiber) = self.fiber.get() {
             fiber.end();

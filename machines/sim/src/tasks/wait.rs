@@ -4,8 +4,8 @@
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-/// Identifies a lock among the locks that exist at one time. An id can only be compared with other
-/// ids of one run: it differs between two runs of the same machine.
+/// Identifies a lock among the locks that exist at one time. An id can be compared only with other
+/// ids of the same run. Two runs of the same machine give different ids to the same lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockId(usize);
 
@@ -41,7 +41,8 @@ pub struct Wait {
     pub from: Nanos,
     /// The time at which the wait ended.
     pub until: Nanos,
-    /// The CPU of the task that held the lock, or was admitted to it last, when the request arrived.
+    /// The CPU of the task that held the lock, or was admitted to it last, when the request
+    /// arrived.
     pub blocker: CpuId,
     /// The call site at which the task on the CPU `blocker` requested the lock.
     pub blocker_site: Site,

@@ -231,9 +231,10 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
     assert_eq!(lines(63, 63), 2);
 }
 
-/// An item of a tree passes multiples of its batch upwards and keeps what is left. If its batch
-/// divides the carry, nothing would be left, so the addition skips the item. An addition that goes
-/// to the root at once therefore costs as much as one that stays in the first item.
+/// An item of a counter's tree passes multiples of its batch to the item above, and keeps the
+/// remainder. If the amount that reaches an item is a multiple of its batch, the remainder would be
+/// 0, so the addition skips the item. An addition that goes to the root at once therefore costs as
+/// much as one that stays in the first item.
 #[test]
 fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     for counting in [Counting::Tree, Counting::OneSided] {

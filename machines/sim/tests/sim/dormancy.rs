@@ -1,5 +1,6 @@
-//! CPUs with nothing to do: on which of them the vmstat work goes dormant, which of them the
-//! shepherd kicks, and which pages remain on the lists of an idle CPU.
+//! Tests of CPUs with nothing to do: on which of them the vmstat work stops (it becomes *dormant*),
+//! on which of them the shepherd starts this work again (it *kicks* the CPU), and which pages
+//! remain on the lists of an idle CPU.
 
 use crate::support;
 
@@ -62,8 +63,9 @@ fn hoard(small: &Small) -> Pages {
             .collect();
         sim.migrate(CPU);
         pages.free_pages(sim, &all).expect("all were handed out");
-        // Each spill moves more pages than the threshold of a differential. So these pages are
-        // folded at once, and no differential is left.
+        // Each spill moves more pages than the threshold up to which a CPU keeps an amount as its
+        // differential. So the CPU adds these pages to the shared counters at once, and no
+        // differential is left.
         assert!(!mm.is_dirty(sim, CPU), "the hoard alone is to be seen");
     });
     let listed = small.mm.pages().listed(&small.sim, CPU);
@@ -115,8 +117,8 @@ fn work_that_is_running_is_not_queued_again() {
         });
         spin(&small, CpuId(0));
         spin(&small, CPU);
-        // The vmstat work takes longer here than the shepherd's interval, and folds only at its
-        // end.
+        // The vmstat work takes longer here than the shepherd's interval, and folds the
+        // differentials into the shared counters only at its end.
         let mm = Rc::clone(&small.mm);
         small.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {
@@ -201,8 +203,8 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     let small = started(Design::OURS);
     spin(&small, CpuId(0));
     hoard(&small);
-    // CPU 1 was kicked at 1.5 s, and its lists have decayed once. The vmstat work of CPU 1 is
-    // pending until 2.5 s.
+    // The shepherd started the vmstat work of CPU 1 at 1.5 s, and the lists of CPU 1 have decayed
+    // once. The vmstat work of CPU 1 is pending until 2.5 s.
     small.sim.run_until(Nanos::from_ms(1700));
     assert_eq!(state(&small), JobState::Pending);
     let listed = small.mm.pages().listed(&small.sim, CPU);
@@ -210,7 +212,8 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     small.on(1, |sim, mm| {
         mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
     });
-    // After the task, the CPU's idle hook runs, which folds the differential.
+    // After the task, the CPU runs its idle hook, which folds the differential into the shared
+    // counters.
     small.sim.run_until(Nanos(small.sim.now().0 + 100_000));
     assert!(!small.mm.is_dirty(&small.sim, CPU), "idling folds");
     assert_eq!(small.mm.pages().listed(&small.sim, CPU), listed);

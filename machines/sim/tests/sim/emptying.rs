@@ -1,5 +1,6 @@
 //! Details of emptying an address space: when translations are flushed, what happens to page tables
-//! that a listener did not let a helper empty, and when a helper gives way.
+//! that a listener did not let a helper empty, and when a helper stops so that a waiting CPU can
+//! continue.
 
 use crate::support;
 
@@ -30,7 +31,7 @@ const US: u64 = 1000;
 const MS: u64 = 1_000_000;
 /// The page at which the memory of the address space begins. It is also the first page of a table.
 const START: Vpn = Vpn(1024);
-/// The number of pages in a table.
+/// The number of pages that one page table maps.
 const TABLE: u64 = 512;
 
 /// Creates a machine where a flush of translations takes `flush_ns` nanoseconds.
@@ -56,8 +57,8 @@ fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
 }
 
 /// A listener (Linux: MMU notifier) that holds translations to the pages of every second page
-/// table. If the caller may not wait, the listener refuses to drop them. The value counts down how
-/// many more times the listener refuses.
+/// table. If the caller must not wait, the listener refuses to drop these translations. The value
+/// is the number of times that the listener will still refuse.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -74,10 +75,11 @@ impl Notified<Sim> for Choosy {
     fn release(&self, _: &Sim) {}
 }
 
-/// Unmaps the `pages` pages of `lone`, on a machine on which a flush takes long. Meanwhile three
-/// other CPUs look at the page tables. Asserts that the gather is full after every `each` pages,
-/// and that the last flush is for the remaining pages. Also asserts that no CPU takes the lock of
-/// the table whose pages filled the gather before the flush has ended.
+/// Unmaps the `pages` pages of `lone`, on a machine on which a flush takes long. At the same time,
+/// three other CPUs look at the page tables. Asserts that the gather, which collects unmapped
+/// pages, is full after every `each` pages, and that the last flush is for the remaining pages.
+/// Also asserts that no CPU takes the lock of the table whose pages filled the gather before the
+/// flush has ended.
 fn no_cpu_looks_before_the_flush(lone: Rc<Lone>, pages: u64, each: u64) {
     let flushes: Rc<RefCell<Vec<Range<u64>>>> = Rc::default();
     let notes = Rc::clone(&flushes);
@@ -131,9 +133,9 @@ fn no_cpu_looks_before_the_flush(lone: Rc<Lone>, pages: u64, each: u64) {
     lone.ends();
 }
 
-/// If the gather is full, translations are flushed before the table's lock is released. So a CPU
-/// that acquires the lock and finds an empty entry knows that no stale translation to the page
-/// exists.
+/// If the gather, which collects unmapped pages, is full, translations are flushed before the
+/// table's lock is released. So a CPU that acquires the lock and finds an empty entry knows that no
+/// stale translation to the page exists.
 #[test]
 fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather() {
     let pages = 20_000;
@@ -141,9 +143,9 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     no_cpu_looks_before_the_flush(lone, pages, 9698);
 }
 
-/// Four huge pages fill a gather that has no batches, because each of them comes with the page
-/// table that was kept for splitting it. Translations are then flushed before another CPU can get
-/// at the place of the fourth huge page.
+/// A gather that has no batches has room for 8 records. Four huge pages fill it, because each of
+/// them comes with the page table that was kept for splitting it. Translations are then flushed
+/// before another CPU can get at the place of the fourth huge page.
 #[test]
 fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() {
     let pages = 22 * TABLE;

@@ -1,5 +1,5 @@
-//! A CPU whose page lists are locked by a drain on another CPU never waits for its lists, and no
-//! page is lost.
+//! Tests of a CPU whose page lists are locked by a drain on another CPU. The CPU must never wait
+//! for its lists, and no page must be lost.
 
 use crate::support;
 

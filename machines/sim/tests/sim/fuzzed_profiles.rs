@@ -108,8 +108,8 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Replaces one of the `parts` with `to`. `at` selects it among the parts for which `chosen`
-/// returns true.
+/// Replaces one of the `parts` with `to`. `at` selects the part to replace among the parts for
+/// which `chosen` returns true.
 fn exchange(parts: &mut [String], at: &Index, to: &str, chosen: impl Fn(&str) -> bool) {
     let places: Vec<usize> = (0..parts.len())
         .filter(|nth| chosen(&parts[*nth]))

@@ -35,7 +35,8 @@ fn run_for(small: &Small, seconds: u64) {
     small.sim.run_until(Nanos(now + seconds * Nanos::SECOND.0));
 }
 
-/// Leaves every CPU with pages on its lists, and with differentials that are not folded yet.
+/// Leaves every CPU with pages on its lists, and with differentials: amounts that are not yet added
+/// to the shared counters.
 fn leave_something(small: &Small) {
     for cpu in small.sim.topology().ids() {
         small.on(cpu.0, |sim, mm| {

@@ -1,5 +1,5 @@
-//! Tests that a run does not depend on what it must not depend on: draws of random numbers on other
-//! CPUs, and observers. Also that an idle machine costs the host next to nothing.
+//! Tests that neither random numbers that other CPUs draw nor observers change a run. Also tests
+//! that an idle machine costs the host next to nothing.
 
 use crate::common;
 

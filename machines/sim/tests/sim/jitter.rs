@@ -168,9 +168,10 @@ fn a_steal_from_a_holder_lengthens_the_wait_of_the_other_and_an_interrupt_does_n
     assert_eq!(interrupted, calm);
 }
 
-/// CPU 1 waits 100 µs for a lock of `class` that CPU 0 holds. Meanwhile an interrupt comes due on
-/// CPU 1. Returns two pairs, one for the end of the wait and one for the moment after the release.
-/// A pair is the number of interrupts since the wait began, and their total delay in nanoseconds.
+/// CPU 1 waits 100 µs for a lock of `class` that CPU 0 holds. During the wait, an interrupt comes
+/// due on CPU 1. Returns two pairs, one for the end of the wait and one for the moment after the
+/// release. A pair is the number of interrupts since the wait began, and their total delay in
+/// nanoseconds.
 fn interrupted_while_waiting(class: LockClass) -> [(u64, u64); 2] {
     let sim = only(2, Disturbance::Interrupt, 2000, 200);
     let (lock, word) = (Rc::new(sim.lock(class, CpuId(0), ())), sim.word(0));

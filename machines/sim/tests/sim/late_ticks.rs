@@ -1,5 +1,5 @@
 //! Tests timers that fire a jiffy late because their CPU handles a tick before the timekeeping CPU
-//! has counted it.
+//! has counted the jiffy.
 
 use crate::common;
 
@@ -85,7 +85,8 @@ fn which_cpus_are_late_is_a_matter_of_the_tick() {
     let on_time = large.iter().filter(|(_, late)| *late == 0).count();
     // A group is all timers for which the wheel had planned the same jiffy. If each CPU were late
     // independently of the others, with a probability of 20 %, at most about half of the groups of
-    // three or more timers would have no late timer. Here it must be more than 55 %.
+    // three or more timers would have no late timer. In the model, more than 55 % of these groups
+    // must have no late timer.
     assert!(
         on_time * 100 > large.len() * 55,
         "{on_time} of {}",

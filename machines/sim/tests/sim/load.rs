@@ -150,7 +150,8 @@ fn load_slows_a_little_core_in_proportion_to_its_own_speed() {
     near(sim.now().0, 100_000 * 167);
 }
 
-/// Limited memory bandwidth slows down reading a page back from swap as it slows down a page fault.
+/// Limited memory bandwidth slows down reading a page back from swap, just as it slows down a page
+/// fault.
 #[test]
 fn every_step_that_moves_pages_waits_for_memory() {
     let mut load = bandwidth(80);

@@ -34,7 +34,7 @@ pub(crate) enum Fate {
     Unviable,
 }
 
-/// The CPU time that the tests of one batch may take together when no mutant is switched on. Tests
+/// The most CPU time that the tests of one batch take together when no mutant is switched on. Tests
 /// run in batches, because starting a program for each test would take longer.
 const BATCH: Duration = Duration::from_millis(500);
 
@@ -50,7 +50,7 @@ const LEAST_WALL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Judge {
     programs: BTreeMap<String, Program>,
-    /// The tests, the cheapest first.
+    /// The tests in the order of their CPU time, the cheapest test first.
     tests: Vec<Measured>,
     jobs: usize,
     /// The folder for the logs of tests and the lists of reached mutants.
@@ -85,7 +85,7 @@ impl Judge {
         )
     }
 
-    /// Judges mutants that are behind switches, several mutants at the same time.
+    /// Judges mutants that a switch can turn on, several mutants at the same time.
     pub(crate) fn switched(
         &self,
         mutants: &[(usize, &Group)],
@@ -162,7 +162,8 @@ fn by_name(programs: Vec<Program>) -> BTreeMap<String, Program> {
     named.collect()
 }
 
-/// Cuts a list of tests, the cheapest first, into batches. Each batch has tests of one program.
+/// Cuts a list of tests into batches. The list begins with the cheapest test. Each batch has tests
+/// of one program.
 fn batches<'t>(tests: &[&'t Measured]) -> Vec<Vec<&'t Measured>> {
     let mut batches: Vec<(Duration, Vec<&Measured>)> = Vec::new();
     for test in tests {

@@ -33,8 +33,8 @@ pub(crate) struct Measured {
     pub(crate) name: Name,
     pub(crate) cpu: Duration,
     pub(crate) wall: Duration,
-    /// The numbers of the mutants behind switches that the test reaches: the test runs code that
-    /// these mutants change.
+    /// The numbers of the mutants whose code the test runs. Only mutants that have a switch are
+    /// listed.
     pub(crate) reaches: BTreeSet<usize>,
 }
 
