@@ -53,7 +53,7 @@ fn events_of_reclaim_have_these_bytes_in_version_3() {
         &[0, 6, 6, 29, 26, 30, 31, 27, 28],
         &[1, 6, 6, 0, 0, 0, 0, 0, 0],
         // The column of process ids, which is encoded with a table. For each event, the column has
-        // either 0 and a new process id, or the index of a process id that it has had before.
+        // either 0 and a new process id, or the index of a process id that occurred before.
         &[2, 7, 7, 0, 8, 1, 1, 1, 1, 1],
         // The column of small fields. Zone and order are one number with 16 bits for each; a byte
         // in the column holds seven bits of this number. The last event has only an order.

@@ -64,7 +64,7 @@ pub(super) fn bind(node: u32) -> io::Result<()> {
 fn start(what: extern "C" fn(*mut c_void) -> c_int, flags: c_int) -> io::Result<()> {
     let mut stack = MmapMut::map_anon(STACK_BYTES)?;
     // Stacks grow down, so this is the address just past the stack's last byte. A mapping ends at a
-    // page boundary, which is as aligned as the ABI requires.
+    // page boundary, so the address has the alignment that the ABI requires.
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
     // The second process may outlive every reference to its stack, so the stack is never unmapped.
     mem::forget(stack);

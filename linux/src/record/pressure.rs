@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The flag. Readers raise it before they wait, and the converter checks it.
+/// The flag that readers raise before they wait, and that the converter checks.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     high: AtomicBool,

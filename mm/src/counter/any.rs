@@ -148,8 +148,8 @@ pub enum AnyCounters<M: Machine> {
     OneSided(OneSidedTree<M>),
 }
 
-/// Evaluates the expression `$do`, in which `$counters` stands for the counters that are in `$any`,
-/// whatever their variant.
+/// Evaluates the expression `$do`, in which `$counters` stands for the counters in `$any`. This
+/// works for counters of every variant.
 macro_rules! each {
     ($any:expr, $counters:ident => $do:expr) => {
         match $any {

@@ -106,8 +106,8 @@ pub struct Rules {
 pub enum First {
     /// The process with the most points.
     Largest,
-    /// The allocating process, if it may be killed. Then no other process is considered (Linux:
-    /// `vm.oom_kill_allocating_task`).
+    /// The allocating process, if it may be killed. In that case, no other process is considered
+    /// (Linux: `vm.oom_kill_allocating_task`).
     Requester,
 }
 

@@ -18,8 +18,8 @@ use crate::units::ProcessId;
 
 /// A process: all of its threads together (Linux: a thread group).
 ///
-/// Made by [`OomKiller::enroll`](super::OomKiller::enroll) and freed by
-/// [`OomKiller::retire`](super::OomKiller::retire).
+/// [`OomKiller::enroll`](super::OomKiller::enroll) makes a process, and
+/// [`OomKiller::retire`](super::OomKiller::retire) frees it.
 pub struct Process<M: Machine> {
     id: ProcessId,
     kind: Kind,

@@ -75,7 +75,7 @@ impl<M: Machine> Queue<M> {
 struct Entry<M: Machine> {
     process: Arc<Process<M>>,
     due: Nanos,
-    /// The number of the reaper's attempts at this victim that failed.
+    /// The number of failed attempts of the reaper to empty this victim's memory.
     failed: u32,
     /// True from the reaper's first attempt on, which comes after [`Patience::delay`].
     awake: bool,

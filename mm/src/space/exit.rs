@@ -152,7 +152,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties and frees the existing tables among `tables`, whatever is mapped there.
+    /// Empties and frees the existing tables among `tables`, including all entries of any kind.
     fn empty_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) {
         let mut from = tables.start;
         while let Some(spot) = self.table.next(from).filter(|spot| spot.index < tables.end) {
@@ -161,7 +161,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties a table, whatever is mapped there, and frees it.
+    /// Empties a table, including all entries of any kind, and frees it.
     fn empty_table(&self, gather: &mut Gather<'_, M>, spot: Spot<'_, M>, site: Site) {
         self.unmap_table(gather, spot, 0..ENTRIES, site, Whose::Mine);
         if let Some(frame) = self.take_table(gather.memory().machine, spot, site) {

@@ -11,8 +11,8 @@
 //! That memory was set aside when the spaces were made (`batches.rs`), so a gather never asks the
 //! global allocator. If none of it is left, no batch is added.
 //!
-//! Locks: pages are freed with no lock held but `Mmap`. Freeing takes `Lru`, `Pcp` and `Zone`, one
-//! after the other. Adding a batch takes `Batches`, and then `Pcp` and `Zone`.
+//! Locks: a CPU that frees pages holds no lock but `Mmap`. It takes `Lru`, `Pcp` and `Zone`, one
+//! after the other. A CPU that adds a batch takes `Batches`, and then `Pcp` and `Zone`.
 
 use alloc::boxed::Box;
 #[cfg(feature = "laws")]
@@ -109,8 +109,8 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.push(Record::of_table(pfn))
     }
 
-    /// Adds the page of a page table, and flushes if there is no room for more. Call with no lock
-    /// held but `Mmap`.
+    /// Adds the page of a page table, and flushes if there is no room for more. The caller must
+    /// hold no lock but `Mmap`.
     pub(super) fn add_table_flushing(&mut self, pfn: Pfn) {
         if !self.add_table(pfn) {
             self.flush();

@@ -3,8 +3,8 @@
 //!
 //! When a page of a file is reclaimed, a shadow stays in its place, which says when the page left.
 //!
-//! Nodes are allocated with no lock held, as [`Spares`], and inserted under the object's lock. So
-//! this code never allocates while other CPUs wait for that lock.
+//! Nodes are allocated as [`Spares`] while no lock is held, and inserted under the object's lock.
+//! So this code never allocates while other CPUs wait for that lock.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -49,7 +49,7 @@ pub(super) struct Missing {
 }
 
 impl Spares {
-    /// Allocates the `missing` nodes. Call with no lock held.
+    /// Allocates the `missing` nodes. The caller must hold no lock.
     pub(super) fn new(missing: Missing) -> Result<Self, NoMemory> {
         let mut nodes = Vec::new();
         let count = missing.inner as usize + usize::from(missing.last);

@@ -96,7 +96,7 @@ impl<M: Machine> Object<M> {
         let ours = pages
             .alloc(machine, request)
             .map_err(PageError::OutOfMemory)?;
-        // The loop ends: nodes can be missing again only if another CPU has meanwhile emptied the
+        // The loop ends: nodes can be missing again only if another CPU has since emptied the
         // object or made the tree of its index higher.
         let there = loop {
             let Ok(mut spares) = Spares::new(missing) else {

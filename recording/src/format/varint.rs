@@ -41,8 +41,8 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes a text, which follows its length in bytes, off the front of `bytes`; bytes that are not
-/// UTF-8 are replaced. Returns `None` if `bytes` ends early.
+/// Takes a text off the front of `bytes`. The length of the text, in bytes, precedes the text.
+/// Bytes that are not UTF-8 are replaced. Returns `None` if `bytes` ends early.
 pub(super) fn take_text(bytes: &mut &[u8]) -> Option<String> {
     let length = usize::try_from(take(bytes)?).ok()?;
     let (text, rest) = bytes.split_at_checked(length)?;

@@ -52,8 +52,8 @@ impl<'a> Record<'a> {
         Some(String::from_utf8_lossy(text).trim_end().to_owned())
     }
 
-    /// Returns the addresses of a call chain. The field `size` gives their number, but the function
-    /// returns at most the number of addresses that the event holds.
+    /// Returns the addresses of a call chain. The field `size` gives the number of addresses, but
+    /// the function returns at most the number of addresses that the event holds.
     pub(super) fn addresses(&self, name: &str) -> Option<Vec<u64>> {
         /// The values that mark the end of a chain that is shorter than its array.
         const NONE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];

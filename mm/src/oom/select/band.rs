@@ -82,8 +82,8 @@ impl<'a> Band<'a> {
         self.rest = self.rest.max(Some(high));
     }
 
-    /// Adds a candidate if it is in the band, that is, if it may have the most points. Must not be
-    /// called after a candidate was taken out.
+    /// Adds a candidate if it is in the band, that is, if it may have the most points. This method
+    /// must not be called after a candidate was taken out.
     #[inline]
     pub(super) fn offer(&mut self, slot: Slot) {
         if Some(slot.high()) >= self.floor {

@@ -161,7 +161,8 @@ struct Search<'a, C: ?Sized> {
     len: u32,
     scope: &'a Scope,
     band: Band<'a>,
-    /// The candidate with the largest exact points in this round, whether summed or read exactly.
+    /// The candidate with the most exact points in this round. Its points are exact because they
+    /// were summed, or because its cheap reading was exact.
     best: Option<Slot>,
     precise_sums: u64,
     batches: u64,
@@ -233,7 +234,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     }
 
     /// Second pass: sums the candidates that may have the most points, until one candidate surely
-    /// has the most or no candidate is left.
+    /// has the most points or no candidate is left.
     fn sum_best_first(&mut self) -> Result<(), Stop> {
         // The loop ends: each turn takes at least one candidate out of the band.
         while let Some((top, second)) = self.band.top() {
@@ -256,8 +257,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Third pass, if slots were short: sums the candidates that may exceed the best so far, in the
-    /// order of their numbers.
+    /// Third pass, if slots were short: sums the candidates that may have more points than the best
+    /// candidate so far, in the order of their numbers.
     #[cold]
     fn sum_in_windows(&mut self) -> Result<(), Stop> {
         let (first, window) = (self.best, self.band.window().len());

@@ -18,10 +18,10 @@ pub(super) struct Summed {
     pub(super) batches: u64,
 }
 
-/// Sums the pages of the candidates in `slots`, skipping those whose points are known exactly and
-/// those that may no longer be killed. If a candidate's points are outside the range of its cheap
-/// reading, sums its pages once more, provided that this takes no more than `sums_left` sums in
-/// all.
+/// Sums the pages of the candidates in `slots`. Skips candidates whose points are known exactly,
+/// and candidates that must no longer be killed. If a candidate's points are outside the range of
+/// its cheap reading, sums its pages once more, provided that this takes no more than `sums_left`
+/// sums in all.
 pub(super) fn sum_batch<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,

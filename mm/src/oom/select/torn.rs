@@ -64,7 +64,8 @@ impl Candidates for Torn {
     }
 }
 
-/// Makes a hundred candidates that cheap readings cannot tell apart; number 70 has the most points.
+/// Makes a hundred candidates that cheap readings cannot tell apart. Candidate 70 has the most
+/// points.
 fn torn(candidate: u32, by: i64) -> Torn {
     let pages = |number: i64| {
         if number == 70 {

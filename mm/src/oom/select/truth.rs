@@ -68,7 +68,8 @@ pub(super) enum Seen {
     Range(Range),
 }
 
-/// The candidates of a test, which may change before given queries. It records the queries.
+/// The candidates of a test, which may change before given queries. The population records the
+/// queries.
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,

@@ -11,7 +11,8 @@ use crate::units::Pfn;
 /// The number of entries of a table.
 pub(in crate::space) const ENTRIES: u32 = 512;
 
-/// The memory of a table. It is allocated before any lock is taken, and dropped with no lock held.
+/// The memory of a table. It is allocated before any lock is taken, and dropped while no lock is
+/// held.
 pub(in crate::space) struct Blank {
     /// The page that the table occupies.
     pub(in crate::space) frame: Pfn,
