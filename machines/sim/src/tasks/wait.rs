@@ -5,7 +5,7 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
 /// Identifies a lock among the locks that exist at one time. An id can be compared only with other
-/// ids of the same run. Two runs of the same machine give different ids to the same lock.
+/// ids of the same run. The ids of a lock can differ between two runs of the same machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockId(usize);
 

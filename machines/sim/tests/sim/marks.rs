@@ -152,8 +152,8 @@ fn what_differentials_hide_is_no_way_below_the_watermark() {
         "all CPUs' differentials hide more than there is between low and min"
     );
     let left = Rc::new(std::cell::Cell::new(u32::MAX));
-    // CPU 0 allocates pages until the zone is near its low watermark. Then CPU 0 folds its
-    // differentials.
+    // CPU 0 allocates pages until the zone is near its low watermark. Then CPU 0 adds its
+    // differentials to the zone's counters.
     small.on(0, move |sim, mm| {
         let above = zone.free.0 - marks.low.0 - batch;
         for _ in 0..above {

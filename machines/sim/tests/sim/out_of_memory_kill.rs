@@ -208,7 +208,7 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
 }
 
 /// Lets process `id` ask for relief on CPU 3 while CPU 0 holds the OOM lock. Returns the relief
-/// that it gets, and how long CPU 3 waits for it, in nanoseconds.
+/// that the process gets, and how long CPU 3 waits for this relief, in nanoseconds.
 fn told_meanwhile(id: u32) -> (Relief, u64) {
     let world = pressed(None, Rules::default());
     world.run(|sim, world| {

@@ -162,8 +162,8 @@ fn the_shepherd_moves() {
     );
 }
 
-/// A refill may take several holds of the zone lock. It acquires the lock only for holds that move
-/// pages: once it has all the pages that it wanted, it does not take the lock again.
+/// A refill may take several holds of the zone lock. It must acquire the lock only for holds that
+/// move pages: once the refill has all the pages that it needs, it must not take the lock again.
 #[test]
 fn a_refill_takes_the_zone_lock_once_for_each_hold_that_moves_pages() {
     for holds in HOLDS {

@@ -65,7 +65,8 @@ fn plug(small: &Small, dice: &mut Dice) {
     }
 }
 
-/// Checks that the work of every online CPU fires once per interval, within a jiffy of its phase.
+/// Checks that the vmstat work of every online CPU starts once per interval, within a jiffy of the
+/// CPU's *phase*: the moment in each interval that the schedule gives to this CPU.
 fn fires_in_turn(small: &Small, hz: u32) {
     // If CPUs have come back online, the shepherd finds them within two of its rounds. After that,
     // the work of each CPU has to fire once before its phase is right.
@@ -151,9 +152,9 @@ fn crowd(hz: u32, cpus: u32) -> usize {
 }
 
 /// Checks how many of 72 CPUs do their vmstat work in the same tick. Linux sets the CPUs' timers 3
-/// jiffies apart, and the wheel rounds them to a multiple of 64 jiffies at HZ 1000, and of 8
-/// jiffies at HZ 250. So about 64 / 3 CPUs share a tick at HZ 1000, and 3 or 4 CPUs share one at HZ
-/// 250.
+/// jiffies apart, and the timer wheel rounds the expiry times to a multiple of 64 jiffies at HZ
+/// 1000, and of 8 jiffies at HZ 250. So about 64 / 3 CPUs share a tick at HZ 1000, and 3 or 4 CPUs
+/// share one at HZ 250.
 #[test]
 fn the_wheel_crowds_round_jiffies_at_hz_1000_and_hardly_at_hz_250() {
     let crowds = [crowd(1000, 72), crowd(250, 72)];

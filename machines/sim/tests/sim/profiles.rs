@@ -48,8 +48,8 @@ fn price_ns(profile: &Profile, key: CostKey) -> u32 {
 
 #[test]
 fn the_machines_have_the_shape_of_the_real_ones() {
-    // Each entry has the machine's name, its numbers of CPUs, cores, last-level caches and nodes,
-    // its HZ, and its total memory in bytes.
+    // Each entry has the machine's name; the counts of its CPUs, cores, last-level caches and
+    // nodes; its HZ; and its total memory in bytes.
     let shapes = [
         ("grace-72", [72, 72, 1, 1, 1000], 480_000_000_000),
         ("bergamo-176", [176, 88, 11, 1, 1000], 249_999_998_976),
@@ -143,8 +143,8 @@ fn the_steps_of_a_page_add_up_to_the_published_totals() {
     assert_eq!(page_ns("bergamo-176", Card::Low), 1627);
     assert_eq!(page_ns("bergamo-176", Card::Mid), 1785);
     assert_eq!(page_ns("turin-316", Card::Mid), 1627);
-    // Measured on the laptop that `laptop-2` describes: 1460 ns (middle) and 990 ns (low) per
-    // fault; 124 ns (middle) and 86 ns (low) per page for munmap.
+    // On the laptop that `laptop-2` describes, we measured 1460 ns (middle) and 990 ns (low) for a
+    // fault, and 124 ns (middle) and 86 ns (low) for each page of a munmap.
     assert_eq!(page_ns("laptop-2", Card::Mid), 1460 + 124);
     assert_eq!(page_ns("laptop-2", Card::Low), 990 + 86);
     assert_eq!(page_ns("laptop-2", Card::High), 1947);

@@ -174,7 +174,7 @@ fn a_helper_that_stalls_keeps_one_table_and_the_last_user_does_the_rest() {
         assert!(space.has(memory.machine, Flag::Ended), "it was the last");
     });
     // By this time the helper has claimed a tenth of all page tables. It is still delayed, and has
-    // not yet emptied the first of them.
+    // not yet emptied the first of these tables.
     lone.after(0, 2 * MS, |memory, space| {
         let exited = space.exit(memory);
         assert_eq!(exited, Ok(Exited::LeftToHelpers));

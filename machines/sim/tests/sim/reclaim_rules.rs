@@ -1,5 +1,5 @@
-//! The rules of reclaim, one by one. Memory is short because each test sets high watermarks. The
-//! tests run the steps of kswapd themselves.
+//! Tests the rules of reclaim, one by one. Memory is short because each test sets high watermarks.
+//! The tests run the steps of kswapd themselves.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -47,7 +47,8 @@ struct Asks {
     world: RefCell<Weak<World>>,
     woken: RefCell<Vec<NodeId>>,
     pauses: RefCell<Vec<Nanos>>,
-    /// The number of pauses before the one in which the task is killed; `None` if it never is.
+    /// The number of pauses before the one in which the task is killed; `None` if the task is never
+    /// killed.
     killed_after: Cell<Option<usize>>,
 }
 
@@ -153,7 +154,8 @@ impl World {
     }
 
     /// Creates an enlisted address space with `pages` pages, each of which was touched once. At its
-    /// first look, reclaim only finds that a page was touched; at its second look, it can evict it.
+    /// first look at a page, reclaim only finds that the page was touched. At its second look,
+    /// reclaim can evict the page.
     fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);
@@ -202,8 +204,8 @@ impl World {
         }
     }
 
-    /// Runs a step of kswapd. Returns whether kswapd has given up: it then dozes although memory is
-    /// short.
+    /// Runs a step of kswapd. Returns whether kswapd has given up, that is, whether it sleeps
+    /// although memory is short.
     fn is_hopeless(&self) -> bool {
         let now = self.sim.now();
         let dozes = self.step() != Next::At(now);
@@ -326,8 +328,9 @@ fn kswapd_looks_at_a_larger_part_of_the_lists_if_a_pass_looked_at_too_few_pages(
     assert!((1..10).contains(&of_two), "{of_two} of {}", looks.len());
 }
 
-/// 40 slots of swap are free. All 32 pages of the first batch go to swap, but only 8 of the second.
-/// The other 24 pages become active, so that reclaim does not look at them again and again.
+/// 40 slots of swap are free. All 32 pages of the first batch go to swap, but only 8 pages of the
+/// second batch. The other 24 pages become active, so that reclaim does not look at them again and
+/// again.
 #[test]
 fn pages_for_which_there_is_no_swap_become_active_and_full_swap_ends_reclaim() {
     let world = World::new(1, 40, 1);
@@ -392,7 +395,8 @@ fn pages_of_a_space_that_was_not_enlisted_are_not_reclaimed() {
 
 /// While less than half of the min watermark is free, an allocation waits for kswapd, tick by tick,
 /// for a second at most. It does not wait for a kswapd that has given up. A task that is killed
-/// while it waits does not reclaim; a task that was killed before does.
+/// while it waits does not reclaim. A task that was killed before it would have to wait does
+/// reclaim.
 #[test]
 fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
     let pauses = |min: u32, killed_after: Option<usize>, hopeless: bool| {

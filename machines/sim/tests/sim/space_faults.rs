@@ -51,7 +51,7 @@ impl Busy {
     }
 }
 
-/// What the faults of one run cost, and how often the mappings changed meanwhile.
+/// What the faults of one run cost, and how often the mappings changed during the run.
 struct Ran {
     /// The largest number of pages that one fault allocated.
     pages_max: u64,

@@ -1,5 +1,5 @@
 //! Tests that observers of steps see every hold, disturbance and switch that the statistics count,
-//! and that they change nothing.
+//! and that observers change nothing.
 
 use crate::common;
 
@@ -25,8 +25,8 @@ enum Seen {
     Wait(Wait),
 }
 
-/// A machine of six CPUs, each of which is often interrupted, and on which ten tasks take four kinds
-/// of locks.
+/// A machine of six CPUs, each of which is often interrupted, and on which ten tasks take four
+/// kinds of locks.
 fn machine(lock_model: LockModel) -> Sim {
     let mut jitter = Jitter::default();
     for kind in Disturbance::ALL {
@@ -158,8 +158,9 @@ fn steps_have_all_that_the_statistics_count() {
     }
 }
 
-/// Observers see the hold that let a waiter go on before they see the wait. So of the holds of a
-/// lock that are reported before a wait for it, the last one must have ended during the wait.
+/// A waiter continues when the hold before it ends. Observers receive this hold before they receive
+/// the wait. So of the holds of a lock that are reported before a wait for it, the last one must
+/// have ended during the wait.
 #[test]
 fn a_wait_follows_the_hold_that_it_waited_for() {
     for model in MODELS {

@@ -183,8 +183,8 @@ fn a_job_interrupts_a_long_spend_where_it_arrives() {
         sim.defer(CpuId(1), Job::VmstatUpdate, Due::Now, WhenIdle::Wake);
     });
     sim.run();
-    // In this order: the start of the task, the work of the task, the IPI, the interrupt, and the
-    // context switch.
+    // The terms are, in this order: the start of the task, the work of the task, the IPI, the
+    // interrupt, and the context switch.
     assert_eq!(at.get(), 1_500 + 300_000 + 200 + 500 + 1_000);
 }
 

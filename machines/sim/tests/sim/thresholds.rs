@@ -1,5 +1,5 @@
-//! Tests the largest differential that a CPU keeps before it folds, with some CPUs online and with
-//! all CPUs online.
+//! Tests how large a differential a CPU keeps before it adds the differential to the shared
+//! counter, with some CPUs online and with all CPUs online.
 
 use crate::support;
 

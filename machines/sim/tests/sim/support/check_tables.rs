@@ -110,7 +110,8 @@ pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
     }
     for kind in RssKind::ALL {
         let counted = process.space.rss().precise(sim, kind);
-        // Reading the counters takes time, so an operation may have begun meanwhile.
+        // Reading the counters takes time, so an operation may have begun since the comparison
+        // began.
         if steps == process.steps.quiet() {
             assert_eq!(counted, sum[kind as usize], "{kind:?}");
         }

@@ -96,7 +96,8 @@ pub(crate) struct OomWorld {
 }
 
 impl Setting {
-    /// Draws the settings of a swarm for `seed`, with `faults`.
+    /// Draws random settings for the run of a swarm with `seed`. The machine has the faults
+    /// `faults`.
     pub(crate) fn drawn(seed: u64, dice: &mut Dice, faults: Faults) -> Self {
         let mut below_ms = |most: u32| Nanos(u64::from(dice.below(most * 1_000_000)));
         let (delay, pause, exits_after) = (below_ms(20), below_ms(2), below_ms(30));
@@ -168,8 +169,8 @@ impl Setting {
 }
 
 impl OomWorld {
-    /// Creates a world whose processes exit `exits_after` the kill, or never if `exits_after` is
-    /// `None`.
+    /// Creates a world whose processes begin to exit when the time `exits_after` has passed since
+    /// the kill. If `exits_after` is `None`, they never exit.
     pub(crate) fn new(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Self> {
         let setting = Setting {
             reaping,
@@ -369,7 +370,7 @@ impl OomWorld {
 /// A device that keeps translations.
 #[derive(Clone, Copy)]
 pub(crate) enum Device {
-    /// Refuses a range if the device may not wait.
+    /// Refuses a range if the device must not wait.
     Refuses,
     /// Never refuses a range. If the device may wait, it waits until this time.
     BusyUntil(Nanos),

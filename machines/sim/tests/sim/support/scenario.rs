@@ -32,8 +32,8 @@ pub(crate) struct Scenario {
     pub(crate) steps: u32,
     /// The largest number of blocks that a task allocates in one step.
     pub(crate) burst: u32,
-    /// The approximate number of pages that are free when the tasks start. The others are allocated
-    /// before, so that memory runs out sooner.
+    /// The approximate number of pages that are free when the tasks start. All other pages are
+    /// allocated before the tasks start, so that memory runs out sooner.
     pub(crate) left: u32,
     /// The largest order that tasks allocate.
     pub(crate) order_max: u8,
@@ -88,8 +88,8 @@ impl Scenario {
                 schedule: *dice.pick(&SCHEDULES),
                 shepherd: *dice.pick(&SHEPHERDS),
                 holds: *dice.pick(&HOLDS),
-                // Computed from the seed and not drawn from `dice`, so that the other choices of
-                // each seed stay as they were before this choice was added.
+                // This choice is computed from the seed and not drawn from `dice`, so that the
+                // other choices of each seed stay as they were before this choice was added.
                 owning: Owning::ALL[usize::try_from(seed).expect("64 bits") % Owning::ALL.len()],
                 ..Design::OURS
             },

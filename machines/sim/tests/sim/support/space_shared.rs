@@ -60,7 +60,7 @@ pub(crate) struct Plan {
     pub(crate) swappers: u32,
     pub(crate) hotplug: bool,
     pub(crate) vmstat: bool,
-    /// The percentage of ranges whose unmapping a listener (Linux: MMU notifier) refuses if it may
+    /// The percentage of ranges whose unmapping a listener (Linux: MMU notifier) refuses if it must
     /// not wait.
     pub(crate) refusals: u32,
 }
@@ -68,8 +68,8 @@ pub(crate) struct Plan {
 /// One address space, and the number of threads that still use it.
 pub(crate) struct Process {
     pub(crate) space: Arc<AddressSpace<Sim>>,
-    /// A device that keeps translations to the pages of the process, to check that it is notified
-    /// before a page is unmapped.
+    /// A device that keeps translations to the pages of the process, to check that Plimsoll
+    /// notifies the device before a page is unmapped.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
     /// The changes of the process's mappings that are in progress.
