@@ -32,11 +32,10 @@ pub struct Judgement {
     pub unit: &'static str,
     /// The number of the kernel's decisions that were compared with Plimsoll's.
     pub compared: u64,
+    /// The number of compared decisions in which Plimsoll and the kernel agree.
+    pub identical: u64,
     /// How many recorded decisions were not compared, because they depend on something that the
     /// recording does not show. A note says what this is.
-    pub identical: u64,
-    /// The number of recorded decisions that were not compared, because they depend on something
-    /// that the recording does not show. A note says what the recording does not show.
     pub set_aside: u64,
     /// The first difference between the kernel and Plimsoll, and what precedes and follows it, as
     /// lines of at most 80 characters.
@@ -60,7 +59,7 @@ pub trait Judge {
 /// The user's options for an exact replay.
 #[derive(Clone, Debug, Default)]
 pub struct ExactOptions {
-    /// The name of the single subject to judge. `None` stands for all subjects.
+    /// The recording, or `-` for standard input.
     pub file: String,
     /// The name of the only subject to judge. `None` stands for all subjects.
     pub only: Option<String>,

@@ -50,10 +50,10 @@ pub trait Experiment: Sync {
     /// The question in one line, for listings.
     fn question(&self) -> &str;
 
-    /// A table of the runs that [`Experiment::run`] would make.
+    /// Returns whether [`Options::memory`] changes the experiment's runs.
     fn takes_memory(&self) -> bool;
 
-    /// A table of the runs that the experiment would make.
+    /// A table of the runs that [`Experiment::run`] would make.
     fn outline(&self) -> Table;
 
     /// Runs the experiment and returns one report for each machine.

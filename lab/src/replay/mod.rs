@@ -47,25 +47,25 @@ pub struct ReplayOptions {
     pub file: String,
     /// The name of a built-in machine, or the path of a profile file.
     pub machine: String,
-    /// The design to compare with. `None` stands for `linux`.
+    /// The number of copies of the recording that run side by side, each on its own CPUs.
     pub scale: NonZeroU32,
-    /// The design to evaluate. With `None`, only design A runs.
+    /// The design to compare with. `None` stands for `linux`.
     pub a: Option<String>,
-    /// The seeds. Each design runs on each seed.
+    /// The design to evaluate. With `None`, only design A runs.
     pub b: Option<String>,
-    /// How many cases (a seed with a design) run in parallel.
+    /// The seeds. Each design runs on each seed.
     pub seeds: Vec<u64>,
-    /// The card. It takes every price from the low end, the middle or the high end of its range.
+    /// How many cases (a seed with a design) run in parallel.
     pub jobs: Jobs,
+    /// The card. It takes every price from the low end, the middle or the high end of its range.
+    pub card: Card,
     /// The maximum number of events to record of the run with the first seed. `None` records
     /// nothing.
-    pub card: Card,
+    pub record: Option<usize>,
     /// Where to keep the course of each design's run with the first seed: what happened in the run,
     /// over virtual time. `None` if no run is watched.
-    pub record: Option<usize>,
-    /// Where to keep the slices of each design's run with the first seed. `None` traces nothing.
     pub watch: Option<Courses>,
-    /// Where to keep the slices of each design's run of the first seed; `None` traces nothing.
+    /// Where to keep the slices of each design's run with the first seed. `None` traces nothing.
     pub trace: Option<Traces>,
 }
 

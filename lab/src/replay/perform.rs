@@ -50,9 +50,9 @@ pub(super) struct Performed {
     pub(super) listed: u64,
     /// The number of allocations that failed.
     pub(super) failed: u64,
-    /// How much later than in the recording a CPU finished: the largest value for any CPU.
+    /// The number of frees that the replay dropped because there was no block to free.
     pub(super) dropped: u64,
-    /// The longest time by which a CPU finished later than in the recording.
+    /// How much later than in the recording a CPU finished: the largest value for any CPU.
     pub(super) lag: Nanos,
     /// The recording of this run, if one was requested.
     pub(super) recording: Option<Recording>,

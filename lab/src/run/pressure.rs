@@ -21,8 +21,7 @@ use crate::measure::metric::{Metric, Unit};
 /// The largest number of address spaces that can exist at one time and have their pages reclaimed.
 const SPACES_MAX: u32 = 1 << 14;
 
-/// The address spaces of a machine on which memory is short, with the memory manager and the code
-/// that reclaims their pages.
+/// The part of a simulated machine's memory manager that reclaims.
 pub(super) type SimReclaim = Rc<Reclaim<Sim, Threads>>;
 
 /// The address spaces of a machine on which memory is short, with the memory manager and the code

@@ -34,11 +34,10 @@ pub struct Varied {
     pub prices: String,
     /// The hash of everything that happened in the runs with unchanged prices.
     pub hash: String,
+    /// The number of seeds.
+    pub seeds: usize,
     /// The prices that cannot change a result, because their steps occur in no run of the headline
     /// comparisons.
-    pub seeds: usize,
-    /// The prices of steps that occur in no run of the headline comparisons, so these prices cannot
-    /// change a result.
     pub uncharged: Vec<String>,
     /// The headlines.
     pub headlines: Vec<Headline>,

@@ -37,11 +37,11 @@ pub struct Summary {
     pub batched_confirmed: u64,
     /// The number of batched events whose page has no recorded free. They do not count as frees.
     pub batched_alone: u64,
-    /// How many allocations and frees of each order the recording has.
+    /// The number of blocks drained from per-CPU lists.
     pub drains: u64,
-    /// How many allocations and frees each CPU has. CPUs without any are left out.
+    /// How many allocations and frees of each order the recording has.
     pub by_order: [OrderCount; Order::COUNT],
-    /// The numbers of allocations and frees on each CPU that had any.
+    /// How many allocations and frees each CPU has. CPUs without any are left out.
     pub by_cpu: BTreeMap<u32, CpuCount>,
     /// The number of events that a replay does not use, by name.
     pub ignored: BTreeMap<String, u64>,

@@ -197,9 +197,9 @@ pub struct Mark {
 pub struct Frame {
     /// The number of frames that enclose this one.
     pub depth: u32,
-    /// How often this work, wait, disturbance or phase occurred.
+    /// The name of the work, wait, disturbance or phase that took the time.
     pub name: String,
-    /// How often.
+    /// How often this work, wait, disturbance or phase occurred.
     pub count: u64,
     /// The time, in nanoseconds. It includes the time of the enclosed frames.
     pub ns: u64,

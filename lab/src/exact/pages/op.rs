@@ -46,11 +46,10 @@ pub(crate) enum Action {
     Refresh,
     /// CPU `by` emptied the lists of the operation's CPU in one zone.
     Drain { zone: u8, by: u32 },
+    /// The CPU came online (`true`) or went offline (`false`).
+    Online(bool),
     /// The kswapd of `node` began (if `active`) or ended a round of reclaim in the node's zones up
     /// to the zone with the index `highest`. As in the kernel, index 0 is DMA.
-    Online(bool),
-    /// The kswapd of `node` began (`active`) or ended a round of reclaim in the node's zones up to
-    /// `highest`, in the kernel's numbering: 0 is DMA.
     Reclaim {
         node: u32,
         highest: u8,
