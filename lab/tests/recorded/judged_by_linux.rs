@@ -221,8 +221,9 @@ fn a_fold_one_page_later_is_seen() {
     assert!(!late.first_difference.is_empty());
 }
 
-/// Adds 1 to a number in the first precise reading in the log. A reading is a line `P anon file
-/// shown smaps own statm`. `word` is the index of the word to change. `P` has the index 0.
+/// Adds 1 to a number in the first precise reading in the log. A reading is a line
+/// `P anon file shown smaps own statm`. `word` is the index of the word to change. `P` has the
+/// index 0.
 fn with_precise(mut recording: Recording, word: usize) -> Recording {
     for (_, text) in &mut recording.header.texts {
         let Some(at) = text.find("\nP ") else {

@@ -253,8 +253,8 @@ fn knobs(header: &Header, zones: &[ZoneInfo]) -> Knobs {
     }
 }
 
-/// The node of `cpu` according to `text`, in which each line lists a node and its CPUs, such as `1
-/// 4-7`. Returns 0 if no line lists the CPU.
+/// The node of `cpu` according to `text`, in which each line lists a node and its CPUs, such as
+/// `1 4-7`. Returns 0 if no line lists the CPU.
 fn node_of(cpu: u32, text: &str) -> u32 {
     let has = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

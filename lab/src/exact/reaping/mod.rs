@@ -175,8 +175,8 @@ impl Comparison {
     }
 
     /// Lets Plimsoll release a recorded victim (as `process_mrelease` does), and compares the
-    /// emptied ranges with the kernel's. Does nothing if the recording lacks the marks `plimsoll:
-    /// release PID` and `plimsoll: released PID`.
+    /// emptied ranges with the kernel's. Does nothing if the recording lacks the marks
+    /// `plimsoll: release PID` and `plimsoll: released PID`.
     fn release(&mut self, recording: &Recording, victim: u32, mappings: &[Mapping], how: How) {
         let Some(real) = between_marks(&recording.events, victim) else {
             return;
@@ -224,8 +224,9 @@ impl Comparison {
     }
 }
 
-/// The ranges that were emptied between the marks `plimsoll: release PID` and `plimsoll: released
-/// PID`, by the thread that wrote the first mark. Returns `None` if the first mark is missing.
+/// The ranges that were emptied between the marks `plimsoll: release PID` and
+/// `plimsoll: released PID`, by the thread that wrote the first mark. Returns `None` if the first
+/// mark is missing.
 fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
     let is =
         |event: &Event, text: &str| matches!(&event.what, What::Mark(mark) if mark.trim() == text);
