@@ -45,7 +45,7 @@ enum Run {
     Fixed(fn(&Progress) -> Result<Vec<Table>, Error>),
     /// The function takes no [`Size`]. It returns tables, and numbers for programs to read.
     Counted(fn(&Progress) -> Result<Found, Error>),
-    /// The function takes a [`Size`], which the user may choose. It returns tables, and numbers for
+    /// The function takes a [`Size`], which the user can choose. It returns tables, and numbers for
     /// programs to read.
     Sized(fn(&Progress, &Size) -> Result<Found, Error>),
     /// The function takes the time that it should measure. It returns tables, and numbers for
@@ -53,13 +53,13 @@ enum Run {
     Timed(fn(&Progress, Duration) -> Result<Found, Error>),
 }
 
-/// The size of a benchmark, which the user may choose: the size of the address space, the number of
+/// The size of a benchmark, which the user can choose: the size of the address space, the number of
 /// helpers, and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// The resident memory of the address space, in MiB; at most 262,144.
+    /// The resident memory of the address space, in MiB, at most 262,144.
     pub mib: u32,
-    /// The number of threads that help the last user to empty the address space; at most 1023.
+    /// The number of threads that help the last user to empty the address space, at most 1023.
     pub helpers: u32,
     /// The number of rounds. Each way to empty the address space is measured once in every round.
     pub rounds: u32,

@@ -63,7 +63,7 @@ pub struct ExactOptions {
     pub file: String,
     /// The name of the only subject to judge. `None` stands for all subjects.
     pub only: Option<String>,
-    /// The name of the design to judge with; `None` stands for the design of the recorded kernel's
+    /// The name of the design to judge with. `None` stands for the design of the recorded kernel's
     /// version.
     pub design: Option<String>,
 }

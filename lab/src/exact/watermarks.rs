@@ -1,5 +1,5 @@
-//! Watermark checks: repeats the kernel's decisions about whether a zone may serve a request, with
-//! the numbers that the kernel compared.
+//! Watermark checks: repeats the kernel's decisions about whether a zone is allowed to serve a
+//! request, with the numbers that the kernel compared.
 //!
 //! A load fills memory and logs every call of `__zone_watermark_ok` that a probe recorded. The
 //! kernel's fast path calls this function only if it is not clear that the zone has enough free
@@ -25,14 +25,14 @@ pub(crate) const TEXT: &str = "watermark checks";
 const OOM: u32 = 0x08;
 /// The flag of a request that cannot wait (Linux: `ALLOC_NON_BLOCK`).
 const NON_BLOCK: u32 = 0x10;
-/// The flag of a request that may use a part of the pages below the min watermark (Linux:
+/// The flag of a request that is allowed to use a part of the pages below the min watermark (Linux:
 /// `ALLOC_MIN_RESERVE`).
 const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
 
-/// The judge of watermark checks. It compares the kernel's decision whether the zone may serve the
-/// request with Plimsoll's decision.
+/// The judge of watermark checks. It compares the kernel's decision whether the zone is allowed to
+/// serve the request with Plimsoll's decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks;
 
@@ -124,8 +124,8 @@ impl Check {
         }
     }
 
-    /// The request's urgency: how far below the watermark the request may go. `None` for a
-    /// combination of flags that Plimsoll does not have.
+    /// The request's urgency: how far below the watermark the request is allowed to go. `None` for
+    /// a combination of flags that Plimsoll does not have.
     const fn urgency(&self) -> Option<Urgency> {
         match self.flags & RESERVES {
             0 => Some(Urgency::Normal),

@@ -138,14 +138,14 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Tried, &'a Raced)>) -> 
     )
 }
 
-/// The longest time that `ours` may wait for page-table locks, in percent of the time that
-/// `ascending` waits for them.
+/// The longest time that `ours` is allowed to wait for page-table locks, in percent of the time
+/// that `ascending` waits for them.
 const WAIT_PERCENT_MAX: f64 = 1.0;
 
 /// Returns the two targets for the time that `ours` waits for page-table locks. First, this time
-/// must be at most 1 % of the time that `ascending` waits; `percent` is the measured percentage.
-/// Second, `ours` must never wait longer than `descending-by-vma`. There are `cases` cases, and in
-/// `above` of them `ours` waited longer.
+/// must be at most 1 % of the time that `ascending` waits, and `percent` is the measured
+/// percentage. Second, `ours` must never wait longer than `descending-by-vma`. There are `cases`
+/// cases, and in `above` of them `ours` waited longer.
 pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Target; 2] {
     [
         Target {

@@ -3,7 +3,7 @@
 //! An experiment answers one question. Its file in `lab/experiments/` has the machines, designs,
 //! comparisons, published figures and the sentences of the answer, and names a workload. The
 //! modules of this folder are the workloads, with their metrics and with the tables that only code
-//! can make. The module `driver` reads the files and runs all experiments in the same way; it
+//! can make. The module `driver` reads the files and runs all experiments in the same way. It
 //! returns one report per machine. Experiments do not depend on how reports are printed.
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The value of `metric`; `None` if the run did not measure it.
+    /// The value of `metric`. `None` if the run did not measure it.
     #[must_use]
     pub fn value(&self, metric: &Metric) -> Option<f64> {
         let found = self

@@ -187,7 +187,7 @@ impl fmt::Display for Verdict {
 pub struct Spread {
     /// The arithmetic mean of the values.
     pub mean: f64,
-    /// The sample standard deviation (divisor n - 1); zero for a single value.
+    /// The sample standard deviation (divisor n - 1). It is zero for a single value.
     pub deviation: f64,
 }
 

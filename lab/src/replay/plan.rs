@@ -58,7 +58,7 @@ pub(super) enum What {
 /// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ZoneRequest {
-    /// The recorded zone; `None` if it is unknown.
+    /// The recorded zone. `None` if it is unknown.
     pub(super) zone: Option<u8>,
     pub(super) order: Order,
     pub(super) mobility: Mobility,

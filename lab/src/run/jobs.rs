@@ -128,7 +128,7 @@ impl Jobs {
         self.most.get()
     }
 
-    /// Waits until a case of this handle may run, and takes the slots for the case.
+    /// Waits until a case of this handle is allowed to run, and takes the slots for the case.
     pub(super) fn wait(&self) -> Running<'_> {
         let mut state = self.pool.lock();
         *state.waiting.entry(self.rank).or_default() += 1;

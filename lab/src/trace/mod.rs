@@ -23,7 +23,7 @@ pub struct Record {
     pub time_ns: u64,
     /// The CPU on which the event happened.
     pub cpu: u32,
-    /// The id of the thread that was running; 0 is the idle task.
+    /// The id of the thread that was running. The idle task has the id 0.
     pub pid: u32,
     /// The event, with the block that it concerns.
     pub event: Event,

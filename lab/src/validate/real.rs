@@ -53,7 +53,8 @@ impl Real {
     /// timings spans more than this time, the span is the uncertainty.
     ///
     /// # Errors
-    /// [`Skip::Blurred`] if this uncertainty exceeds the error that a prediction may have.
+    /// [`Skip::Blurred`] if this uncertainty exceeds the error that a prediction is allowed to
+    /// have.
     pub fn is_sharp(&self) -> Result<(), Skip> {
         let blurs = self.prices.iter().map(|prices| {
             let spread_ns = prices.handover.high_ns - prices.handover.low_ns;

@@ -74,7 +74,7 @@ impl Mix {
     /// Finds the mix called `name` in `family`.
     ///
     /// # Errors
-    /// [`Error::Unknown`] if no mix has this name; the error lists the most similar names.
+    /// [`Error::Unknown`] if no mix has this name. The error lists the most similar names.
     pub(crate) fn find(family: &'static [Self], name: &str) -> Result<&'static Self, Error> {
         let names: Vec<&str> = family.iter().map(|mix| mix.name).collect();
         let found = family.iter().find(|mix| mix.name == name);

@@ -49,7 +49,8 @@ pub(crate) struct Purged {
     pub(crate) longest_ns: Cell<u64>,
 }
 
-/// The spans that wait for a purger, each with the time from which the purger may unmap it.
+/// The spans that wait for a purger, each with the time from which the purger is allowed to unmap
+/// the span.
 #[derive(Default)]
 struct Queue {
     spans: RefCell<VecDeque<(Nanos, Vec<Pfn>)>>,

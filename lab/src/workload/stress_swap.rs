@@ -1,6 +1,6 @@
 //! `stress-ng --vm` on a machine with too little memory: workers that repeatedly map memory, write
-//! every page, use every page once more, and unmap all of them. Meanwhile, reclaim moves pages to
-//! swap.
+//! every page, use every page once more, and unmap all of them. At the same time, reclaim moves
+//! pages to swap.
 //!
 //! The workers of [`stress_vm`](super::stress_vm) have no page tables, so reclaim cannot move their
 //! pages to swap. Each worker here is a process with an address space. If a page is in swap when

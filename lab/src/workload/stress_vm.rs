@@ -33,7 +33,7 @@ pub struct StressVm {
 pub enum Pause {
     /// No pause: the next round begins at once.
     No,
-    /// The worker sleeps for this time on average. Its CPU may go idle.
+    /// The worker sleeps for this time on average. Its CPU can go idle.
     Asleep(Nanos),
     /// The worker computes for this time on average, without touching memory. Its CPU stays busy.
     Awake(Nanos),

@@ -19,7 +19,7 @@ use plimsoll_sim::profile::Card;
 use crate::catalog::machines;
 use crate::error::Error;
 
-/// A counter that several threads may add to.
+/// A counter to which several threads can add.
 pub trait Subject: Send + Sync {
     /// The name of this counter in the tables.
     fn name(&self) -> String;
@@ -88,7 +88,7 @@ pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     Ok(all)
 }
 
-/// The first CPU that does not share a last-level cache with CPU 0; `None` if all CPUs share one
+/// The first CPU that does not share a last-level cache with CPU 0. `None` if all CPUs share one
 /// cache.
 fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
     let llc = |cpu| topology.place(cpu).llc;

@@ -114,8 +114,8 @@ impl Span {
     }
 }
 
-/// Returns the mean, in nanoseconds, of the times that the threads took for one round; or `None` if
-/// a thread began late (see [`LATE_MAX`]).
+/// Returns the mean, in nanoseconds, of the times that the threads took for one round. Returns
+/// `None` if a thread began late (see [`LATE_MAX`]).
 fn together(spans: impl Iterator<Item = Span>) -> Option<f64> {
     let spans: Vec<Span> = spans.collect();
     let (first, last) = (

@@ -92,13 +92,13 @@ struct Took {
     /// How long each acquisition of a page-table lock took. Empty if the acquisitions were not
     /// timed.
     table_locks_ns: Vec<f64>,
-    /// True if the threads waited too long for CPUs; see [`host`].
+    /// True if the threads waited too long for CPUs (see [`host`]).
     disturbed: bool,
     /// The number of calls that returned memory to the kernel.
     calls: u64,
     /// The number of pages that were returned to the kernel.
     given: u64,
-    /// The number of pages by which the arena's resident memory has shrunk; `None` if the system
+    /// The number of pages by which the arena's resident memory has shrunk. `None` if the system
     /// does not report it.
     freed: Option<Pages>,
 }

@@ -34,9 +34,9 @@ impl Shape {
         }
     }
 
-    /// Returns three numbers for a victim of `pages`: the number of mappings, the number of pages
-    /// in each mapping, and the number of pages from the start of a mapping to the start of the
-    /// next mapping.
+    /// Returns three numbers for a victim of `pages`. The first is the number of mappings, and the
+    /// second is the number of pages in each mapping. The third is the number of pages from the
+    /// start of one mapping to the start of the next.
     fn mappings(self, pages: Pages) -> (u64, u64, u64) {
         let pages = u64::from(pages.0);
         match self {

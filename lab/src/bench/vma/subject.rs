@@ -28,7 +28,7 @@ pub(super) trait Tree {
     fn down(&self) -> u32;
     /// The first page of the lowest gap that has `pages` free pages at or above page `from`.
     fn lowest_gap(&self, pages: u64, from: u64) -> u64;
-    /// The number of bytes that the tree uses; `None` if the tree cannot report it.
+    /// The number of bytes that the tree uses. `None` if the tree cannot report it.
     fn bytes(&self) -> Option<usize>;
 }
 

@@ -20,7 +20,7 @@ use super::{Judge, Judgement};
 /// The index of the counter of anonymous pages in `rss_stat` events (Linux: `MM_ANONPAGES`).
 const ANON: u32 = 1;
 
-/// The largest number of recorded additions that may follow the log's last addition. The kernel
+/// The largest number of recorded additions that can follow the log's last addition. The kernel
 /// makes such additions when it frees the program's memory after the program's exit.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 

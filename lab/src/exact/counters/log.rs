@@ -39,7 +39,7 @@ pub(super) struct Run {
 /// The pages that were resident when the log began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Warm {
-    /// The CPU whose differential held all of `anon`; `None` if every CPU had folded its
+    /// The CPU whose differential held all of `anon`. `None` if every CPU had folded its
     /// differential.
     pub(super) cpu: Option<u32>,
     /// The number of anonymous pages that were resident when the log began.
@@ -86,7 +86,7 @@ impl Run {
         self.set_aside += 1;
     }
 
-    /// A note that says why lines of this run are set aside; `None` if all its lines were readable.
+    /// A note that says why lines of this run are set aside. `None` if all its lines were readable.
     pub(super) fn trouble(&self) -> Option<String> {
         let line = self.bad_line?;
         Some(format!(

@@ -25,7 +25,7 @@ use self::replay::{Cuts, Replay, Replayed};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// The names under which a recording may hold the log of the recorded program.
+/// The names under which a recording can hold the log of the recorded program.
 const LOGS: [&str; 2] = ["counter log", "hop"];
 
 /// Compares the readings of resident pages in a program's log with the readings of Plimsoll's flat
@@ -68,7 +68,7 @@ pub fn judge_with<C: Counters<Host>>(
     Some(sum_up(&runs, &replayed))
 }
 
-/// The program runs in a recording's log; `None` if the recording has no log or the log has no run.
+/// The program runs in a recording's log. `None` if the recording has no log or the log has no run.
 fn runs(header: &Header) -> Option<Vec<Run>> {
     let text = LOGS.iter().find_map(|name| header.text(name))?;
     let runs = log::parse(text);

@@ -36,7 +36,7 @@ pub(super) struct Replayed {
     /// The largest error of a recorded reading, in pages: the largest difference from the exact
     /// number.
     pub(super) worst_recorded: u64,
-    /// The largest error of the counter's approximate sum, in pages. Unlike a reading, the sum may
+    /// The largest error of the counter's approximate sum, in pages. Unlike a reading, the sum can
     /// be negative.
     pub(super) worst: u64,
     /// The bound that the counter, after the last step, promises for the error of its approximate
@@ -124,7 +124,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.counter.approximate_sum(self.host, 0)
     }
 
-    /// The reading that Linux would show to a process, in pages; a negative sum counts as 0 (Linux:
+    /// The reading that Linux would show to a process, in pages. A negative sum counts as 0 (Linux:
     /// `get_mm_counter`).
     fn shown(&self) -> i64 {
         self.beside + self.approximate().max(0)

@@ -69,7 +69,7 @@ pub(super) struct Task {
     pub(super) adj: i32,
 }
 
-/// The shortages of a recording, in order; empty if the recording lacks the kernel's log.
+/// The shortages of a recording, in order. Empty if the recording lacks the kernel's log.
 pub(super) fn shortages(recording: &Recording) -> Vec<Shortage> {
     recording.header.text(TEXT).map(parse).unwrap_or_default()
 }
@@ -97,7 +97,7 @@ fn message(line: &str) -> &str {
         .and_then(|rest| rest.split_once("] "));
     match stamped {
         // A timestamp and a row of the table both begin with a bracket. A timestamp has a decimal
-        // point in its brackets; a row has a process id without a decimal point.
+        // point in its brackets, but a row has a process id without a decimal point.
         Some((time, message)) if time.contains('.') && time.trim().parse::<f64>().is_ok() => {
             message
         }

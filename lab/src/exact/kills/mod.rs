@@ -1,6 +1,6 @@
 //! Out-of-memory kills: compares the order of the victims, and the scores of all processes.
 //!
-//! The kernel logs a table of the processes from which it chose a victim; `log.rs` reads this
+//! The kernel logs a table of the processes from which it chose a victim, and `log.rs` reads this
 //! table. The load had started these processes. Before memory ran out, it read the processes'
 //! figures from `/proc`, and `population.rs` parses these figures. From the table and the figures,
 //! `perform.rs` repeats the selection and the kill.
@@ -24,7 +24,7 @@ use super::{Judge, Judgement};
 /// Plimsoll's victims.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
-    /// The rule that selects a victim; `None` stands for the rule of the recorded kernel's version.
+    /// The rule that selects a victim. `None` stands for the rule of the recorded kernel's version.
     pub selecting: Option<Selecting>,
 }
 

@@ -65,7 +65,7 @@ impl<'r> Recorded<'r> {
         chosen.map_or_else(Vec::new, |chosen| self.kill(chosen))
     }
 
-    /// The points of a process in the kernel's table; `None` if the process must not be killed.
+    /// The points of a process in the kernel's table. `None` if the process must not be killed.
     pub(super) fn points(&self, task: &Task) -> Option<i64> {
         let facts = self.facts_of(task)?;
         let total = self.scope()?.total;

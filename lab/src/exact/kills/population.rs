@@ -50,7 +50,7 @@ pub(super) struct Member {
     pub(super) table_kib: u64,
     /// The nodes that the process's cpuset allows.
     pub(super) nodes: Vec<u32>,
-    /// The nodes to which a memory policy binds the process; `None` without such a policy.
+    /// The nodes to which a memory policy binds the process. `None` without such a policy.
     pub(super) policy: Option<Vec<u32>>,
     /// The path of the process's memory cgroup.
     pub(super) group: String,
@@ -94,7 +94,7 @@ impl Population {
         Some(())
     }
 
-    /// The process with the id `pid`; `None` if the population has no such process.
+    /// The process with the id `pid`. `None` if the population has no such process.
     pub(super) fn member(&self, pid: u32) -> Option<&Member> {
         self.members.iter().find(|member| member.pid == pid)
     }

@@ -96,7 +96,7 @@ fn past(events: &[Event]) -> Vec<u32> {
     past
 }
 
-/// The first frame and the order of the block that an event concerns; `None` if the event concerns
+/// The first frame and the order of the block that an event concerns. `None` if the event concerns
 /// no block.
 fn block(what: &What) -> Option<(u64, u8)> {
     match *what {

@@ -50,7 +50,7 @@ use super::{Judge, Judgement};
 /// The judge of page lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageLists {
-    /// The design to judge; `None` stands for the design of the recorded kernel's version.
+    /// The design to judge. `None` stands for the design of the recorded kernel's version.
     pub design: Option<Design>,
 }
 

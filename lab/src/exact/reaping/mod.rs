@@ -22,7 +22,7 @@ pub(crate) const RELEASES: &str = "oom releases";
 /// order, with the ranges that Plimsoll's reaper empties.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
-    /// The order in which the reaper empties the ranges of a victim; `None` stands for the order of
+    /// The order in which the reaper empties the ranges of a victim. `None` stands for the order of
     /// the recorded kernel's version.
     pub reaping: Option<How>,
 }

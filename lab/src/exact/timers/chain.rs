@@ -1,8 +1,8 @@
 //! Finds in a recording which timers fired, and which timer belongs to which vmstat work.
 //!
 //! The vmstat work rearms its timer before the work ends. So a timer counts as the work's next
-//! firing if two conditions hold: the thread that runs the work arms the timer on the work's CPU,
-//! and the timer lies inside the work's `struct delayed_work`.
+//! firing if two conditions hold. The thread that runs the work must arm the timer on the work's
+//! CPU. The timer must lie inside the work's `struct delayed_work`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,10 +33,10 @@ pub(super) struct Armed {
     pub(super) now: u64,
     /// The jiffy for which the kernel armed the timer: the timer must not fire earlier.
     pub(super) expires: u64,
-    /// The jiffy at which the kernel's timer wheel plans to fire the timer; `None` if the kernel
+    /// The jiffy at which the kernel's timer wheel plans to fire the timer. `None` if the kernel
     /// does not print this jiffy.
     pub(super) bucket: Option<u64>,
-    /// The jiffy at which the timer fired; `None` if it did not fire during the recording.
+    /// The jiffy at which the timer fired. `None` if it did not fire during the recording.
     pub(super) fired: Option<u64>,
 }
 

@@ -24,8 +24,8 @@ use crate::report::Table;
 /// wheel. [`Timers::OURS`] has Plimsoll's schedule and wheel.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers<'a> {
-    /// The schedule that gives the jiffy for which the vmstat work arms its timer; [`RoundJiffies`]
-    /// in Linux.
+    /// The schedule that gives the jiffy for which the vmstat work arms its timer. In Linux, this
+    /// is [`RoundJiffies`].
     pub schedule: &'a dyn Schedule,
     /// The function that returns the jiffy at which a wheel fires a timer. Its arguments are the
     /// wheel, the jiffy in which the timer is armed, and the jiffy for which the timer is armed.
@@ -67,7 +67,7 @@ impl Timers<'_> {
     }
 }
 
-/// The clock and the firings of a recording; `None` if the recording has no firings or does not
+/// The clock and the firings of a recording. `None` if the recording has no firings or does not
 /// state the kernel's HZ.
 fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
     let clock = Clock::of(&recording.header)?;
@@ -84,7 +84,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// The clock of a recording; `None` if its header does not state the kernel's HZ.
+    /// The clock of a recording. `None` if its header does not state the kernel's HZ.
     fn of(header: &Header) -> Option<Self> {
         const DEFAULT_INTERVAL_S: u64 = 1;
         let asked = header.text("stat_interval");
@@ -118,7 +118,7 @@ impl Clock {
 
 /// The jiffies that Plimsoll chooses for the timer of one recorded firing.
 struct Verdict {
-    /// The jiffy for which the schedule arms the timer; `None` if the schedule does not use the
+    /// The jiffy for which the schedule arms the timer. `None` if the schedule does not use the
     /// wheel.
     expires: Option<u64>,
     /// The jiffy at which Plimsoll's wheel fires a timer that is armed for the jiffy that the

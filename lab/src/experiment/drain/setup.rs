@@ -1,12 +1,12 @@
 //! The workloads of the drain experiment, and the metrics of a run.
 //!
 //! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers of 5 GB or 10 workers
-//! of 30 GB on 176 CPUs. The thread does not describe the load on 316 CPUs; there, each CPU has a
-//! worker. On 176 CPUs, each worker of the lab maps only a twentieth of the published amounts, so
-//! that rounds end within a run and the pages of a run fit into the host's memory. But a worker
-//! must map more than its CPU's page lists can hold. Otherwise the worker's CPU would hardly ever
-//! move pages to or from the zone. The page lists of one CPU can hold 173 MB: an eighth of the
-//! machine's memory, divided by the number of CPUs.
+//! of 30 GB on 176 CPUs. The thread does not describe the load on 316 CPUs. In the lab, each of the
+//! 316 CPUs has a worker. On 176 CPUs, each worker of the lab maps only a twentieth of the
+//! published amount. So rounds end within a run, and the pages of a run fit into the host's memory.
+//! But a worker must map more than its CPU's page lists can hold. Otherwise the worker's CPU would
+//! hardly ever move pages to or from the zone. The page lists of one CPU can hold 173 MB: an eighth
+//! of the machine's memory, divided by the number of CPUs.
 //!
 //! All other memory is in use from the beginning ([`aging`]). The kernel neither reclaims nor
 //! swaps. If an allocation finds no memory, it fails, and its worker goes on with the pages that it

@@ -38,8 +38,8 @@ pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) measure: fn(&S, &Case<Tried>) -> (Sample, K),
     /// The parts that a report can have.
     pub(in crate::experiment) parts: &'static [Part<S, K>],
-    /// The cells that only this workload has in the table of cost cards: for each cell a name, and
-    /// the function that makes the cell from the data that were kept of a run.
+    /// The cells that only this workload has in the table of cost cards. Each has a name, and the
+    /// function that makes the cell from the data that were kept of a run.
     pub(in crate::experiment) cells: &'static [Cell<K>],
 }
 

@@ -31,9 +31,9 @@ pub(in crate::experiment) struct Data {
     pub(in crate::experiment) designs: Vec<Tried>,
     /// The pairs of designs that get verdicts.
     pub(super) pairs: Vec<Pair>,
-    /// The names of the metrics that get verdicts; all metrics if `None`.
+    /// The names of the metrics that get verdicts. `None` stands for all metrics.
     pub(super) compared: Option<Vec<String>>,
-    /// The names of the metrics that have rows in the report; all metrics if `None`.
+    /// The names of the metrics that have rows in the report. `None` stands for all metrics.
     pub(super) shown: Option<Vec<String>>,
     pub(super) answer: Headlines,
     pub(super) finding: FindingText,
@@ -142,7 +142,7 @@ pub(super) struct CardPair {
     pub(super) a: String,
     pub(super) b: String,
     pub(super) metrics: Vec<String>,
-    /// The machines whose reports compare the pair; `None` stands for all machines.
+    /// The machines whose reports compare the pair. `None` stands for all machines.
     pub(super) machines: Option<Vec<String>>,
 }
 

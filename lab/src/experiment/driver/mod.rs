@@ -56,7 +56,7 @@ use crate::sensitivity::decided;
 pub(super) type Reading<T> = (Metric, fn(&T) -> f64);
 
 /// Makes a list of [`Reading`]s from `readings!(|run| { metric => value })`, where `value` is an
-/// expression that may use `run`.
+/// expression that can use `run`.
 macro_rules! readings {
     (|$run:ident| { $($metric:expr => $value:expr),+ $(,)? }) => {
         &[$(($metric, |$run| $value)),+]
@@ -231,9 +231,9 @@ impl<S, K> Filed<S, K> {
         }
     }
 
-    /// The numbers of the workload in a run with `effort` on `machine`. The machine may have scaled
-    /// prices or other variants. If the experiment does not have this machine, the numbers of the
-    /// first machine are used.
+    /// The numbers of the workload in a run with `effort` on `machine`. `machine` can be a variant
+    /// of a machine, for example with scaled prices. If the experiment does not have this machine,
+    /// the numbers of the first machine are used.
     fn numbers(&self, machine: &str, effort: Effort) -> &Numbers {
         let plain = machine.split(['@']).next().unwrap_or(machine);
         let nth = self.data.machines.iter().position(|of| of == plain);

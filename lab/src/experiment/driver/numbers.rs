@@ -13,9 +13,9 @@ pub struct Number {
     pub about: &'static str,
     /// True if the file gives a list.
     pub is_list: bool,
-    /// The smallest value that the file may give.
+    /// The smallest value that the file can give.
     pub min: u64,
-    /// The largest value that the file may give.
+    /// The largest value that the file can give.
     pub max: u64,
 }
 
@@ -48,7 +48,7 @@ impl Number {
     }
 }
 
-/// The values of declared numbers. A list may have any number of values. Any other number has one
+/// The values of declared numbers. A list can have any number of values. Any other number has one
 /// value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::experiment) struct Numbers(BTreeMap<&'static str, Vec<u64>>);

@@ -1,7 +1,7 @@
 //! The samples of all designs, looked up by design and metric.
 //!
-//! A lookup panics if the design did not run or the metric was not measured. Then the experiment
-//! has a bug, and no other value may replace the missing value.
+//! A lookup panics if the design did not run or the metric was not measured. In this case, the
+//! experiment has a bug, and no other value must replace the missing value.
 
 use crate::measure::comparison::Comparison;
 use crate::measure::metric::Metric;

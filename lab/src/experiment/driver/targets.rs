@@ -8,7 +8,7 @@ pub(in crate::experiment) struct Target {
     pub(in crate::experiment) what: &'static str,
     pub(in crate::experiment) wanted: &'static str,
     pub(in crate::experiment) measured: String,
-    /// True if the design reaches the target; `None` if the runs have not measured the value that
+    /// True if the design reaches the target. `None` if the runs have not measured the value that
     /// decides this.
     pub(in crate::experiment) met: Option<bool>,
 }

@@ -95,7 +95,7 @@ const WORDS: [How; 10] = [
     rounded("share", Takes::Quotient, "the quotient in percent"),
 ];
 
-/// The names that fields may contain.
+/// The names that fields can contain.
 pub(super) struct Known<'a> {
     pub(super) metrics: &'a Metrics,
     pub(super) designs: &'a [String],
@@ -111,7 +111,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Checks that the experiment has the metric `metric`. The name may contain a number of the
+    /// Checks that the experiment has the metric `metric`. The name can contain a number of the
     /// workload in parentheses, as in `select_at_(most)_ns`.
     ///
     /// # Errors

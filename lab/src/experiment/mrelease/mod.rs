@@ -1,7 +1,7 @@
 //! `reproduce mrelease`: how much sooner is the memory of a large dead process free if helpers
 //! empty it too?
 //!
-//! Any number of threads may call `process_mrelease` on one dying process to free its memory
+//! Any number of threads can call `process_mrelease` on one dying process to free its memory
 //! sooner. Linux lets all these threads walk the same page tables. The experiment compares several
 //! ways to share the work, each with different counts of helpers. It measures the time from the
 //! kill until all memory is free, and finds the lock that limits the race.
@@ -227,8 +227,8 @@ fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>])
 /// Our design must be at least this many times as fast as an exit without helpers, first with one
 /// helper, then with eight helpers.
 const FASTER_MIN: [f64; 2] = [1.8, 5.0];
-/// The largest percentage by which the CPU time of exit and one helper together may exceed the CPU
-/// time of an exit without helpers.
+/// The largest percentage by which the CPU time of exit and one helper together is allowed to
+/// exceed the CPU time of an exit without helpers.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: Ran<'_>) -> Vec<Target> {

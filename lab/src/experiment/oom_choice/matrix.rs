@@ -78,9 +78,9 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// Measures, for each selector with each kind of counters, two selections among `count`
-    /// processes: one with a hog, and one in which approximate sums cannot tell the processes apart
-    /// (all in the band).
+    /// Measures two selections among `count` processes, for each selector with each kind of
+    /// counters. In one selection, there is a hog. In the other, approximate sums cannot tell the
+    /// processes apart (all are in the band).
     pub(super) fn measure(
         profile: &Profile,
         count: u32,

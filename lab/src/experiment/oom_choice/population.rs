@@ -103,7 +103,7 @@ impl Population {
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
         // The rank of a process determines its role: for example, one rank is the hog's. Ranks are
-        // shuffled. So a process with a special role may be anywhere in the list of processes.
+        // shuffled. So a process with a special role can be anywhere in the list of processes.
         let mut ranks: Vec<u32> = (0..count).collect();
         ranks.shuffle(&mut population.rng);
         for (process, rank) in (0..count).zip(ranks) {

@@ -35,7 +35,7 @@ pub(super) struct ProcessSet {
     sim: Sim,
     people: Rc<People>,
     total: TotalPages,
-    /// The process that grows while a victim is selected; `None` if no process grows.
+    /// The process that grows while a victim is selected. `None` if no process grows.
     hog: Option<u32>,
     seed: u64,
 }

@@ -98,7 +98,7 @@ fn with_reaping(selector: &str, reaping: &str) -> String {
 
 /// Makes the table of selectors that run with the counters of other designs.
 fn swapped(run: &Run<'_, Scenes>) -> Result<Made, Error> {
-    // First come the selectors with the counters of their own designs; the runs of these designs
+    // First come the selectors with the counters of their own designs. The runs of these designs
     // exist already. Then come the selectors with the counters of other designs. All designs reap
     // as Linux did before 6.18, so only selector and counters differ.
     let as_before = |selector| with_reaping(selector, REAPINGS[0]);

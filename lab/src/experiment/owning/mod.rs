@@ -173,8 +173,9 @@ fn table(
     })
 }
 
-/// Makes a table with two counts: the pages on page lists when the load ends, and the huge blocks
-/// that are still missing after all memory was freed and all lists were drained.
+/// Makes a table with two counts. The first is the number of pages on page lists when the load
+/// ends. The second is the number of huge blocks that are still missing after all memory was freed
+/// and all lists were drained.
 fn pages(family: &[Member], labels: &[&str]) -> Table {
     let table = tabulate!(
         "Pages on lists at the end of the load",

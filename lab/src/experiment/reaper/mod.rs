@@ -6,8 +6,8 @@
 //! wait for each other's locks. If the reaper walks in the opposite direction, exit and reaper meet
 //! only once. This experiment runs both directions, the variant that was proposed later in the
 //! thread, and our design. The report also shows results that reviewers asked for: the time until
-//! all memory is free, other machines, one large mapping, and the locks that tasks wait for once
-//! they hardly wait for page-table locks any more.
+//! all memory is free, results on other machines, and a victim with one large mapping. It also
+//! shows for which locks tasks wait once they hardly wait for page-table locks any more.
 //!
 //! The submodule `scene` has the races, and `targets` has the targets for our design. `profile`
 //! compares the reaper's phases with the profile in the mailing-list thread.

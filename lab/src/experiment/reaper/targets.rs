@@ -6,8 +6,8 @@ use super::{ASCENDING, OURS, PATCH};
 use crate::experiment::driver::{Results, Target};
 use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, WALL, faster};
 
-/// The largest percentage by which the CPU time of our design may exceed the CPU time of an exit
-/// without a reaper.
+/// The largest percentage by which the CPU time of our design is allowed to exceed the CPU time of
+/// an exit without a reaper.
 const WORK_PERCENT_MAX: f64 = 3.0;
 /// Our design must free the memory at least this many times as fast as an exit without a reaper.
 const FASTER_MIN: f64 = 1.8;

@@ -2,9 +2,9 @@
 //! another CPU.
 //!
 //! The mailing-list thread names such a program. But the thread states neither the sizes of the
-//! program's mappings nor the order in which the program visits CPUs. This experiment chooses both;
-//! `influence` shows their effect. The program draws its decisions from a separate random stream,
-//! so every design counts the same pages on the same CPUs in the same order.
+//! program's mappings nor the order in which the program visits CPUs. This experiment chooses both,
+//! and `influence` shows their effect. The program draws its decisions from a separate random
+//! stream, so every design counts the same pages on the same CPUs in the same order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -141,7 +141,7 @@ impl Mapping {
     }
 
     /// Unmaps one page table at a time. Mappings are adjacent in the address space, so neighbours
-    /// may share a table.
+    /// can share a table.
     fn unmap(self, sim: &Sim, rss: &Rss<Sim>) {
         spend_unmapping(sim, u32::try_from(self.pages).unwrap_or(u32::MAX));
         let (mut at, end) = (self.first, self.first + self.pages);

@@ -58,7 +58,7 @@ pub(super) struct Seen {
     pub(super) bound: Accuracy,
     /// The virtual time when the program ended.
     pub(super) length: Nanos,
-    /// The hash of everything that the watcher observed and that the machine did; equal runs have
+    /// The hash of everything that the watcher observed and that the machine did. Equal runs have
     /// equal hashes.
     pub(super) hash: u64,
 }

@@ -81,7 +81,7 @@ pub(super) struct Counted {
     span: Nanos,
     /// The number of cache lines that moved in the time `span`, indexed by `Distance as usize`.
     lines: [u64; 5],
-    /// The hash of everything that the run did; equal runs have equal hashes.
+    /// The hash of everything that the run did. Equal runs have equal hashes.
     pub(super) hash: u64,
 }
 

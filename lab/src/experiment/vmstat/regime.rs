@@ -108,9 +108,10 @@ pub(super) fn measure(
     })
 }
 
-/// Runs the workload (one burst on each CPU, then a constant load) once. Returns three values: the
-/// mean time that a firing (one run of the vmstat work) holds the zone lock to drain lists, the
-/// number of contentions of decays, and the sum of the waits of decays. Times are in nanoseconds.
+/// Runs the workload (one burst on each CPU, then a constant load) once. Returns three values. The
+/// first is the mean time that a firing (one run of the vmstat work) holds the zone lock to drain
+/// lists. The others are the number of contentions of decays, and the sum of the waits of decays.
+/// Times are in nanoseconds.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let testbed = Testbed::new(profile, design, seed);
     // One burst of 64 MiB leaves enough pages on the lists for a full drain in every later second.

@@ -74,7 +74,7 @@ const fn lower(name: &'static str, unit: Unit) -> Metric {
     Metric::lower(name, unit)
 }
 
-/// The longest wait, in nanoseconds; 0 if there was none.
+/// The longest wait, in nanoseconds, or 0 if there was no wait.
 fn max(stats: &LockStats) -> f64 {
     stats.wait_max.map_or(0, |longest| longest.wait.0) as f64
 }

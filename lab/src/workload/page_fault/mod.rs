@@ -9,10 +9,10 @@
 //!
 //! The submodules simulate what tasks share besides the mmap_lock:
 //!
-//! - `lruvec`: the lists by which the pages of a node are aged, which all tasks share;
-//! - `vmas`: the mappings of threads, which Linux merges, and their locks;
+//! - `lruvec`: the lists by which the pages of a node are aged, which all tasks share
+//! - `vmas`: the mappings of threads, which Linux merges, and their locks
 //! - `space`: the address space, and the interrupts by which threads flush each other's
-//!   translations.
+//!   translations
 //!
 //! A task's rate is measured over whole rounds, so it does not matter in which part of a round the
 //! run ends. Each task's first round does not count, because it fills the page lists. At the end of

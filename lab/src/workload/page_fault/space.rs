@@ -92,7 +92,7 @@ impl Space {
         }
     }
 
-    /// Runs `fault`, which faults in one page of a mapping that other tasks may share.
+    /// Runs `fault`, which faults in one page of a mapping that other tasks can share.
     fn fault_in(
         &self,
         sim: &Sim,

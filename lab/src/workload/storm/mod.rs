@@ -168,8 +168,8 @@ impl Storm {
     }
 }
 
-/// Makes every process map all memory that it may use, and touch the memory that it has at the
-/// start.
+/// Makes every process map all memory that the process can use, and touch the memory that it has at
+/// the start.
 fn settle(world: &Rc<StormWorld>, bursts: u32) {
     let sim = &world.testbed.sim;
     let cpus = sim.topology().cpus() as usize;

@@ -253,7 +253,7 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(learnt.alloc_factor, Some(1));
 }
 
-/// The list on which the replay assumes the pages that no event shows may have blocks of several
+/// The list on which the replay puts the pages that no event shows can have blocks of several
 /// pages. If a correction is not a multiple of the block size, its remainder goes to, or comes
 /// from, a list of single pages.
 #[test]

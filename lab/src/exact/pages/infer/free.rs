@@ -83,7 +83,7 @@ impl Walk<'_> {
     }
 
     /// The list on which the kernel puts a freed block, derived from the next event of the block's
-    /// first frame; `None` if the block returns to the zone.
+    /// first frame. `None` if the block returns to the zone.
     fn list_of_freed(&self, index: usize, (pfn, order): (u64, u8)) -> Option<ListId> {
         let by_block = || ListId::of(order, self.block_type(pfn));
         let Some(next) = self.future.of_frame(index) else {
@@ -221,7 +221,7 @@ impl Walk<'_> {
         let zone = self.zone_of(index);
         let mut next = Some(index);
         while let Some(at) = next {
-            // Linux drains one zone after another, and the CPU may use its lists in between. So the
+            // Linux drains one zone after another, and the CPU can use its lists in between. So the
             // drain of each zone is a separate operation.
             let goes_on = self.was_there(index, at) && self.zone_of(at) == zone;
             if self.done[at] || !goes_on || !self.give_back(at, owner, kind, &mut moves) {

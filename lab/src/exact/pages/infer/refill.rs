@@ -95,8 +95,9 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, vec![moved]);
     }
 
-    /// Collects the group of event `index`: the blocks of one order and one zone that the CPU of
-    /// the event took, up to the next event of this CPU that does not take such a block.
+    /// Collects the group of event `index`. It has the blocks of one order and one zone that the
+    /// CPU of the event took, beginning with this event. It ends before the next event of this CPU
+    /// that does not take such a block.
     fn group(&mut self, index: usize) -> Option<Group> {
         let mut group: Option<Group> = None;
         let mut next = Some(index);

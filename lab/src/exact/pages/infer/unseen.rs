@@ -42,7 +42,7 @@ impl Walk<'_> {
         self.take_unseen(index, place, unseen, Vec::new());
     }
 
-    /// Keeps the frames of `unseen` that may really have left the list `place` without an event.
+    /// Keeps the frames of `unseen` that have possibly left the list `place` without an event.
     /// Rules out the other frames, because they were never on `place`. Usually only bulk
     /// allocations take pages from a list without an event, and they take unmovable pages. So this
     /// function rules out a frame if `place` is a list of another type, or if the type of the

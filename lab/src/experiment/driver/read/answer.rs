@@ -10,7 +10,7 @@ use crate::report::answer::ROWS_MAX;
 /// The largest number of characters in the name of a row. With names of this length, a table of
 /// three designs fits a mail.
 const WHAT_MAX: usize = 21;
-/// The largest number of figures that may support an answer.
+/// How many figures an answer can have at most.
 const NUMBERS_MAX: usize = 5;
 
 /// Reads the table `[answer]`.

@@ -24,7 +24,7 @@ use crate::plan::section::{Found, Item, Section};
 use crate::plan::source::{self, error_of};
 use crate::run::aging::Memory;
 
-/// Reads the experiment in `text`, the content of `file`. Machines that `text` names may be files
+/// Reads the experiment in `text`, the content of `file`. Machines that `text` names can be files
 /// in `folder`. Returns `None` if the experiment's workload is not one of `subjects`.
 ///
 /// # Errors
@@ -52,7 +52,7 @@ pub(in crate::experiment) fn experiment(
     }
 }
 
-/// The names that a file defines and that other parts of the file may use.
+/// The names that a file defines and that other parts of the file can use.
 struct Names {
     machines: Vec<String>,
     designs: Vec<String>,
@@ -64,7 +64,7 @@ struct Names {
 }
 
 impl Names {
-    /// Returns the text of `item` if it is one of `names`; otherwise reports a mistake.
+    /// Returns the text of `item` if it is one of `names`. Otherwise reports a mistake.
     fn one<'a>(item: &Item<'a>, kind: &'static str, names: &[impl AsRef<str>]) -> Option<&'a str> {
         let name = item.text()?;
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();

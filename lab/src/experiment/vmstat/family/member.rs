@@ -29,7 +29,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// The value of `metric` with the patch, divided by its value with Linux; `None` if Linux's
+    /// The value of `metric` with the patch, divided by its value with Linux. `None` if Linux's
     /// median is zero.
     pub(super) fn ratio(&self, metric: &Metric) -> Option<f64> {
         let has_ratio = self.has_ratio(metric);
@@ -91,7 +91,7 @@ pub(super) fn published(
     figures.iter().find_map(level)
 }
 
-/// The published value of `metric` with the patch, divided by its published value with Linux;
+/// The published value of `metric` with the patch, divided by its published value with Linux.
 /// `None` if one of the two values was not published.
 pub(super) fn published_ratio(figures: &[Figure], machine: &str, metric: &Metric) -> Option<f64> {
     let [linux, patch] =

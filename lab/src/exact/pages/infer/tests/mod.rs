@@ -202,7 +202,7 @@ fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
     assert!(matches!(third, Action::Alloc { pfn: 31, .. }));
 }
 
-/// A block may return to the zone from a list although no event put the block there. In this case,
+/// A block can return to the zone from a list although no event put the block there. In this case,
 /// the block was on the list before the recording, unless an earlier event touches the block.
 #[test]
 fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_before() {
@@ -292,7 +292,7 @@ fn a_bulk_allocation_of_pages_that_no_event_shows_is_of_the_zone_of_the_next_all
 }
 
 /// No event shows the zone of a bulk allocation. The replay assumes the zone of the same thread's
-/// next allocation. Other threads may have other memory policies, so their allocations do not
+/// next allocation. Other threads can have other memory policies, so their allocations do not
 /// count.
 #[test]
 fn the_next_allocation_of_another_thread_does_not_tell_the_zone_of_a_bulk_allocation() {
