@@ -34,8 +34,8 @@ const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 /// How long a CPU that has to free a block sleeps before it checks again whether another CPU has
 /// allocated the block.
 const WAIT_STEP: Nanos = Nanos(1000);
-/// How often the CPU checks. If the block is still not allocated after the last check, the replay
-/// drops the free of the block.
+/// How many times a CPU that has to free a block checks whether the block has been allocated. If
+/// the block is still not allocated after the last check, the replay drops the free of the block.
 const WAIT_STEPS_MAX: u32 = 10_000;
 
 /// The results of one run of a replay, apart from its metrics ([`Sample`]).

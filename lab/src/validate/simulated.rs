@@ -16,8 +16,8 @@ use super::{QUANTILES, Real, Seen};
 use crate::Error;
 use crate::catalog::machines;
 
-/// How often each CPU acquires the lock. With this number, hundreds of waits lie above the 99.9th
-/// percentile.
+/// How many times each CPU acquires the lock. With this number, hundreds of waits lie above the
+/// 99.9th percentile.
 const ACQUISITIONS: u32 = 200_000;
 
 /// Returns the machine `laptop-2` with the lock prices of two real CPUs, which are the means of

@@ -23,7 +23,7 @@ pub(crate) struct Exits {
     pub(crate) threads: u32,
     /// How many pages each thread faults in.
     pub(crate) pages: usize,
-    /// How often all processes run and end.
+    /// How many times all processes run and end.
     pub(crate) rounds: u32,
 }
 

@@ -93,8 +93,8 @@ impl Chain {
         chain
     }
 
-    /// How many percent of the vmstat work's timers fired at least one jiffy after the jiffy that
-    /// the wheel had chosen.
+    /// The percentage of the vmstat work's timers that fired at least one jiffy after the jiffy
+    /// that the wheel had chosen.
     pub(super) fn late_percent(&self) -> u32 {
         let updates = self.armed.iter().filter(|timer| timer.kind == Kind::Update);
         let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();

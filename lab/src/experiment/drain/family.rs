@@ -50,8 +50,8 @@ pub(super) fn run(run: &Run<'_, DrainSetup, Kept>) -> Result<Vec<Member>, Error>
             return Ok(Member { setup, results });
         }
         let about = format!("{} memory, {}", setup.memory.name(), setup.pressure.name());
-        // The runs of all workloads have the same length, because the workers' first round only
-        // fills memory. In a shorter run, this round would be a larger share of the run.
+        // The runs of side workloads are as long as the runs of the main workload. The workers'
+        // first round only fills memory, and would be a larger share of a shorter run.
         let (results, _) = run.further_on_few(&about, &setup, &designs, seeds)?;
         Ok(Member { setup, results })
     };

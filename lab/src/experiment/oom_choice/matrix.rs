@@ -45,7 +45,7 @@ const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
 const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
-/// How many percent of the selections choose a wrong victim, if approximate sums cannot tell the
+/// The percentage of selections that choose a wrong victim if approximate sums cannot tell the
 /// processes apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 

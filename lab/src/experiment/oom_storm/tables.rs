@@ -122,7 +122,7 @@ fn until_reaping(results: &Results, scene: &Scene) -> String {
     )
 }
 
-/// How many percent of the allocators' waiting time one part of the wait takes.
+/// The percentage of the allocators' waiting time that one part of the wait takes.
 fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
     100.0 * results.median(design, &scene.part(part)) / whole

@@ -99,7 +99,7 @@ pub(super) const PARTS: [&str; 11] = [
 pub(super) const MMAP_LOCK: usize = 7;
 
 impl Kept {
-    /// How many percent of the time of `tasks` tasks in `mode` went to each of [`PARTS`]. `None` if
+    /// The percentage of the time of `tasks` tasks in `mode` that each of [`PARTS`] took. `None` if
     /// the benchmark did not run with this number of tasks.
     pub(super) fn times(&self, mode: Mode, tasks: u32) -> Option<&Percents> {
         let mut times = self.times.iter();
@@ -197,8 +197,8 @@ fn run(work: PageFault, profile: &Profile, design: &Design, seed: u64) -> (Done,
     (done, testbed.finish().0.hash)
 }
 
-/// For each part of [`PARTS`], how many percent of the time of `tasks` tasks it took during the
-/// measurement.
+/// For each part of [`PARTS`], the percentage of the time of `tasks` tasks that this part took
+/// during the measurement.
 fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
     let between = |of: &dyn Fn(&Mark) -> u64| of(to) as f64 - of(from) as f64;
     let work = |kind: Work| between(&|mark| mark.stats.work_ns[kind as usize]);

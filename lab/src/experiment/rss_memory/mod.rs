@@ -59,7 +59,7 @@ static CODE: Code<RssMemorySetup> = Code {
     cells: &[],
 };
 
-/// The numbers of CPUs of the machines to measure, and how often each machine is measured.
+/// The numbers of CPUs of the machines to measure, and how many times each machine is measured.
 struct RssMemorySetup {
     cpus: Vec<u32>,
     rounds: u64,

@@ -31,7 +31,8 @@ use plimsoll_sim::Sim;
 /// number of threads that are in faults at the same time.
 const WRITER: i64 = 1 << 30;
 
-/// How often a writer checks whether the last fault has left the mapping: a time in nanoseconds.
+/// The time, in nanoseconds, between two checks by a writer whether the last fault has left the
+/// mapping.
 const LOOK_AGAIN_NS: u32 = 200;
 
 /// The mappings of a process. The addresses of the process are divided into places, each as large
