@@ -251,9 +251,9 @@ void plimsoll_pool_free(struct plimsoll_pool *pool);
 // `pool` must be null or a pool; `address` must be null or valid for a write.
 enum plimsoll_status plimsoll_page(const struct plimsoll_pool *pool, uint32_t pfn, void **address);
 
-// Writes the number of free pages to `*pages`, including the pages on the lists of CPUs. While
-// other threads use the pool, or the pool's own threads move pages between lists, the number may
-// be wrong by the pages that move during the call.
+// Writes the number of free pages to `*pages`, including the pages on the lists of CPUs. The
+// number can be wrong by the pages that other threads, or the pool's own threads, move between
+// lists during the call.
 //
 // # Safety
 // `pool` must be null or a pool; `pages` must be null or valid for a write.

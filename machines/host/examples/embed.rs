@@ -26,8 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::with_topology(Topology::flat(2));
     let mm = Arc::new(Manager::new(&host, Config::new(Layout::arena(PAGES)))?);
 
-    // Worker threads do the periodic maintenance: they fold counters, and shrink page lists that
-    // are too long.
+    // Worker threads do the periodic maintenance: they add the CPUs' parts of counters to the
+    // shared values, and shrink page lists that are too long.
     let upkeep = Arc::clone(&mm);
     let workers = host.start(move |host, job| upkeep.run(host, job))?;
     mm.start(&host);

@@ -86,9 +86,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (budget, held, most) = (&budget, &held, &most);
             scope.spawn(move || {
                 // The thread plays one CPU throughout, for two reasons. First, an addition then
-                // need not ask the kernel on which CPU the thread runs. Second, returned pages are
-                // subtracted from the part of the counter to which they were added, so no sum can
-                // include the subtraction without the addition.
+                // need not ask the kernel on which CPU the thread runs. Second, pages are added to
+                // and subtracted from the same part of the counter. So no sum can include the
+                // subtraction without the addition.
                 let _entered = budget.host.enter(cpu);
                 live(budget, held, most);
             });

@@ -1,15 +1,15 @@
 //! A guard against forks: a machine belongs to the process that created it.
 //!
 //! A forked child has a copy of the allocator's records but only one of the threads. So a lock may
-//! be held for ever, no worker runs, and if the arena is shared, parent and child would hand out
+//! be held for ever, and no worker runs. If the arena is shared, parent and child would hand out
 //! the same frames. A child therefore may not use a machine of its parent. It may create a machine
 //! of its own, and it may drop what it has inherited.
 //!
 //! The guard costs nothing when an allocation takes its fast path. In the child, `fork` makes the
 //! only thread leave the CPU that it played. Every operation that asks on which CPU it runs then
-//! takes the slow path, which compares the number of forks now with the number when the machine was
-//! created. A thread also compares these numbers when it enters a CPU, and when it has waited for a
-//! lock for some time.
+//! takes the slow path. The slow path compares the current number of forks with the number when the
+//! machine was created. A thread also compares these numbers when it enters a CPU, and when it has
+//! waited for a lock for some time.
 //!
 //! The guard does not notice a child that was created by a system call rather than by the C
 //! library's `fork`. On systems other than Linux it notices no child.
@@ -73,7 +73,8 @@ extern "C" fn in_child() {
 }
 
 /// Prints the reason to the standard error stream and aborts. Takes no lock and allocates nothing,
-/// because a thread that the child does not have may hold the lock of the heap or of the stream.
+/// because the lock of the heap or of the stream may be held by a thread that does not exist in the
+/// child.
 #[cold]
 pub(crate) fn abort_child() -> ! {
     write_error(MESSAGE);

@@ -99,8 +99,8 @@ impl JobQueue {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // A panic while the lock is held cannot leave the table inconsistent, because each critical
-        // section makes at most one assignment to the table, as its last step.
+        // A panic while the lock is held cannot leave the table inconsistent. Each critical section
+        // makes at most one assignment to the table, as its last step.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,17 +16,17 @@
 //!
 //! `docs/embedding.md` of the repository is the guide for programs that use this crate.
 //!
-//! A machine belongs to the process that created it. On Linux, if a child that was forked from this
-//! process allocates or frees pages, enters a CPU, or waits for a lock of the manager, the child
-//! aborts with a message. A few calls do not abort but work on the child's copy: they only read or
-//! set a number, and wait for no lock. The child may drop what it has inherited.
+//! A machine belongs to the process that created it. On Linux, a child that was forked from this
+//! process aborts with a message if it allocates or frees pages, enters a CPU, or waits for a lock
+//! of the manager. A few calls do not abort but work on the child's copy: they only read or set a
+//! number, and wait for no lock. The child may drop what it has inherited.
 //!
 //! These files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
 //! `measure/clock.rs`, which reads the time-stamp counter; `arena/`, which returns memory to the
 //! kernel; `discard.rs` and `return_free.rs`, which call `arena/` to return the memory of freed
-//! pages; `fronts/rseq/`, with restartable sequences in assembly and the areas that threads share with
-//! the kernel; `sys.rs`, with system calls; and `fork.rs`, which runs a function in the child of a
-//! fork.
+//! pages; `fronts/rseq/`, with restartable sequences in assembly and the areas that threads share
+//! with the kernel; `sys.rs`, with system calls; and `fork.rs`, which runs a function in the child
+//! of a fork.
 
 pub mod affinity;
 pub mod arena;

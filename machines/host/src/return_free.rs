@@ -1,10 +1,10 @@
 //! Returning the memory of free huge blocks to the kernel, in the background (Linux:
 //! `mm/page_reporting.c`; a balloon that reports free pages).
 //!
-//! A thread looks for such blocks in rounds. A block of 512 or 1024 pages that stayed free from one
-//! round to the next leaves its zone for as long as the kernel needs to take the memory back, and
-//! then is free again. An allocation that gets such a block need not know: the first access to a
-//! page takes memory from the kernel again. So memory that a program needed once does not stay
+//! A thread looks for such blocks in rounds. If a block of 512 or 1024 pages has stayed free from
+//! one round to the next, it leaves its zone while the kernel takes the memory back. After that,
+//! the block is free again. An allocation that gets such a block need not know: the first access to
+//! a page takes memory from the kernel again. So memory that a program needed once does not stay
 //! resident.
 //!
 //! Locks: a mutex guards the condition for which the thread waits. No thread takes another lock

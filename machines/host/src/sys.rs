@@ -1,6 +1,6 @@
-//! The system calls of Linux that our safe dependencies do not offer: memory policies of NUMA
-//! nodes, advice for forks, a function that runs in the child of a fork, and the CPU time, switches
-//! and page faults of a thread.
+//! The system calls of Linux that our safe dependencies do not offer. They set memory policies of
+//! NUMA nodes and the advice for forks, run a function in the child of a fork, and return the CPU
+//! time, switches and page faults of a thread.
 //!
 //! On other systems each of these calls fails with [`std::io::ErrorKind::Unsupported`].
 

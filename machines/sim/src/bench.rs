@@ -53,9 +53,9 @@ impl Cost {
 /// A benchmark. It takes the number of CPUs of the simulated machine and the total number of steps.
 pub type Bench = fn(u32, u64) -> Cost;
 
-/// Every benchmark with its name. A name that ends in `, loaded` is for the same benchmark as the
-/// entry before it, but on a machine with interrupts and with the effects of load, as in an
-/// experiment.
+/// Every benchmark with its name. An entry whose name ends in `, loaded` is the same benchmark as
+/// the entry before it, on another machine. This machine has interrupts and effects of load, as in
+/// an experiment.
 pub const ALL: [(&str, Bench); 9] = [
     ("order point", |cpus, steps| {
         order_points(World::Plain, cpus, steps)
@@ -123,8 +123,8 @@ fn own_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// Measures steps in which each CPU enters its own per-CPU lock and does some local work inside, as
-/// each allocation or free of a page does.
+/// Measures steps in which each CPU takes its own per-CPU lock and does some local work under the
+/// lock. Each allocation or free of a page is such a step.
 #[must_use]
 fn per_cpu_lock(world: World, cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);

@@ -10,9 +10,10 @@ pub struct SimOptions {
     pub seed: u64,
     /// The model by which locks are simulated.
     pub lock_model: LockModel,
-    /// If true, accesses that normally run ahead wait for their turn as well: owner accesses of
-    /// per-CPU locks, relaxed loads, and accesses to per-CPU words and page tags. Such a run is
-    /// slower, and has no causality slips.
+    /// If true, a CPU waits until no other CPU has an earlier clock before some accesses for which
+    /// it normally does not wait. These are the accesses of an owner to its per-CPU lock, relaxed
+    /// loads, and accesses to per-CPU words and page tags. Such a run is slower, and has no
+    /// causality slips.
     pub strict: bool,
     /// The longest time for which a task may run while other tasks are ready on the same CPU.
     pub slice: Nanos,
@@ -63,7 +64,8 @@ impl Default for SimOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockModel {
     /// A CPU that requests a lock computes when its turn begins, and runs its critical section
-    /// ahead of the other CPUs. Other CPUs park only if the section itself waits for something.
+    /// ahead of the other CPUs. Other CPUs are suspended only if the section itself waits for
+    /// something.
     RunAhead,
     /// Every release lets CPUs with earlier clocks run first, and then wakes the next waiter.
     ReleaseEvent,

@@ -3,9 +3,9 @@
 //!
 //! Frame 0 is aligned to the size of the largest block. So a block that is aligned in frame numbers
 //! is equally aligned in memory, and a huge page fits into a block. The file of an arena with a
-//! file descriptor is an exception: the kernel aligns huge pages in the file, where frame 0 is at a
-//! multiple of 4 KiB only, so a huge page may cover parts of two blocks. Frames that were never
-//! touched, or were returned to the kernel, take only address space.
+//! file descriptor is an exception: the kernel aligns huge pages within the file, and the offset of
+//! frame 0 in the file is only a multiple of 4 KiB. So there a huge page may cover parts of two
+//! blocks. Frames that were never touched, or were returned to the kernel, take only address space.
 
 mod options;
 

@@ -1,9 +1,9 @@
 //! The depot of a zone. It takes runs of pages from CPUs whose fronts have too many pages, and
 //! gives them to CPUs whose fronts have too few.
 //!
-//! If one CPU only frees pages and another CPU only allocates pages, the pages pass through the
-//! depot, and not through the page lists and the zone. A run in the depot still counts as pages of
-//! the front that gave it. So when that front is emptied, its runs in the depot are returned too.
+//! If one CPU only frees pages and another CPU only allocates pages, the pages go through the depot
+//! instead of the page lists and the zone. A run in the depot still counts as pages of the front
+//! that gave it. So when that front is emptied, its runs in the depot are returned too.
 //!
 //! Locks: the lock of the depot. A CPU that gives or takes a run only tries this lock, and holds no
 //! other lock.
@@ -20,13 +20,14 @@ const RUNS_PER_CPU: usize = 4;
 /// The largest number of runs in a depot.
 const RUNS_MAX: usize = 256;
 
-/// The runs of all fronts of a zone.
+/// The depot of a zone: runs of pages that the CPUs' *fronts* (stacks of free pages) have given
+/// away.
 pub(super) struct Depot {
     runs: Mutex<Vec<Run>>,
     /// The number of runs. CPUs read this number without the lock.
     len: AtomicU32,
-    /// For each front, the number of pages in its runs. Only a holder of the lock changes these
-    /// counts.
+    /// For each front, the number of pages in the runs that it gave to the depot. Only a holder of
+    /// the lock changes these counts.
     given: Box<[AtomicU32]>,
     most: usize,
 }

@@ -17,8 +17,8 @@ use plimsoll_mm::units::CpuId;
 use super::rseq;
 use super::stack::{NOBODY, STRANGE_MAX};
 
-/// The homes of a machine's CPUs. The table is empty if the machine does not use restartable
-/// sequences.
+/// For each CPU of a machine, its *home*: the real CPU whose threads add to the CPU's counters by
+/// restartable sequences. The table is empty if the machine does not use restartable sequences.
 #[derive(Default)]
 pub(crate) struct Homes {
     homes: Box<[Home]>,
@@ -26,7 +26,8 @@ pub(crate) struct Homes {
     changing: Mutex<()>,
 }
 
-/// The home of one CPU.
+/// The home of one CPU of a machine: the real CPU whose threads add to the CPU's counters by
+/// restartable sequences.
 pub(crate) struct Home {
     /// The number of the real CPU, or [`NOBODY`].
     real: AtomicU32,

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, STACK_CAPACITY};
 use super::sync::{Seat, Sitter, light_barrier, try_lock};
 
-/// The home of a stack that no thread may use.
+/// The value of a stack's home (the number of the stack's user) while no thread may use the stack.
 pub(crate) const NOBODY: u32 = u32::MAX - 1;
 
 /// The number of calls of [`Stack::admit`] in a row by threads other than the stack's user, after
@@ -100,15 +100,15 @@ impl Stack {
         }
     }
 
-    /// Returns whether the thread that has the seat `me` is the stack's user. The answer may be
-    /// outdated at once.
+    /// Returns whether the calling thread, which `me` identifies, is the stack's user. The answer
+    /// may be outdated at once.
     #[inline(always)]
     pub(crate) fn is_home(&self, me: Sitter<'_>) -> bool {
         // Relaxed is enough: an operation loads the home again.
         self.home.load(Relaxed) == me.number()
     }
 
-    /// Pops a page for the thread that has the seat `me`.
+    /// Pops a page for the calling thread, which `me` identifies.
     #[inline(always)]
     pub(crate) fn pop_at(&self, me: Sitter<'_>) -> Option<u32> {
         self.sit(me, || {
@@ -123,7 +123,7 @@ impl Stack {
         })
     }
 
-    /// Pushes a page for the thread that has the seat `me`.
+    /// Pushes a page for the calling thread, which `me` identifies.
     #[inline(always)]
     pub(crate) fn push_at(&self, me: Sitter<'_>, page: u32) -> bool {
         let pushed = self.sit(me, || {
@@ -141,8 +141,8 @@ impl Stack {
         pushed.is_some()
     }
 
-    /// Runs `f` if the thread that has the seat `me` is the stack's user, and is not inside a lock
-    /// or a stack already.
+    /// Runs `f` if the calling thread, which `me` identifies, is the stack's user, and is not
+    /// inside a lock or a stack already.
     #[inline(always)]
     fn sit<R>(&self, me: Sitter<'_>, f: impl FnOnce() -> Option<R>) -> Option<R> {
         let holding = me.holding();
@@ -150,9 +150,10 @@ impl Stack {
         if holding.load(Relaxed) != 0 {
             return None;
         }
-        // Release pairs with the Acquire in `Seat::holds`. A thread that waits for the user of
-        // another stack, which this thread used before, may read this address instead of the 0 that
-        // this thread stored. The waiting thread must see the writes to that stack too.
+        // Release pairs with the Acquire in `Seat::holds`. Suppose that this thread used another
+        // stack before, and that a second thread waits until this thread has left the other stack.
+        // The second thread may miss the 0 that this thread stored when it left, and read this
+        // address instead. It must nevertheless see the writes to the other stack.
         holding.store(self.address(), Release);
         light_barrier();
         // Acquire pairs with the Release in `admit`, so that this thread sees what earlier users

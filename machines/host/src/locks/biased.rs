@@ -3,8 +3,8 @@
 //! A thread that plays a CPU has a [`Seat`]. If such a thread has taken the lock several times in a
 //! row, the lock is *biased* to its seat: from then on the thread, the *owner*, takes the lock by
 //! two plain stores. Other threads take the lock by an atomic exchange. If the lock is biased, they
-//! then issue a barrier on all CPUs that run threads of this process, and wait until the owner has
-//! left.
+//! then issue a barrier on all CPUs that run threads of this process. Then they wait until the
+//! owner has left.
 //!
 //! Why at most one thread holds the lock: the owner stores the lock's address in its seat and then
 //! reads the lock's state. Another thread changes the state and then reads the seat. With a full
@@ -28,11 +28,12 @@ const TAKEN: usize = 1;
 const NEVER: usize = 0;
 /// The state of a lock that has no owner but may get one, while no thread holds it.
 const UNOWNED: usize = 2;
-/// The token of the first seat. The tokens of further seats follow in steps of 2.
+/// The token of the first seat. A token is the number that stands for a seat in the state of a
+/// lock. The tokens of further seats follow in steps of 2.
 const FIRST: usize = 4;
 
-/// The factor by which each end of a bias multiplies `wanted`, the number of times in a row that a
-/// thread must take the lock before the lock is biased to the thread.
+/// The factor by which each end of a bias multiplies `wanted`. Before a lock is biased to a thread,
+/// the thread must take the lock `wanted` times in a row.
 const BIAS_GROWTH: u32 = 16;
 
 /// The place where a thread notes which biased lock it holds. No other thread writes to a seat.
@@ -248,9 +249,10 @@ impl<P: Seating> Biased<P> {
         if self.state.load(Relaxed) != seat.token || seat.holding.load(Relaxed) != 0 {
             return None;
         }
-        // Release pairs with the Acquire in `Seat::holds`. A thread that waits for another lock,
-        // which this thread held before, may read this address instead of the 0 that the release
-        // stored. The waiting thread must see the writes under that lock too.
+        // Release pairs with the Acquire in `Seat::holds`. Suppose that this thread held another
+        // lock before, and that a second thread waits for the other lock. The second thread may
+        // miss the 0 that the release stored, and read this address instead. It must nevertheless
+        // see the writes under the other lock.
         seat.holding.store(self.address(), Release);
         light_barrier();
         // Acquire pairs with the Release in `Held::drop` of the last thread that set `TAKEN`. The

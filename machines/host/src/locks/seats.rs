@@ -11,7 +11,8 @@ use super::biased::{Seat, Seating, Sitter};
 /// exchange.
 const SEATS: usize = 1024;
 
-/// The table of this process's seats, to which its locks can be biased.
+/// The table of this process's seats. A biased lock names its owner by the owner's seat in this
+/// table.
 pub(crate) struct Threads;
 
 impl Seating for Threads {
@@ -21,7 +22,7 @@ impl Seating for Threads {
     }
 }
 
-/// The indices of the seats that no thread has. `None` before the first thread sits down.
+/// The indices of the seats that no thread has. `None` before the first thread gets a seat.
 static FREE: Mutex<Option<Vec<usize>>> = Mutex::new(None);
 
 thread_local! {

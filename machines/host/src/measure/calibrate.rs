@@ -228,8 +228,8 @@ fn settle(rate: Rate) {
     while ticks() < settled {}
 }
 
-/// Returns the time from the request for a free lock to the first read of the locked value, plus
-/// the time of one clock reading, in nanoseconds.
+/// Returns the time from the request for a free lock to the first read of the locked value, in
+/// nanoseconds. The time of one clock reading is included.
 fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
     let start = ticks_after_loads();
     let got = lock.with_relax(

@@ -17,13 +17,14 @@ use crate::cpu::Entered;
 ///
 /// The type is `!Send`, because the handle is valid only on the thread that entered the CPU. If a
 /// thread enters several CPUs of a pool, it plays the CPU that it entered last. Its older `Bound`
-/// values then use that CPU too, except that single pages still come from the front of the CPU for
-/// which the value was made. The thread must drop the newest value first.
+/// values then use that CPU too, with one exception: single pages still come from the *front* (a
+/// stack of free pages) of the CPU for which the value was made. The thread must drop the newest
+/// value first.
 ///
 /// A thread plays a CPU of one machine at a time. If it enters a second pool, most calls through
-/// the `Bound` of the first pool ask the kernel for the CPU until the newer value is dropped. Such
-/// a call is slower, and it uses the CPU that the kernel names, not the one that the thread
-/// entered.
+/// the `Bound` of the first pool have to ask the kernel for the CPU. That ends when the newer value
+/// is dropped. Such a call is slower, and it uses the CPU that the kernel names, not the one that
+/// the thread entered.
 ///
 /// ```compile_fail
 /// # let pool = plimsoll_host::pool::Pool::builder().build().unwrap();

@@ -1,8 +1,8 @@
 //! Reads the CPUs of this computer from the files in which Linux describes them.
 //!
-//! `list` parses the contents of a file, `sysfs` reads the files, and `assemble` numbers cores,
-//! caches and sockets without gaps, because the kernel's ids can have gaps. A CPU that is possible
-//! but has no description is offline. `assemble` gives such a CPU its own core and its own
+//! `list` parses the contents of a file, and `sysfs` reads the files. The kernel's ids can have
+//! gaps, so `assemble` gives new numbers without gaps to cores, caches and sockets. A CPU that is
+//! possible but has no description is offline. `assemble` gives such a CPU its own core and its own
 //! last-level cache.
 
 mod list;
@@ -117,8 +117,8 @@ fn assemble(cpus: &[Option<Described>]) -> Topology {
     let (mut cores, mut llcs, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = Vec::new();
     for (id, cpu) in (0..).zip(cpus) {
-        // If the CPU is not described, this number makes the keys of its core and of its cache
-        // unique, because no other CPU has the same number.
+        // No other CPU has this number. If the CPU is not described, the number makes the keys of
+        // its core and of its cache unique.
         let alone: i64 = -1 - i64::from(id);
         let core_key = cpu.map_or((0, 0, alone), |cpu| (cpu.package, cpu.die, cpu.core));
         let llc_key = match *cpu {

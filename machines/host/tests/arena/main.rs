@@ -1,6 +1,6 @@
-//! Tests of arenas, which are mappings whose memory a manager hands out as pages: with a file
-//! descriptor, bound to nodes, while a zone grows and shrinks, in a process that forks, and while
-//! the memory of free pages returns to the kernel. Linux only.
+//! Tests of arenas, which are mappings whose memory a manager hands out as pages. The arenas have a
+//! file descriptor or are bound to nodes. They are tested while a zone grows and shrinks, in a
+//! process that forks, and while the memory of free pages returns to the kernel. Linux only.
 #![cfg(target_os = "linux")]
 
 mod forks;

@@ -112,7 +112,8 @@ fn reaped(reaping: Reaping, pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// There are enough batches for every CPU to fill one gather while an exit fills another gather.
+/// Enough batches are set aside that every CPU can fill one gather (its collection of unmapped
+/// pages) while an exit fills another gather.
 #[test]
 fn there_are_batches_for_each_cpu_and_for_the_dying() {
     for cpus in [1, 2, 64] {

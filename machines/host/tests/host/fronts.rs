@@ -126,7 +126,7 @@ fn a_second_free_is_an_error_before_and_after_the_page_has_left_the_front() {
 }
 
 /// Two threads free the same pages at the same moment. If both frees of a page succeed, the page is
-/// in two fronts. Nevertheless it returns to the zone once.
+/// in two fronts (stacks of free pages). Nevertheless it returns to the zone once.
 #[test]
 fn frees_that_race_return_a_page_once() {
     for fronts in kinds() {

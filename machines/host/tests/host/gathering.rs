@@ -13,8 +13,8 @@ use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place, Space
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 
-/// The largest number of records in a gather: 8 in the gather itself, and 510 in each of 19
-/// batches.
+/// The largest number of records in a gather, which collects unmapped pages until they are freed: 8
+/// records in the gather itself, and 510 in each of 19 batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
 /// The steps and the memory that an unmapping takes.
@@ -84,8 +84,9 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let spare = spaces.spare_batches(&host);
     let unmapped = space.unmap(memory, Vpn(start), pages);
     unmapped.expect("no thread is killed");
-    // To grow, a gather takes one of the batches that are set aside, and then allocates a page for
-    // it. If there was no page, the gather must have returned the batch.
+    // To grow, a gather (the collection of unmapped pages) takes one of the batches that are set
+    // aside, and then allocates a page for this batch. If there was no page, the gather must have
+    // returned the batch.
     assert_eq!(spaces.spare_batches(&host), spare, "every batch came back");
     let [times, batches, flushes] = [0, 1, 2].map(|nth: usize| counts[nth].load(Relaxed));
     assert_eq!(

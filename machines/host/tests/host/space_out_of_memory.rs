@@ -96,9 +96,9 @@ fn whichever_page_of_a_fault_is_missing_nothing_is_lost() {
         touch_with_ever_more(What::Frames { first: 9 }, Access::Read),
         2
     );
-    // These faults first read a page into the file or the shared memory, where it stays even if the
-    // attempt then finds no page for a table. So the attempt that succeeds needs free pages only
-    // for the page table and the upper table.
+    // These faults first read a page into the file or the shared memory. The page stays there even
+    // if the attempt then finds no page for a table. So the attempt that succeeds needs free pages
+    // only for the page table and the upper table.
     assert_eq!(touch_with_ever_more(file, Access::Read), 2);
     assert_eq!(touch_with_ever_more(shared, Access::Write), 2);
 }

@@ -83,9 +83,9 @@ fn manager(host: &Host) -> Manager<Host> {
     Manager::new(host, config).expect("an arena is a layout")
 }
 
-/// If several walkers empty an address space and few tables are left, a walker does not keep many
-/// gathered pages: it frees its gathered pages after each table that had enough pages. A full table
-/// has 512 pages, which is enough.
+/// If several *walkers* (threads) empty an address space together and few tables are left, a walker
+/// does not keep many gathered pages: it frees its gathered pages after each table that had enough
+/// pages. A full table has 512 pages, which is enough.
 #[test]
 fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     const TABLES: u32 = 6;

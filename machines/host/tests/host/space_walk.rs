@@ -1,5 +1,5 @@
-//! Tests what a walk over the entries of page tables and a look-up of a single page return, and
-//! that an address space keeps no file or shared object after its end.
+//! Tests the results of a walk over the entries of page tables, and of a look-up of a single page.
+//! Also tests that an address space keeps no file or shared object after its end.
 
 use crate::support;
 

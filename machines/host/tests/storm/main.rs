@@ -1,10 +1,10 @@
 //! A storm: threads allocate and free, while the test does to them everything that a kernel may do
 //! to threads. In the end no page is lost, every count is exact, and no page ever had two owners.
 //!
-//! The disturbances are: another CPU for each thread every 10 µs, signals, forks, threads that end
-//! while other threads have their pages, CPUs that go offline and come back, drains, and a zone
-//! that changes its size. There is a storm for each kind of fronts. It lasts 2 seconds, or the
-//! number of seconds that `PLIMSOLL_STORM_SECONDS` gives:
+//! Every 10 µs, each thread is moved to another CPU. There are signals, forks and drains. Threads
+//! end while other threads have their pages, CPUs go offline and come back, and a zone changes its
+//! size. There is a storm for each kind of fronts. It lasts 2 seconds, or the number of seconds
+//! that `PLIMSOLL_STORM_SECONDS` gives:
 //!
 //! ```sh
 //! PLIMSOLL_STORM_SECONDS=600 cargo test --release -p plimsoll-host --test storm

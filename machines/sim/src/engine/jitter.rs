@@ -6,8 +6,8 @@
 //! Each CPU draws these times and lengths from a random stream of its own. So disturbances do not
 //! change the random numbers that programs and injected faults get.
 //!
-//! At any time, at most one disturbance of each kind is due on a CPU, because the time of the next
-//! one is drawn only when the previous one has ended.
+//! At any time, at most one disturbance of each kind is due on a CPU. The engine draws the time of
+//! the next disturbance only when the previous one has ended.
 //!
 //! A disturbance takes effect at the first of these moments after it has come due:
 //!

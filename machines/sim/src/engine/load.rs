@@ -6,7 +6,8 @@
 //! follow from what happened before:
 //!
 //! - the *speed*. It depends on the number of CPUs of the socket that were busy when the window
-//!   began (each counts as one busy core), and on whether another CPU of the same core is busy;
+//!   began. Each of them counts as one busy core. It also depends on whether another CPU of the
+//!   same core is busy;
 //! - the *stretch*: the factor by which steps that move pages take longer. It depends on the bytes
 //!   that the CPUs of the node moved in the window before. The engine multiplies the stretch of
 //!   that window by the ratio of these bytes to the bytes that the node's bandwidth allows in a
@@ -22,8 +23,8 @@
 //! the host, the work for a window is one order point for each busy CPU. Single steps cause no more
 //! work.
 //!
-//! All bytes count for the node of the CPU that moves them, because a step does not tell the engine
-//! on which node its page lies.
+//! The engine does not know on which node the page of a step lies. So all bytes count for the node
+//! of the CPU that moves them.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,15 +34,16 @@ use plimsoll_mm::units::CpuId;
 
 use crate::profile::{Load, LoadedClock};
 
-/// The binary logarithm of the length of a window in nanoseconds: 131 µs.
+/// The binary logarithm of the length of a *window*, in nanoseconds. A window is 131 µs of virtual
+/// time, in which a CPU keeps one speed.
 const WINDOW_BITS: u32 = 17;
 /// The number of windows that the engine remembers. A CPU is always fewer than `WINDOWS` windows
 /// ahead of any other CPU.
 const WINDOWS: usize = 16;
-/// The stretch in a window in which memory bandwidth slows no step down. A stretch of twice this
-/// number doubles the time of a step.
+/// The *stretch* is the factor by which steps that move pages take longer because of limited memory
+/// bandwidth. This number stands for a factor of 1, and twice this number stands for a factor of 2.
 pub(crate) const UNSTRETCHED: u64 = 1 << 10;
-/// The largest stretch: a step then takes 1024 times its price.
+/// The largest stretch. A step that moves pages then takes 1024 times its price.
 const STRETCH_MAX: u64 = UNSTRETCHED << 10;
 
 /// The speed and the stretch of a CPU in one window.
@@ -72,7 +74,8 @@ struct Member {
     busy: Cell<bool>,
     /// The time at which the CPU became idle last, in nanoseconds.
     idle_since: Cell<u64>,
-    /// The end of the window that the CPU has entered last, in nanoseconds.
+    /// The end of the window (interval of constant speed) that the CPU has entered last, in
+    /// nanoseconds.
     until: Cell<u64>,
 }
 
@@ -157,7 +160,8 @@ impl LoadState {
         state
     }
 
-    /// The end of the window that `cpu` has entered last, in nanoseconds.
+    /// The end of the window (interval of constant speed) that `cpu` has entered last, in
+    /// nanoseconds.
     #[inline]
     pub(crate) fn until(&self, cpu: usize) -> u64 {
         self.cpus[cpu].until.get()
@@ -185,8 +189,8 @@ impl LoadState {
     }
 
     /// Lets `cpu`, which has the smallest key (time and number) of all CPUs, enter the window that
-    /// contains the time `now`. Returns the pace of `cpu` in this window; `percent` is its speed on
-    /// an idle machine.
+    /// contains the time `now`. Returns the speed and the stretch of `cpu` in this window;
+    /// `percent` is the speed of `cpu` on an idle machine.
     pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
         let member = &self.cpus[cpu];
         let number = now >> WINDOW_BITS;
@@ -268,8 +272,9 @@ impl Node {
         window
     }
 
-    /// The stretch of window `number`. The stretch is final: when a CPU asks for it, no CPU can
-    /// move bytes in an earlier window any more.
+    /// The stretch of window `number`: the factor by which steps that move pages take longer. The
+    /// result is final: when a CPU asks for it, no CPU can move bytes in an earlier window any
+    /// more.
     fn stretch(&self, number: u64) -> u64 {
         let window = self.window(number);
         if window.stretch.get() == 0 {

@@ -14,8 +14,9 @@ use plimsoll_mm::units::CpuId;
 use crate::engine::load::{Pace, UNSTRETCHED};
 use crate::profile::{Costs, HoldPrice, Load, MOVERS};
 
-/// The place of a CPU is packed into one number. The lowest `CORE_BITS` bits hold the number of its
-/// core, and the bits from there up to [`LLC_BITS`] hold the number of its LLC (last-level cache).
+/// The place of a CPU (its core, its last-level cache and its socket) is packed into one number.
+/// The lowest `CORE_BITS` bits hold the core. The bits from there up to [`LLC_BITS`] hold the
+/// last-level cache (LLC).
 const CORE_BITS: u32 = 16;
 /// The number of bits that the core and the LLC take together. The bits above them hold the number
 /// of the socket.
@@ -46,7 +47,8 @@ pub(crate) struct Prices {
     at_speeds: Box<[OnceCell<Box<AtSpeed>>]>,
     /// The speed of each CPU on an idle machine, in percent; empty if all speeds are 100.
     own_percent: Box<[u32]>,
-    /// The pace of each CPU; empty if all paces are equal and never change.
+    /// The pace of each CPU, which is its speed and its factor for limited memory bandwidth. Empty
+    /// if all paces are equal and never change.
     paces: Box<[Cell<Pace>]>,
     /// The pace for which the prices above are loaded: that of the running CPU.
     loaded: Cell<Pace>,
@@ -70,8 +72,8 @@ impl AtSpeed {
 const PERCENT_MAX: u32 = 400;
 
 impl Prices {
-    /// Creates the prices of a machine, and loads those of CPU 0. If `load` has effects, the paces
-    /// of the CPUs may change later.
+    /// Creates the prices of a machine, and loads those of CPU 0. If `load` has effects, the prices
+    /// on each CPU may change later.
     ///
     /// # Panics
     /// If some CPUs have a speed and others have none.
@@ -195,14 +197,15 @@ impl Prices {
         }
     }
 
-    /// Changes the pace of `cpu`, which is running.
+    /// Changes the pace (speed and factor for limited memory bandwidth) of `cpu`, which is running.
     pub(crate) fn set_pace(&self, cpu: usize, pace: Pace) {
         self.paces[cpu].set(pace);
         self.run_on(cpu);
     }
 
-    /// Loads the prices at `pace`. CPUs with different paces often run alternately, so this
-    /// function copies only the prices that differ from the loaded prices.
+    /// Loads the prices at `pace`. CPUs with different paces (speeds and factors for limited memory
+    /// bandwidth) often run alternately, so this function copies only the prices that differ from
+    /// the loaded prices.
     fn put_in_front(&self, pace: Pace) {
         let table = &self.at_speeds[pace.percent as usize];
         let table = table.get_or_init(|| Box::new(AtSpeed::new(&self.costs, pace.percent)));

@@ -83,8 +83,8 @@ mod tests {
         let drawn: Vec<u64> = (0..DRAWS).map(|_| exponential(&mut rng, MEAN)).collect();
         let mean = drawn.iter().sum::<u64>() / DRAWS;
         assert!(mean.abs_diff(MEAN) < MEAN / 100, "{mean}");
-        // Half of the numbers should exceed ln 2 = 0.693 times the mean, which is the median of an
-        // exponential distribution, and e⁻³ = 4.98 % of them should exceed 3 times the mean.
+        // The median of an exponential distribution is ln 2 = 0.693 times the mean, so half of the
+        // numbers should exceed it. A share of e⁻³ = 4.98 % should exceed 3 times the mean.
         let above = |limit: u64| drawn.iter().filter(|drawn| **drawn > limit).count();
         assert!(above(693_147).abs_diff(50_000) < 500);
         assert!(above(3 * MEAN).abs_diff(4979) < 250);

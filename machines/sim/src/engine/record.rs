@@ -1,9 +1,10 @@
 //! The counters of a running machine.
 //!
 //! The counters are plain cells: counting never waits, and never affects the simulation. The run's
-//! hash is a sum over hashed events, so it depends on what happened at which time on which CPU, but
-//! not on the order in which the host simulated the events. For this reason both variants of
-//! [`LockModel`](crate::LockModel) give the same hash, unless there are causality slips.
+//! hash is a sum over the hashes of events. Each of these hashes depends on the kind, the time and
+//! the CPU of the event. The sum does not depend on the order in which the host simulated the
+//! events. For this reason both variants of [`LockModel`](crate::LockModel) give the same hash,
+//! unless there are causality slips.
 
 use std::cell::Cell;
 

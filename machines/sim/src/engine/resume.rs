@@ -2,8 +2,8 @@
 //! end of the task's stack.
 //!
 //! On a machine with hundreds of CPUs, the host's fast caches have lost this memory since the CPU
-//! was suspended, and waiting for the memory takes longer than the resumption itself. The addresses
-//! are only hints: a wrong address costs time, but changes nothing.
+//! was suspended. Waiting for the memory would take longer than the resumption itself. The
+//! addresses are only hints: a wrong address costs time, but changes nothing.
 
 use std::cell::Cell;
 use std::ptr;

@@ -263,8 +263,8 @@ impl Inner {
     }
 
     /// The time, in nanoseconds, that the run has reached. While any CPU has something left to do,
-    /// this is the time of the earliest key or the clock of the CPU that ran last, whichever is
-    /// earlier. Otherwise it is the latest clock of all CPUs.
+    /// the result is the time of the earliest key or the clock of the CPU that ran last, whichever
+    /// is earlier. Otherwise the result is the latest clock of all CPUs.
     pub(crate) fn last_time(&self) -> u64 {
         match self.tree.earliest() {
             NEVER => self

@@ -104,8 +104,8 @@ impl Inner {
         }
     }
 
-    /// The time, in nanoseconds, at which the running CPU's window of load ends (an interval of
-    /// virtual time in which the CPU keeps one pace); `u64::MAX` if load has no effects.
+    /// The time, in nanoseconds, at which the running CPU's *window* ends, an interval of virtual
+    /// time in which the CPU keeps one speed. `u64::MAX` if load has no effects.
     fn window_end(&self) -> u64 {
         if self.under_load {
             self.load.until(self.cur.get())
@@ -195,9 +195,9 @@ impl Inner {
 }
 
 impl Inner {
-    /// Lets the running CPU enter the window of load (an interval of virtual time in which it keeps
-    /// one pace) that contains the time of its clock. This is an order point, so the CPU must not
-    /// be in a pinned section.
+    /// Lets the running CPU enter the *window* that contains the time of its clock. A window is an
+    /// interval of virtual time in which the CPU keeps one speed. This is an order point, so the
+    /// CPU must not be in a pinned section.
     #[inline(never)]
     pub(crate) fn enter_window(&self) {
         self.order();

@@ -68,7 +68,7 @@ pub(crate) struct Inner {
     /// The number of bytes that the running CPU has moved to or from memory and that have not yet
     /// been added to the bytes of its node.
     pub(crate) moved: Cell<u64>,
-    /// True if the load of the machine changes the paces of CPUs.
+    /// True if load changes the speeds of CPUs, or the time of steps that move pages.
     pub(crate) under_load: bool,
     /// True if there is a random delay before each step that has to wait for its turn.
     pub(crate) shaken: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Inner {
     /// [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) each release must be an ordered
     /// step.
     pub(crate) ceremonial: bool,
-    /// True if all CPUs always have the same pace, and owners of per-CPU locks may take the fast
+    /// True if all CPUs always have the same prices, and owners of per-CPU locks may take the fast
     /// path.
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,

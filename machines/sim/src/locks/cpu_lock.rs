@@ -17,8 +17,8 @@ use crate::engine::state::{Inner, Sim};
 use crate::engine::tree::key;
 use crate::locks::lock_queue::{Queue, Section};
 
-/// A lock that belongs to one CPU, in virtual time. The order of the fields puts everything that a
-/// critical section needs into one pair of cache lines, together with the first bytes of the value.
+/// A lock that belongs to one CPU, in virtual time. A critical section needs only one pair of cache
+/// lines: the order of the fields puts all fields and the first bytes of the value there.
 #[repr(C)]
 pub struct SimCpuLock<T> {
     /// The owner's clock when the owner's last section started, in nanoseconds.
@@ -59,9 +59,9 @@ impl<T> SimCpuLock<T> {
         self.enter_local_slow(sim, site)
     }
 
-    /// The slow path of [`SimCpuLock::enter_local`]. Outside a run, it is always taken. In a run,
-    /// it is taken if another CPU holds the lock or held it last, if the task has left the owner's
-    /// CPU, or if the options of the run rule out the fast path.
+    /// The slow path of [`SimCpuLock::enter_local`]. Code outside a run always takes this path.
+    /// Code in a run takes it in three cases: another CPU holds the lock or held it last, the task
+    /// has left the owner's CPU, or the options of the run rule out the fast path.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {

@@ -14,8 +14,8 @@
 //! its task is suspended until it gets the lock. The release is an order point as well; it hands
 //! the lock to the first parked waiter.
 //!
-//! A section starts at the same time whether its CPU advanced its clock or parked, because both
-//! ways serve waiters in the order of arrival, at the same price of a hand-over.
+//! Both ways of waiting, advancing the clock and parking, serve waiters in the order of arrival, at
+//! the same price of a hand-over. So a section starts at the same time in both cases.
 //!
 //! Invariant: waiters whose start is known precede parked waiters, and CPUs park only while the
 //! lock is held.
@@ -35,11 +35,11 @@ use crate::options::LockModel;
 use crate::stats::LongestWait;
 use crate::tasks::wait::{Access, LockId};
 
-/// The value of `Waiter::start` while the waiter is parked, because its start is not known yet.
+/// The value of `Waiter::start` while the waiter is parked (suspended). Its start is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The value of `Section::epoch` if other CPUs may have seen the lock held, so that the release has
-/// to look for parked CPUs. No epoch of the engine has this value.
+/// to look for parked (suspended) CPUs. No epoch of the engine has this value.
 const SEEN: u64 = u64::MAX;
 
 /// A lock without its value. Few locks have waiters, so the waiters are boxed, and the other fields

@@ -2,11 +2,11 @@
 //!
 //! Initially only one byte is stored for a whole block of 1024 pages: the tag of its first page. As
 //! soon as another page of the block gets a tag other than its initial one, the block gets a byte
-//! for each page. So until its blocks are split, a terabyte of memory needs only nine bytes for
-//! each 4 MiB (a pointer and a tag), even if whole blocks are handed out.
+//! for each page. So a terabyte of memory needs only nine bytes (a pointer and a tag) for each
+//! block of 4 MiB until the block is split. Allocating a whole block does not change this.
 //!
 //! An access to a tag takes no virtual time. But in strict mode each access waits for the CPU's
-//! turn, so another CPU can run between the release of a zone lock and a later write of a tag.
+//! turn. So another CPU can run between the release of a zone lock and a later write of a tag.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;

@@ -2,10 +2,10 @@
 //!
 //! Only the scheduler loop resumes a [`Fiber`], and only code that runs on the fiber suspends it.
 //!
-//! This is the only file of the crate with unsafe code. The code is unsafe because corosensei
-//! passes the handle that suspends a coroutine only to the coroutine's entry function, but here
-//! every machine operation that waits needs this handle. There are no locks, because a machine runs
-//! on one host thread.
+//! This is the only file of the crate with unsafe code. The crate corosensei passes the handle that
+//! suspends a coroutine only to the coroutine's entry function. But here every machine operation
+//! that waits needs the handle, so a stored pointer leads to it. There are no locks, because a
+//! machine runs on one host thread.
 //!
 //! The file also has [`prefetch`], because the host's instruction for it is unsafe to call.
 
@@ -119,8 +119,8 @@ impl Coloured {
 }
 
 // SAFETY: the memory and the guard page are those of `DefaultStack`, which has at least 16 KiB. The
-// lease keeps them mapped, and gives them to no other task before it is dropped. The base moves down
-// by at most 1984 bytes, in steps that keep its alignment.
+// lease keeps them mapped, and gives them to no other task before it is dropped. The base moves
+// down by at most 1984 bytes, in steps that keep its alignment.
 unsafe impl Stack for Coloured {
     #[inline]
     fn base(&self) -> StackPointer {

@@ -13,8 +13,9 @@ use crate::engine::state::{Inner, Sim};
 use crate::tasks::stretch::Stretch;
 
 impl Sim {
-    /// Calls `observer` for each stretch of at least `at_least`, when the stretch has ended.
-    /// Replaces the previous observer. Call this before the run.
+    /// Calls `observer` for each *stretch*, a time that a CPU works without a reschedule point,
+    /// when the stretch has ended. Leaves out stretches that are shorter than `at_least`. Replaces
+    /// the previous observer. Call this before the run.
     pub fn observe_stretches(&self, at_least: Nanos, observer: impl FnMut(&Stretch) + 'static) {
         let of = &self.0.stretches;
         of.at_least.set(at_least.0);
@@ -32,8 +33,8 @@ impl Sim {
         }
     }
 
-    /// Ends the stretch of every busy CPU, and passes these stretches to the observer. Call this
-    /// after a run.
+    /// Ends the *stretch* of every busy CPU, which is the time since its last reschedule point, and
+    /// passes these stretches to the observer. Call this after a run.
     pub fn end_stretches(&self) {
         let now = self.0.now();
         for (index, cpu) in self.0.cpus.iter().enumerate() {
@@ -45,7 +46,8 @@ impl Sim {
 }
 
 impl Inner {
-    /// Ends the stretch of the running CPU, which passes a reschedule point, and begins another.
+    /// Ends the stretch (the time without a reschedule point) of the running CPU, which passes such
+    /// a point now. Begins another stretch.
     #[inline]
     pub(crate) fn rescheduled(&self) {
         if self.stretches.on.get() {
@@ -53,7 +55,7 @@ impl Inner {
         }
     }
 
-    /// Begins a stretch on the running CPU, which was idle.
+    /// Begins a stretch (a time without a reschedule point) on the running CPU, which was idle.
     pub(crate) fn begin_stretch(&self) {
         if self.stretches.on.get() {
             self.stretches.from.borrow_mut()[self.cur.get()] = self.clock.get();

@@ -21,7 +21,8 @@ pub struct Stretch {
 /// A function that is called for each stretch.
 type StretchObserver = Box<dyn FnMut(&Stretch)>;
 
-/// The stretches of all CPUs, if they are observed.
+/// The current stretch of each CPU, which is the time since its last reschedule point. Unused if no
+/// observer asks for stretches.
 #[derive(Default)]
 pub(crate) struct Stretches {
     /// True if there is an observer.

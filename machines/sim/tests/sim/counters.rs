@@ -1,5 +1,5 @@
-//! Checks the laws of counters on simulated CPUs, the prices of additions and sums, and that
-//! counters need not be notified when a CPU goes offline.
+//! Checks the laws of counters on simulated CPUs, and the prices of additions and sums. Also checks
+//! that counters need not be notified when a CPU goes offline.
 
 use crate::support;
 use crate::support::law::run_law;

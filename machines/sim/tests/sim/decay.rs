@@ -120,8 +120,9 @@ fn lists_of_a_remote_node_are_given_back_after_three_intervals_without_use() {
             all > 63 && all < pages.view(sim)[1].sizes.high_min.0,
             "{all}: decay has no say"
         );
-        // A refresh regards the lists as used only if it finds a differential (as in Linux). The
-        // third refresh after a use returns pages of the lists to the zone.
+        // A refresh regards the lists as used only if it finds a differential: an amount that the
+        // CPU has not yet added to the shared counters (as in Linux). The third refresh after a use
+        // returns pages of the lists to the zone.
         for rest in [all - 63, all - 126] {
             pages.count(sim, held[0], ZoneItem::Anon, 1);
             mm.refresh(sim);

@@ -1,6 +1,6 @@
-//! Tests disturbances (interrupts, softirqs and steals): their longest length, what a CPU masks
-//! while it waits inside a section, the differences between CPUs and kinds, and the values at each
-//! card (low, middle and high prices).
+//! Tests disturbances: interrupts, softirqs and steals. The tests check their longest length, which
+//! of them a CPU masks while it holds one lock and waits for another, and the differences between
+//! CPUs and kinds. They also check the values at each card (low, middle and high prices).
 
 use crate::common;
 

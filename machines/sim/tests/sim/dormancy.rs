@@ -1,6 +1,6 @@
-//! Tests of CPUs with nothing to do: on which of them the vmstat work stops (it becomes *dormant*),
-//! on which of them the shepherd starts this work again (it *kicks* the CPU), and which pages
-//! remain on the lists of an idle CPU.
+//! Tests of CPUs with nothing to do: on which of them the vmstat work becomes *dormant* (it stops),
+//! and on which of them the shepherd starts this work again. Also tests which pages remain on the
+//! lists of an idle CPU.
 
 use crate::support;
 
@@ -100,7 +100,7 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
             );
             assert_eq!((state(&small), kicks(&small)), (JobState::Dormant, round));
             // In each round, one run of the vmstat work finds the differential. The next run finds
-            // nothing, so the work goes dormant.
+            // nothing, so the work stops.
             assert_eq!(small.starts_of(CPU).len(), 2 * round);
         }
     }

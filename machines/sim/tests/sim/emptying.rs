@@ -1,6 +1,6 @@
-//! Details of emptying an address space: when translations are flushed, what happens to page tables
-//! that a listener did not let a helper empty, and when a helper stops so that a waiting CPU can
-//! continue.
+//! Details of emptying an address space: when translations are flushed, and when a helper stops so
+//! that a waiting CPU can continue. Also what happens to page tables that a listener did not let a
+//! helper empty.
 
 use crate::support;
 

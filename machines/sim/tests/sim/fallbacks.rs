@@ -116,7 +116,7 @@ struct Spill {
     /// The number of pages on the owner's lists after the spill.
     left: u32,
     /// The number of pages on the owner's lists after the next refresh, which returns the pages
-    /// that are owed.
+    /// that the interrupted spill should have returned.
     after_refresh: u32,
 }
 

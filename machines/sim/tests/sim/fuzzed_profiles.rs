@@ -1,5 +1,6 @@
-//! Profiles with random edits. Each profile is either refused with an error that names a place in
-//! the file, or it gives a machine that has the properties of every machine and can be simulated.
+//! Profiles with random edits. Some of these profiles are refused. The error must then name a place
+//! in the file. The other profiles must give machines that have the properties of every machine and
+//! can be simulated.
 
 use plimsoll_sim::profile::{Card, CostKey, Problem, ProfileError, ProfileText};
 use plimsoll_sim::{Sim, SimOptions};

@@ -83,10 +83,10 @@ fn which_cpus_are_late_is_a_matter_of_the_tick() {
     }
     let large: Vec<&(usize, usize)> = groups.values().filter(|(all, _)| *all >= 3).collect();
     let on_time = large.iter().filter(|(_, late)| *late == 0).count();
-    // A group is all timers for which the wheel had planned the same jiffy. If each CPU were late
-    // independently of the others, with a probability of 20 %, at most about half of the groups of
-    // three or more timers would have no late timer. In the model, more than 55 % of these groups
-    // must have no late timer.
+    // A group is all timers for which the wheel had planned the same jiffy. Suppose that each CPU
+    // were late independently of the others, with a probability of 20 %. Then at most about half of
+    // the groups of three or more timers would have no late timer. In the model, more than 55 % of
+    // these groups must have no late timer.
     assert!(
         on_time * 100 > large.len() * 55,
         "{on_time} of {}",

@@ -1,5 +1,5 @@
-//! Tests which pages zones hand out near their watermarks, how long the longest bounded hold of a
-//! zone lock is, and how long page lists become.
+//! Tests which pages zones hand out near their watermarks, and how long page lists become. Also
+//! tests the longest hold of a zone lock under the policy `bounded`.
 
 use crate::support;
 

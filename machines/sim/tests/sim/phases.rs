@@ -16,7 +16,8 @@ use support::{Dice, Small, seeds};
 
 const INTERVAL: Nanos = Nanos::SECOND;
 
-/// Creates a machine whose CPUs are all busy and always have differentials.
+/// Creates a machine whose CPUs are all busy and always have differentials: amounts that are not
+/// yet added to the shared counters.
 fn busy(cpus: u32, hz: u32, design: Design) -> Small {
     let mut config = Config::new(Layout::arena(Pages(1 << 16)));
     config.design = design;
@@ -129,8 +130,8 @@ fn phased_fires_every_cpu_once_per_interval_at_a_phase_of_its_own() {
     });
 }
 
-/// Runs Linux's schedule for five seconds, and counts for each tick how often the vmstat work of a
-/// CPU starts between this tick and the next. Returns the largest of these counts.
+/// Runs Linux's schedule for five seconds. Counts for each tick how often the vmstat work of a CPU
+/// starts between this tick and the next. Returns the largest of these counts.
 fn crowd(hz: u32, cpus: u32) -> usize {
     let linux = Design {
         schedule: &RoundJiffies,
@@ -152,9 +153,9 @@ fn crowd(hz: u32, cpus: u32) -> usize {
 }
 
 /// Checks how many of 72 CPUs do their vmstat work in the same tick. Linux sets the CPUs' timers 3
-/// jiffies apart, and the timer wheel rounds the expiry times to a multiple of 64 jiffies at HZ
-/// 1000, and of 8 jiffies at HZ 250. So about 64 / 3 CPUs share a tick at HZ 1000, and 3 or 4 CPUs
-/// share one at HZ 250.
+/// jiffies apart. The timer wheel rounds the expiry times to a multiple of 64 jiffies at HZ 1000,
+/// and of 8 jiffies at HZ 250. So about 64 / 3 CPUs share a tick at HZ 1000, and 3 or 4 CPUs share
+/// one at HZ 250.
 #[test]
 fn the_wheel_crowds_round_jiffies_at_hz_1000_and_hardly_at_hz_250() {
     let crowds = [crowd(1000, 72), crowd(250, 72)];

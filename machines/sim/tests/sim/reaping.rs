@@ -66,7 +66,8 @@ impl Notified<Sim> for Stall {
     fn release(&self, _: &Sim) {}
 }
 
-/// The duration of a run, and the total time that the walkers waited for locks of page tables.
+/// The duration of a run, and the total time that the threads which empty the address space waited
+/// for locks of page tables.
 struct Took {
     wall: Nanos,
     waited: Nanos,

@@ -153,9 +153,9 @@ impl World {
         Arc::new(space)
     }
 
-    /// Creates an enlisted address space with `pages` pages, each of which was touched once. At its
-    /// first look at a page, reclaim only finds that the page was touched. At its second look,
-    /// reclaim can evict the page.
+    /// Creates an address space from which reclaim is allowed to take pages. The address space has
+    /// `pages` pages, each of which was touched once. At its first look at a page, reclaim only
+    /// finds that the page was touched. At its second look, reclaim can evict the page.
     fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);

@@ -196,8 +196,9 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// Checks that every rare case occurs in the swarm. A swarm in which no walker gives way, is
-/// refused or meets a helper would prove little.
+/// Checks that every rare case occurs in the swarm. Among these cases: a thread that empties an
+/// address space gives way to another thread, is refused by a listener, or meets a helper. A swarm
+/// without them would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
     let mut met = [0_u64; 22];

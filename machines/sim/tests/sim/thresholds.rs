@@ -19,7 +19,8 @@ use support::small::profile;
 const CPUS: u32 = 8;
 const PAGES: Pages = Pages(1 << 22);
 
-/// Returns the largest count that CPU 0 keeps as a differential, without folding it.
+/// Returns the largest count that CPU 0 keeps as a differential, without adding it to the shared
+/// counter.
 fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -50,10 +51,10 @@ fn unfolded_steps(small: &Small, step: Direction) -> u32 {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
             // Undo all steps but one, by a single addition. If the CPU has kept all steps, a
-            // differential of one step is left. If it has folded them, the fold took half a
-            // threshold more than the steps, and left that much as a differential with the opposite
-            // sign. The addition then takes the differential past the threshold, so it is folded
-            // too, and none is left.
+            // differential of one step is left. If the CPU has folded the steps, it folded half a
+            // threshold too much, and the differential now has this amount with the opposite sign.
+            // In that case the addition takes the differential past the threshold. So the CPU folds
+            // again, and no differential is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

@@ -18,7 +18,7 @@ const MEMORY_KIB: u64 = 8 << 20;
 /// core files, which are not needed.
 const LIMITED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2 && exec "$@""#;
 
-/// A script for the shell that sets the limits on CPU time and memory, runs the test program, and
+/// A script for the shell. It sets the limits on CPU time and memory, runs the test program, and
 /// prints the CPU time that the program took.
 const TIMED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2
 "$@"; code=$?; times; exit $code"#;

@@ -44,8 +44,8 @@ pub(crate) enum RegionKind {
 pub(crate) struct Rewritten {
     pub(crate) text: String,
     pub(crate) regions: Vec<Region>,
-    /// The numbers of the mutants that cannot have a switch, because the compiler evaluates the
-    /// changed code, or because `rewrite` does not support the place of the change.
+    /// The numbers of the mutants that cannot have a switch. Either the compiler evaluates the
+    /// changed code, or `rewrite` does not support the place of the change.
     pub(crate) constant: Vec<usize>,
     /// The numbers of the mutants that break a rule of the language: such a mutant puts `||` beside
     /// a `let` in a condition.

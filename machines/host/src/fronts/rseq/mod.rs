@@ -1,9 +1,9 @@
 //! Restartable sequences (Linux: `rseq`): a few instructions that the kernel starts again if the
 //! thread is preempted, migrated or interrupted by a signal between them.
 //!
-//! Each thread has a registered area, in which the kernel keeps the number of the CPU, and in which
-//! the thread notes the sequence that it runs. glibc registers the area from version 2.35 on, and
-//! says where it is. Otherwise this module registers an area of its own (`own.rs`).
+//! Each thread has a registered area. There the kernel keeps the number of the CPU, and the thread
+//! notes the sequence that it runs. glibc registers the area from version 2.35 on, and says where
+//! it is. Otherwise this module registers an area of its own (`own.rs`).
 //!
 //! `ops` has the sequences themselves, in assembly. Another thread stops the sequences on a CPU by
 //! [`abort_on`].

@@ -1,10 +1,11 @@
 //! The sequences for x86-64.
 //!
-//! A sequence begins by noting its description in the thread's area. The description names the
-//! first instruction of the sequence, its length up to and including the last store (the commit),
-//! and the place at which the kernel continues if it stops the sequence before the commit: there
-//! the sequence begins again. The offsets of fields are those of `Area` (4: `cpu_id`, 8: `rseq_cs`)
-//! and of `Stack` (0: `home`, 4: `limit`, 8: `state`, 16: `pages`).
+//! A sequence begins by noting its description in the thread's area. The description has three
+//! parts. The first is the address of the sequence's first instruction. The second is the length of
+//! the sequence, up to and including the last store (the *commit*). The third is the place at which
+//! the thread continues if the kernel stops the sequence before the commit: there the sequence
+//! begins again. The offsets of fields are those of `Area` (4: `cpu_id`, 8: `rseq_cs`) and of
+//! `Stack` (0: `home`, 4: `limit`, 8: `state`, 16: `pages`).
 //!
 //! x86 does not reorder loads with loads or stores with stores, so the plain loads and stores here
 //! are acquires and releases.
@@ -68,7 +69,8 @@ macro_rules! described {
     };
 }
 
-/// Pops a page if the stack's home is the CPU on which the thread runs.
+/// Pops a page if the stack's *home*, the CPU whose threads may use the stack, is the CPU on which
+/// the thread runs.
 #[inline(always)]
 pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
     let page: u32;
@@ -100,8 +102,8 @@ pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
     (page != NO_PAGE).then_some(page)
 }
 
-/// Pushes a page if the stack's home is the CPU on which the thread runs, and the stack has fewer
-/// pages than its limit.
+/// Pushes a page if the stack has fewer pages than its limit, and the stack's *home*, the CPU whose
+/// threads may use the stack, is the CPU on which the thread runs.
 #[inline(always)]
 pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     let pushed: u32;

@@ -73,9 +73,9 @@ impl Histogram {
         self.max
     }
 
-    /// Returns the time, in nanoseconds, that at least the share `share` of all recorded times do
-    /// not exceed, rounded up to the end of its bin. `share` is between 0 and 1. Returns 0 if no
-    /// time was recorded.
+    /// Returns the quantile `share` of all recorded times, in nanoseconds: at least this share of
+    /// them are not longer. The result is rounded up to the end of its bin. `share` is between 0
+    /// and 1. Returns 0 if no time was recorded.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         #[expect(

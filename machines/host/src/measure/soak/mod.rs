@@ -5,11 +5,12 @@
 //! Each thread is pinned to a CPU and works in *chunks* of a few microseconds. It alternates chunks
 //! of allocations with chunks of an idle loop, which only reads the clock. Around each chunk the
 //! thread asks the kernel how often it was switched from its CPU. It also compares the clock with
-//! its CPU time, from which Linux leaves out the time that a hypervisor *stole*. If one of the two
-//! shows that the thread did not run all the time, all times of the chunk are *disturbed*, and go
-//! to a separate histogram. A long time of an undisturbed chunk also goes to a separate histogram
-//! if another thread lost its CPU during the chunk, because that thread may have held a lock. The
-//! gaps of the undisturbed idle loop then show the only disturbance that remains: interrupts.
+//! its CPU time, from which Linux leaves out the time that a hypervisor *stole*. If one of these
+//! two checks shows that the thread did not run all the time, the times of the chunk are
+//! *disturbed*. They go to a separate histogram. A long time of an undisturbed chunk also goes to a
+//! separate histogram if another thread lost its CPU during the chunk. That thread may have held a
+//! lock. The gaps of the undisturbed idle loop then show the only disturbance that remains:
+//! interrupts.
 
 mod histogram;
 mod load;

@@ -22,12 +22,12 @@ use plimsoll_mm::units::CpuId;
 const SPINS_MAX: u32 = 200;
 
 /// Runs `law` for `rounds` rounds on a machine of `cpus` equal CPUs. Each round has new state.
-/// Every body of the law (a function that runs on one CPU) runs on a separate thread, which plays
-/// the body's CPU, and all bodies start at once.
+/// Every *body* of the law, which is the code of one CPU, runs on a separate thread that plays this
+/// CPU. All bodies start at once.
 ///
 /// The threads last for all rounds, because to create a thread takes longer than most bodies run.
-/// Each of them stays on one real CPU. Otherwise the kernel would tend to wake them all on the CPU
-/// of the thread that begins the round, where they would run one after the other.
+/// Each of them stays on one real CPU. Otherwise the kernel would tend to wake all of them on the
+/// CPU of the thread that begins the round. There they would run one after the other.
 ///
 /// # Panics
 /// If the law is broken; the law and the round are printed. Also if the law has more bodies than
@@ -104,7 +104,8 @@ fn stay_on(real: &CpuMask, cpu: CpuId) {
     }
 }
 
-/// One round: the state that all bodies share, and the gate at which they wait for each other.
+/// One round: the state that all bodies of the law (its functions, one for each CPU) share, and the
+/// gate at which they wait for each other.
 struct Round<S> {
     state: S,
     gate: Gate,

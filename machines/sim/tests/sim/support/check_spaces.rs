@@ -98,8 +98,8 @@ pub(crate) fn check_quiet(sim: &Sim, shared: &SpaceShared, owners: &Owners) {
     }
 }
 
-/// Checks that no address space has pages any more, and that only pages of files are still aged.
-/// All address spaces must have ended.
+/// Checks that no address space has pages any more, and that only pages of files are still on the
+/// lists by which pages are aged. All address spaces must have ended.
 pub(crate) fn check_ended(sim: &Sim, shared: &SpaceShared) {
     for process in &shared.processes {
         let space = &process.space;

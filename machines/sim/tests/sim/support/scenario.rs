@@ -88,8 +88,8 @@ impl Scenario {
                 schedule: *dice.pick(&SCHEDULES),
                 shepherd: *dice.pick(&SHEPHERDS),
                 holds: *dice.pick(&HOLDS),
-                // This choice is computed from the seed and not drawn from `dice`, so that the
-                // other choices of each seed stay as they were before this choice was added.
+                // This choice is computed from the seed and not drawn from `dice`. So the other
+                // choices of each seed stayed the same when this choice was added.
                 owning: Owning::ALL[usize::try_from(seed).expect("64 bits") % Owning::ALL.len()],
                 ..Design::OURS
             },

@@ -47,9 +47,9 @@ impl Shadow {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks up the frame of `page` and records it. Does not record it if `page` may be about to be
-    /// unmapped, that is, if a notification began during the lookup, or if the notification of a
-    /// range that contains `page` has begun and has not ended.
+    /// Looks up the frame of `page`, and records it unless `page` may be about to be unmapped. That
+    /// is possible if a notification began during the lookup, or if the notification of a range
+    /// that contains `page` has begun and has not ended.
     pub(crate) fn learn(&self, sim: &Sim, space: &AddressSpace<Sim>, page: Vpn) {
         let told = self.known().told;
         let Some(frame) = space.frame_of(sim, page) else {

@@ -101,11 +101,11 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
-    /// The number of faults in the part of the address space that belongs to another thread, and
-    /// the number of these faults that found the page unmapped.
+    /// Two counts: the faults of threads on a page in another thread's part of the address space,
+    /// and those of them that found the page unmapped.
     pub(crate) elsewhere: [u64; 2],
-    /// The number of times that the counters were compared with the page tables, and the number of
-    /// times that helpers had emptied everything, so that no private page was allowed to be left.
+    /// Two counts: how often the counters were compared with the page tables, and how often helpers
+    /// had emptied everything. In the latter case, the check allows no private page to be left.
     pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
     /// Three numbers of pages: those that kswapd reclaimed, those that direct reclaim reclaimed,
