@@ -21,7 +21,7 @@ pub struct plimsoll_counter {
     pool: Pool,
 }
 
-/// The index of the counter in its group, which has no other counter.
+/// The index of the counter. Each counter is the only one in its group of counters.
 const ONLY: usize = 0;
 
 /// Makes a counter at 0 for the CPUs of a pool, and writes it to `*made`.

@@ -1,7 +1,8 @@
 //! `libplimsoll`: the page allocator, the counters and the victim selection for C.
 //!
-//! `include/plimsoll.h` documents the functions. `cargo xtask c-header` makes it from this code,
-//! and `cargo xtask c-install` installs it together with the libraries and `plimsoll.pc`.
+//! `include/plimsoll.h` documents the functions. `cargo xtask c-header` makes this header from the
+//! Rust code, and `cargo xtask c-install` installs the header together with the libraries and
+//! `plimsoll.pc`.
 //!
 //! `status` has the error codes, and turns a panic into an error code; `raw` turns C's pointers
 //! into references. The other files have the exported functions.

@@ -1,7 +1,9 @@
-//! The part of the Python package `plimsoll` that is written in Rust: the module `plimsoll._native`.
+//! The part of the Python package `plimsoll` that is written in Rust: the module
+//! `plimsoll._native`.
 //!
 //! The module takes and returns plain values. It passes tables of samples as files of Parquet in
-//! memory. The Python part of the package, `python/plimsoll`, makes typed objects of them.
+//! memory. The Python part of the package, `python/plimsoll`, turns these values and tables into
+//! typed objects.
 
 mod call;
 mod catalog;

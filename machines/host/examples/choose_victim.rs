@@ -27,7 +27,7 @@ const TENANTS: u32 = 500;
 const PAYING: u32 = 100;
 const TOTAL_PAGES: u64 = 1 << 20;
 
-/// The index of a tenant's counter in its group, which has no other counter.
+/// The index of a tenant's counter. Each tenant has a group of counters with only this counter.
 const HELD: usize = 0;
 
 /// The tenants and the memory that they hold, in pages.

@@ -25,15 +25,15 @@ const REQUEST_PAGES_MAX: i64 = 64;
 /// returns half of its pages.
 const ROUNDS: u32 = 100;
 
-/// The index of the budget's counter in its group, which has no other counter.
+/// The index of the budget's counter. The budget has a group of counters with only this counter.
 const USED: usize = 0;
 
 /// The memory from which tenants take pages.
 struct Budget {
     host: Host,
     used: AnyCounters<Host>,
-    /// The number of comparisons with the budget. This field and `summed`, the number of those
-    /// comparisons that needed a precise sum, are statistics, which a real budget would not need.
+    /// Two statistics, which a real budget would not need: `asked` counts the comparisons with the
+    /// budget, and `summed` counts those comparisons that needed a precise sum.
     asked: AtomicI64,
     summed: AtomicI64,
 }

@@ -131,7 +131,8 @@ impl Drop for Entered {
 /// The reason why a thread could not be pinned.
 #[derive(Debug)]
 pub enum PinError {
-    /// The system does not report on which CPUs the thread may run, as on systems other than Linux.
+    /// The system does not report on which CPUs the thread may run. This is always so on systems
+    /// other than Linux.
     NoCpu,
     /// The kernel refused.
     Refused {

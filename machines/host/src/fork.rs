@@ -35,7 +35,7 @@ pub(crate) fn watched_forks() -> u64 {
         // initialization nor a destructor, which a signal handler may do as well.
         #[expect(unsafe_code, reason = "see `in_child`")]
         let watched = unsafe { sys::at_fork(in_child) };
-        // The call fails if there is no memory for the handler, or the system does not have the
+        // The call fails if there is no memory for the handler, or the system does not support the
         // call. Then forks are not counted, and there is no guard.
         let _guarded = watched;
     });

@@ -287,10 +287,10 @@ impl Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerLocks {
     /// A thread that plays a CPU, and takes a lock `after` times in a row, becomes the lock's
-    /// owner. The owner takes the lock by plain stores. If another thread takes the lock, it makes
-    /// the kernel issue a barrier on all CPUs that run this process (`membarrier`), which takes
-    /// microseconds. The vmstat work of a CPU issues such a barrier for each zone once an interval,
-    /// so this choice is for machines with few CPUs. Needs Linux 4.14.
+    /// owner. The owner takes the lock by plain stores. If another thread takes the lock, this
+    /// other thread makes the kernel issue a barrier on all CPUs that run this process
+    /// (`membarrier`), which takes microseconds. The vmstat work of a CPU issues such a barrier for
+    /// each zone once an interval, so this choice is for machines with few CPUs. Needs Linux 4.14.
     Biased {
         /// The number of times in a row that a thread must take the lock to become its owner. Each
         /// lock has its own copy of this number. If another thread ends an ownership, the lock

@@ -61,7 +61,7 @@ impl KswapdThread {
         }
     }
 
-    /// Does steps of kswapd until kswapd is asleep; the task ends then. `step` calls
+    /// Does steps of kswapd until kswapd is asleep. The task ends after that. `step` calls
     /// [`Reclaim::kswapd`].
     pub fn run(&self, sim: &Sim, mut step: impl FnMut() -> Next) {
         loop {

@@ -81,8 +81,9 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Does typical work of a process and checks it: lists of any size that must keep their contents, a
-/// map, strings, and occasionally a thread. Returns the number of rounds.
+/// Uses the heap as a process typically does: for lists of any size, a map, strings, and
+/// occasionally a thread. Checks that all of them keep their contents. Returns the number of
+/// rounds.
 fn work(seed: u64, goes_on: impl Fn() -> bool) -> u64 {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let (mut lists, mut map) = (Vec::new(), BTreeMap::new());

@@ -159,8 +159,8 @@ impl Arena {
         self.file.as_ref().map(imp::MemoryFile::fd)
     }
 
-    /// The number of bytes from the start of the file of [`Arena::fd`] to frame 0: a multiple of
-    /// the page size, which may differ from run to run. The bytes before frame 0 are not used.
+    /// The offset of frame 0 in the file of [`Arena::fd`], in bytes. The offset is a multiple of
+    /// the page size, and may differ from run to run. The bytes before frame 0 are not used.
     #[must_use]
     pub fn fd_offset(&self) -> u64 {
         self.skip_bytes as u64

@@ -111,8 +111,8 @@ impl Depot {
     /// front's runs was added (`more`) or removed.
     fn changed(&self, runs: &MutexGuard<'_, Vec<Run>>, front: usize, more: bool) {
         let given = &self.given[front];
-        // Relaxed is enough for all of these: the caller holds the lock, and other CPUs may see old
-        // numbers.
+        // Relaxed is enough for all accesses here: the caller holds the lock, and other CPUs may
+        // see old numbers.
         let pages = given.load(Relaxed);
         let pages = if more {
             pages + RUN_PAGES

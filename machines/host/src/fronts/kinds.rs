@@ -43,8 +43,8 @@ impl Fronts {
         }
     }
 
-    /// Returns this kind if it [is available](Fronts::is_available), and otherwise the best kind
-    /// after it.
+    /// Returns this kind if it [is available](Fronts::is_available), and otherwise the next kind
+    /// that is available.
     pub(crate) fn or_next(self) -> Self {
         match self {
             Self::Restartable if !self.is_available() => Self::Owned.or_next(),

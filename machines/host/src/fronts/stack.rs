@@ -17,7 +17,7 @@
 //!   thread makes the kernel issue a barrier on all CPUs that run this process, and then waits
 //!   until the seat says that the thread is not inside this stack.
 //!
-//! If the home is [`NOBODY`], the first thread that wants to use the stack sets it.
+//! If the home is [`NOBODY`], the first thread that wants to use the stack sets the home.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -166,7 +166,7 @@ impl Stack {
             None
         };
         // Release pairs with the Acquire in `Seat::holds`: a thread that waits for this thread sees
-        // the operation.
+        // what `f` did.
         holding.store(0, Release);
         done
     }
@@ -222,8 +222,9 @@ impl Stack {
         }
     }
 
-    /// Stops the user with `quiesce`, which gets the user's number. Then passes all pages to `f` in
-    /// one or more runs; the pages pushed last come first. Does nothing if the stack has no pages.
+    /// Stops the stack's user by a call of `quiesce` with the user's number. Then passes all pages
+    /// to `f` in one or more runs. The pages that were pushed last come first. Does nothing if the
+    /// stack has no pages.
     pub(crate) fn empty(&self, quiesce: impl FnOnce(u32), mut f: impl FnMut(&[u32])) {
         let _strangers = locked(&self.lock);
         if self.len() == 0 {

@@ -22,7 +22,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::sync::{AtomicU32, AtomicUsize, heavy_barrier, light_barrier};
 
-/// The bit of the state that is set while a thread other than a seated owner holds the lock.
+/// The bit of the state that is set while a thread holds the lock, unless the thread took the lock
+/// as its owner.
 const TAKEN: usize = 1;
 /// The state of a lock that is never biased, while no thread holds it.
 const NEVER: usize = 0;
@@ -87,7 +88,8 @@ impl<'a> Sitter<'a> {
         number_of(self.seat.token)
     }
 
-    /// The word in which the thread notes the lock or the stack that it is inside of.
+    /// The word in which the thread notes which lock it holds, or which stack it is using, as the
+    /// owner.
     #[inline(always)]
     pub(crate) fn holding(self) -> &'a AtomicUsize {
         &self.seat.holding
@@ -302,8 +304,8 @@ impl<P: Seating> Biased<P> {
         }
     }
 
-    /// Ends the bias to `owner` for a thread that has set [`TAKEN`]. If the owner is inside, it
-    /// keeps the bias, and the result is `None`.
+    /// Ends the bias to `owner` for a thread that has set [`TAKEN`]. If the owner holds the lock,
+    /// it keeps the bias, and the result is `None`.
     #[cold]
     #[inline(never)]
     fn end_bias(&self, owner: usize) -> Option<Held<'_>> {

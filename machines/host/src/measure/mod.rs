@@ -255,8 +255,8 @@ fn middle(sorted: &[f64]) -> f64 {
     half.iter().sum::<f64>() / count
 }
 
-/// Returns the smallest value of `sorted` that at least the share `share` of all values do not
-/// exceed (nearest rank). Zero if `sorted` is empty.
+/// Returns the quantile `share` of `sorted` (nearest rank): the smallest value such that at least
+/// this share of all values are not greater. Zero if `sorted` is empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

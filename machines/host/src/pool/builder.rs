@@ -33,8 +33,8 @@ pub enum Upkeep {
     #[default]
     Threads,
     /// The pool starts no threads. The embedder calls [`Host::start`] and [`Manager::start`], or
-    /// does without periodic work. Then counters remain spread over the CPUs, and page lists that
-    /// are no longer used keep their pages.
+    /// does without periodic work. Without periodic work, counts stay on the CPUs and are not added
+    /// to the shared counters, and page lists that are no longer used keep their pages.
     ByEmbedder,
 }
 

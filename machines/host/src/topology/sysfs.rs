@@ -9,8 +9,8 @@ use std::{fs, io};
 
 use super::{Described, TopologyError, list};
 
-/// The maximum number of cache directories that are read. Linux creates fewer than this on every
-/// known machine.
+/// The maximum number of cache directories that are read. Linux creates no more than this on any
+/// machine.
 const CACHES_MAX: u32 = 16;
 
 /// Reads the description of every possible CPU, indexed by id. The entry of a CPU that is not

@@ -34,8 +34,8 @@ enum Left {
     Nothing,
 }
 
-/// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns the
-/// number of steps, and of pages for batches, that the unmapping takes.
+/// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns how
+/// many steps the unmapping takes, and how many pages it allocates to hold batches.
 fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let counts = Arc::new([const { AtomicU32::new(0) }; 3]);
     let count = Arc::clone(&counts);

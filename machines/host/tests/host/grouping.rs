@@ -204,7 +204,7 @@ fn lower_memory_is_taken_before_types_are_mixed_in_normal_memory() {
     let _entered = host.enter(CpuId(0));
     let pages = PageAllocator::new(&host, two_zones()).expect("a layout");
     // Much normal memory is free, but only in free blocks inside movable page blocks. These free
-    // blocks are so small that the request may not claim the page blocks.
+    // blocks are so small that the request is not allowed to take over the page blocks.
     let mut free = [[0; Order::COUNT]; Mobility::COUNT];
     free[MOVABLE.index()][3] = 4000;
     pages.seed_free(&host, 1, &free).expect("it is fresh");
@@ -248,7 +248,8 @@ fn a_block_that_served_an_atomic_request_is_kept_for_the_next() {
         free.sum::<u32>()
     };
     let kept = of_kept(&pages);
-    // The next atomic request is served from the kept block if this block has enough free pages.
+    // The next atomic request is served from the page block that is kept for atomic requests, if
+    // this block has enough free pages.
     let next = pages.alloc(&host, atomic).expect("below the mark");
     if kept >= order.pages().0 {
         assert_eq!(pages.block_type(next), Some(Mobility::HighAtomic));
@@ -263,7 +264,7 @@ fn about_a_hundredth_of_a_zone_is_kept_for_atomic_requests() {
     let _entered = host.enter(CpuId(0));
     let pages = allocator(&host, Grouping::Huge);
     // The low mark is nearly the size of the zone. Below this mark, a page block that serves an
-    // atomic request is kept.
+    // atomic request is kept for further atomic requests.
     let marks = Watermarks {
         min: Pages(1000),
         low: Pages(PAGES - 1000),
@@ -285,8 +286,8 @@ fn about_a_hundredth_of_a_zone_is_kept_for_atomic_requests() {
     let kept = (0..PAGES)
         .step_by(block.0 as usize)
         .filter(|page| pages.block_type(Pfn(*page)) == Some(Mobility::HighAtomic));
-    // The limit of kept memory is a hundredth of the zone, 655 pages, rounded up to whole page
-    // blocks.
+    // At most a hundredth of the zone, 655 pages rounded up to whole page blocks, is kept for
+    // atomic requests.
     assert_eq!(kept.count(), 2);
 }
 

@@ -167,8 +167,9 @@ fn the_next_spill_gives_back_what_an_interrupted_one_owes() {
     let mut owing = Owing::new(&Bounded);
     let left = owing.spill_interrupted();
     let after = owing.spill();
-    // A spill that owes nothing leaves `calm` pages on the lists. The interrupted spill left more
-    // than that. The next spill must return this excess too, or all pages if there are fewer.
+    // A spill that was not interrupted leaves `calm` pages on the lists. The interrupted spill has
+    // left more pages. The next spill must return this excess in addition, or all pages if the
+    // lists have fewer.
     assert_eq!(after, calm.saturating_sub(left - calm), "{calm} without it");
     assert!(after < calm);
     assert_eq!(owing.decay(), 0, "once");

@@ -1,5 +1,5 @@
-//! The shepherd, which restarts the vmstat work of dormant CPUs, does nothing about a CPU whose
-//! vmstat work is running.
+//! The shepherd, which restarts the vmstat work of a CPU after it has stopped, does nothing about a
+//! CPU whose vmstat work is running.
 
 use std::sync::Mutex;
 use std::sync::mpsc;

@@ -1,5 +1,5 @@
 //! A listener is notified before a range is unmapped, and may refuse to let a helper empty the
-//! range. Then the next walker empties that range.
+//! range. Then the next thread that empties the address space empties that range.
 
 use crate::support;
 

@@ -112,8 +112,9 @@ fn chosen(selection: &Selection) -> Option<u32> {
     }
 }
 
-/// The processes of a census, with approximate readings that carry no information. So a selection
-/// has to sum all of them. It sums the last 16 processes one by one, and all earlier ones together.
+/// The processes of a census (the list of candidates for a kill), with approximate readings that
+/// carry no information. So a selection needs the precise sums of all processes. It sums the last
+/// 16 processes one by one, and all earlier ones together.
 struct Blurred<'a>(&'a Census<'a, Host>);
 
 impl Candidates for Blurred<'_> {

@@ -95,8 +95,8 @@ impl Sim {
         }
     }
 
-    /// Ends the current run. The calling task stops at its next order point at the latest; the next
-    /// run continues the task from there.
+    /// Ends the current run. The calling task stops at the latest when it next lets CPUs with
+    /// earlier clocks run. The next run continues the task from there.
     pub fn stop(&self) {
         self.0.stop();
     }

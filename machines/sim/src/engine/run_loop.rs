@@ -156,7 +156,8 @@ impl Inner {
         }
     }
 
-    /// Repeatedly resumes the earliest CPU, until no key is before `horizon` or the run is stopped.
+    /// Repeatedly resumes the earliest CPU, until no CPU has a key (time and number) before
+    /// `horizon`, or the run is stopped.
     pub(crate) fn run_loop(&self, horizon: u64) {
         while !self.run.halt.get() {
             if !self.step(horizon) {
@@ -165,7 +166,8 @@ impl Inner {
         }
     }
 
-    /// Resumes the CPU with the earliest key. Returns `false` if no key is before `horizon`.
+    /// Resumes the CPU with the earliest key. Returns `false` if no CPU has a key (time and number)
+    /// before `horizon`.
     #[inline(always)]
     fn step(&self, horizon: u64) -> bool {
         let first = self.tree.earliest();
@@ -277,14 +279,14 @@ impl Inner {
         }
     }
 
-    /// Returns whether the machine has ended and drops, or has dropped, its unfinished tasks.
+    /// Returns whether the machine has begun to drop its unfinished tasks, which is its end.
     pub(crate) fn is_ending(&self) -> bool {
         self.run.ending.get()
     }
 
     /// Ends all coroutines, so that the handles on their stacks are dropped. Coroutines in the pool
-    /// have no work, so they return when they are resumed, which needs no unwinding. Those of
-    /// unfinished tasks are unwound.
+    /// have no work, so they return when they are resumed, which needs no unwinding. The coroutines
+    /// of unfinished tasks are unwound.
     pub(crate) fn end(&self) {
         self.run.ending.set(true);
         self.outside.set(true);

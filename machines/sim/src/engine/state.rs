@@ -56,8 +56,8 @@ pub(crate) struct Inner {
     /// of them; the higher bits count those in which interrupts are also masked
     /// ([`pin_of`](crate::engine::disturbances::pin_of)).
     pub(crate) pins: Cell<u32>,
-    /// The running CPU, if it may enter its own per-CPU locks without an order point. Otherwise
-    /// [`NO_CPU`](crate::engine::cpu::NO_CPU).
+    /// The running CPU, if it may take its own per-CPU locks without first letting CPUs with
+    /// earlier clocks run. Otherwise [`NO_CPU`](crate::engine::cpu::NO_CPU).
     pub(crate) local: Cell<CpuId>,
     /// The smallest key (time and number) of all CPUs except the running one.
     pub(crate) limit: Cell<u64>,

@@ -46,9 +46,9 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// Lets the owner enter the lock; returns `None` if the lock is held. Entering is an order
-    /// point only in strict mode, or if the task has left the owner's CPU. Entering takes virtual
-    /// time only if another CPU held the lock last.
+    /// Acquires the lock for its owner; returns `None` if the lock is held. This is an order point
+    /// only in strict mode, or if the task has left the owner's CPU. It takes virtual time only if
+    /// another CPU held the lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
         let owner = self.queue.home;
@@ -86,8 +86,8 @@ impl<T> SimCpuLock<T> {
         })
     }
 
-    /// Lets the calling CPU enter, whether it is the owner or not. The CPU first waits until no
-    /// other CPU has an earlier clock, and then until the lock is free.
+    /// Acquires the lock for the calling CPU, whether this CPU is the owner or not. The CPU first
+    /// waits until no other CPU has an earlier clock, and then until the lock is free.
     fn enter(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         let now = sim.clock.get();

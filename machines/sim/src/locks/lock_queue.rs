@@ -217,8 +217,8 @@ impl Queue {
         }
     }
 
-    /// Begins a section on `cpu` without an order point. The lock is a spinlock whose class does
-    /// not mask interrupts. `cpu` is running, and held the lock last.
+    /// Begins a section on `cpu` without first letting CPUs with earlier clocks run. The lock is a
+    /// spinlock whose class does not mask interrupts. `cpu` is running, and held the lock last.
     #[inline(always)]
     pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
         self.claim(cpu, site);
@@ -392,8 +392,8 @@ impl Queue {
         self.free_at.set(cpu_id(this));
     }
 
-    /// Ends a section during which other CPUs may have run and found the lock held. This is an
-    /// order point, and hands the lock to the CPU that has waited longest.
+    /// Ends a section during which other CPUs may have run and found the lock held. First lets CPUs
+    /// with earlier clocks run, and then hands the lock to the CPU that has waited longest.
     #[inline(never)]
     fn hand_over(&self, sim: &Inner) {
         let mine = sim.order();

@@ -178,7 +178,8 @@ impl RwQueue {
         self.admit(sim);
     }
 
-    /// Returns whether a task waits to write. Like a relaxed load, this is not an order point.
+    /// Returns whether a task waits to write. Like a relaxed load, this does not wait for CPUs with
+    /// earlier clocks.
     pub(crate) fn writer_waits(&self) -> bool {
         let waiters = self.waiters.borrow();
         let mut waiting = waiters

@@ -109,7 +109,8 @@ impl Tags for SimTags {
 
     #[inline]
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
-        // No order point separates this read from the write, so the exchange is atomic.
+        // The CPU does not wait for other CPUs between this read and the write, so the exchange is
+        // atomic.
         let found = self.get(page);
         if found != old {
             return Err(found);

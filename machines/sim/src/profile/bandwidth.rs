@@ -8,10 +8,10 @@ use super::error::ProfileError;
 use super::load::{Cards, LoadedBandwidth, Sourced, entry};
 use super::read::{Section, Value};
 
-/// The kinds of work whose memory traffic counts. `Fault`, `SwapIn` and `SwapOut` move whole pages
-/// between a CPU and memory. `LruMove` moves a page between lists of used pages: it changes records
-/// of pages, which are seldom in a cache because there are so many records. All other work moves a
-/// few cache lines, whose transfers are part of its price.
+/// The kinds of work whose memory traffic uses up the bandwidth of a node. `Fault`, `SwapIn` and
+/// `SwapOut` move whole pages between a CPU and memory. `LruMove` moves a page between lists of
+/// used pages: it changes records of pages, which are seldom in a cache because there are so many
+/// records. All other work moves a few cache lines, whose transfers are part of its price.
 pub(crate) const MOVERS: [Work; 4] = [Work::Fault, Work::SwapIn, Work::SwapOut, Work::LruMove];
 
 /// The memory bandwidth of each node, as written in the file.
@@ -23,8 +23,8 @@ pub struct Bandwidth {
     pub bytes: Vec<(Work, Sourced)>,
 }
 
-/// Returns whether the memory traffic of `work` counts, that is, whether it is one of the
-/// [`MOVERS`].
+/// Returns whether the memory traffic of `work` uses up bandwidth, that is, whether `work` is one
+/// of the [`MOVERS`].
 #[inline(always)]
 pub(crate) const fn is_mover(work: Work) -> bool {
     matches!(

@@ -21,8 +21,8 @@ const PAGES_MAX: u64 = u32::MAX as u64;
 /// The highest cost of a step: one second, in nanoseconds. A higher cost is assumed to be a typing
 /// error.
 const COST_NS_MAX: u32 = 1_000_000_000;
-/// If a price depends on the length of a hold of the zone lock, the profile gives its average in a
-/// short hold and in a longer hold. This is the largest number of pages of the longer hold.
+/// If a price depends on the length of a hold of the zone lock, the profile gives the average price
+/// in a short hold and in a longer hold. This is the largest number of pages of the longer hold.
 const HOLD_PAGES_MAX: u32 = 65_535;
 
 /// Reads `node_memory`, which is one size for all nodes, or a list with one size for each node.
@@ -158,8 +158,8 @@ fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>,
     }))
 }
 
-/// Returns the numbers of pages in the short hold (`at`) and in the long hold (`pages`). Refuses
-/// numbers that are out of range or not in this order.
+/// Returns how many pages the short hold (`at`) and the long hold (`pages`) move. Refuses numbers
+/// that are out of range or not in ascending order.
 fn lengths(at: &Value<'_>, pages: &Value<'_>) -> Result<(u32, u32), ProfileError> {
     let (short, long) = (at.number()?, pages.number()?);
     if short == 0 {

@@ -28,8 +28,8 @@ pub struct Slope {
     pub at: u32,
     /// The number of pages in the long hold.
     pub pages: u32,
-    /// The price of a page in a hold that moves this number of pages: the mean over the pages of the
-    /// hold, in nanoseconds.
+    /// The price of a page in a hold that moves this number of pages: the mean over the pages of
+    /// the hold, in nanoseconds.
     pub ns: u32,
 }
 
@@ -48,7 +48,8 @@ pub(crate) struct HoldPrice {
 }
 
 impl Slopes {
-    /// The average price of `work` in a long hold. `None` if `work` never has such a price.
+    /// The average price of `work` in a long hold. `None` if the price of `work` never depends on
+    /// the length of a hold.
     pub(super) const fn of(&mut self, work: Work) -> Option<&mut Option<Slope>> {
         match work {
             Work::BuddyAlloc => Some(&mut self.alloc),

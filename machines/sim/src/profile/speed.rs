@@ -94,8 +94,8 @@ pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
 }
 
 impl Costs {
-    /// Returns these costs for a core whose speed is `percent` percent of the speed of the core
-    /// that the costs describe.
+    /// Returns the costs for another core. The speed of that core is `percent` percent of the speed
+    /// of the core that these costs describe.
     ///
     /// Each price of work that involves no other core is divided by the speed, and rounded to the
     /// nearest nanosecond; halves are rounded up. The result is at least 1 and at most `u32::MAX`.

@@ -205,7 +205,7 @@ impl Inner {
     }
 
     /// Adds `task` to its CPU's list of sleepers. The task becomes ready at time `at`, in
-    /// nanoseconds; if the CPU is idle then, it wakes.
+    /// nanoseconds; if the CPU is idle at that time, it wakes up.
     pub(crate) fn wake_at(&self, task: u32, at: u64) {
         let home = &self.tasks.get(task).cpu;
         if !self.cpus[home.get()].online.get() && self.tasks.get(task).may_move() {

@@ -113,8 +113,8 @@ fn mistakes_in_tables_of_load_name_line_and_key() {
     );
 }
 
-/// If a core has two CPUs, a profile whose `[clock]` does not say how much they slow each other
-/// down is refused.
+/// If a core has two CPUs, `[clock]` must say how much they slow each other down. Otherwise the
+/// profile is refused.
 #[test]
 fn a_machine_with_siblings_needs_their_speed() {
     let mine = include_str!("mine.toml");

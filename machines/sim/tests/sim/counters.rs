@@ -190,7 +190,8 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
 
 /// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Returns the
 /// number of cache lines that the sum fetches for each group. The function computes this number
-/// from the time that the sum takes, given that the sum visits `looks` CPUs for each group.
+/// from the time that the sum takes, and from `looks`, the number of CPUs that the sum visits for
+/// each group.
 fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;
@@ -284,7 +285,7 @@ fn cpus_that_need_places_at_once_add_one_run() {
 }
 
 /// Creates one group on each of `groups` CPUs at the same moment, on a machine of 192 CPUs. Returns
-/// the number of bytes that the area of these groups has then allocated.
+/// the number of bytes that the area of these groups has allocated after that.
 #[expect(
     clippy::arc_with_non_send_sync,
     reason = "an area is both on real machines; a simulated machine has one thread"

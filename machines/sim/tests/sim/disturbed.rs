@@ -75,9 +75,10 @@ fn a_waiter_that_holds_a_lock_which_masks_interrupts_takes_them_at_its_release()
     assert!(waited.get());
 }
 
-/// A lock masks interrupts if Linux disables them for it: with `spin_lock_irqsave` or
-/// `raw_spin_lock_irqsave` for zones, counters, areas of counters and the reap queue, with
-/// `spin_lock_irq` for lists of used pages, with `xa_lock_irq` for `i_pages`.
+/// A lock masks interrupts if Linux disables interrupts while the lock is held. Linux takes the
+/// locks of zones, counters, areas of counters and the reap queue with `spin_lock_irqsave` or
+/// `raw_spin_lock_irqsave`. It takes the locks of lists of used pages with `spin_lock_irq`, and
+/// `i_pages` with `xa_lock_irq`.
 #[test]
 fn the_locks_that_mask_interrupts_are_those_of_linux() {
     let masking = LockClass::ALL

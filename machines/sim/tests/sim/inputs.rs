@@ -94,8 +94,9 @@ fn a_mostly_idle_machine_costs_next_to_nothing() {
     let stats = sim.stats();
     let jobs = stats.jobs_run[Job::VmstatUpdate as usize];
     assert!((90_000..110_000).contains(&jobs), "{jobs} jobs");
-    // A resumption is a switch of the host to a simulated CPU. Each job takes one to wake the CPU,
-    // one to run, and a few more where CPUs contend for a lock. An idle CPU has no ticks.
+    // A resumption is a switch of the host to a simulated CPU. Each job takes one resumption to
+    // wake the CPU, one to run the job, and a few more where CPUs contend for a lock. An idle CPU
+    // has no ticks.
     assert!(
         stats.resumptions < 6 * jobs,
         "{} resumptions",

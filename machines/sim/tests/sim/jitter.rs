@@ -187,7 +187,8 @@ fn interrupted_while_waiting(class: LockClass) -> [(u64, u64); 2] {
             (stats.disturbances[0], stats.disturbed_ns[0])
         };
         compute(sim, 5000);
-        // This is an order point: CPU 0 has run through its section before CPU 1 goes on.
+        // This addition is an order point. So CPU 0 has already run its section under the lock when
+        // CPU 1 continues.
         word.add(sim, 1, Ordering::AcqRel);
         let before = so_far();
         let waited = lock.with(sim, Site::Control, |()| so_far());
@@ -250,7 +251,7 @@ fn an_idle_cpu_is_not_disturbed() {
 
 /// A CPU sleeps 50 times for 100 ms, and works for a nanosecond in between, while a disturbance
 /// comes due each millisecond. If disturbances that come due during a sleep waited until the CPU
-/// wakes, each of the 50 wakeups would have one.
+/// wakes, a disturbance would happen at each of the 50 wakeups.
 #[test]
 fn nothing_that_came_due_while_a_cpu_was_idle_happens_when_it_wakes() {
     for kind in Disturbance::ALL {

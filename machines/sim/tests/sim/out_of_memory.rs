@@ -328,8 +328,8 @@ fn kept_blocks(small: &Small) -> Vec<Pfn> {
 }
 
 /// A request that is not atomic finds enough memory only in a page block that is kept for atomic
-/// requests. The first such block is given up as soon as reclaimers have freed something, and the
-/// last one only when they free nothing more.
+/// requests. Other requests may use the first of these blocks as soon as reclaimers have freed
+/// something. They may use the last one only when reclaimers free nothing more.
 #[test]
 fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
     let cache = Cache::default();

@@ -228,8 +228,8 @@ fn told_meanwhile(id: u32) -> (Relief, u64) {
         for victim in [2, 3] {
             world.kill(sim, victim);
         }
-        // Process 2 exits during this call. Emptying it takes longer than CPU 3 needs to request
-        // relief, so CPU 0 still holds the OOM lock then.
+        // Process 2 exits during this call. Emptying its memory takes longer than CPU 3 needs to
+        // request relief. So CPU 0 still holds the OOM lock when CPU 3 requests relief.
         world.leaves.set(Some(2));
         world.oom.relieve(sim, pages, wants);
     });

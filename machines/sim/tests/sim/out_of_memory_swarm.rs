@@ -69,8 +69,8 @@ fn one_victim_is_enough_if_it_has_enough() {
             enroll(sim, world, 3, Kind::Process, 100);
             enroll(sim, world, 4, Kind::Process, hog);
         });
-        // Together, the two processes want at most the pages that are free and the pages of the
-        // hog, except some pages that page tables need.
+        // Together, the two processes want at most the pages that are free and the pages of the hog
+        // (the large process that can be killed), except some pages that page tables need.
         let most = PAGES - 100 - 200;
         let one = dice.between(0, most);
         let wanted = [one, dice.between(0, most - one)];

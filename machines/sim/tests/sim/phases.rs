@@ -70,7 +70,7 @@ fn plug(small: &Small, dice: &mut Dice) {
 /// CPU's *phase*: the moment in each interval that the schedule gives to this CPU.
 fn fires_in_turn(small: &Small, hz: u32) {
     // If CPUs have come back online, the shepherd finds them within two of its rounds. After that,
-    // the work of each CPU has to fire once before its phase is right.
+    // the work of each CPU has to fire once before it fires at the right moment of each interval.
     run_on(small, 5);
     let from = small.sim.now();
     run_on(small, 6);

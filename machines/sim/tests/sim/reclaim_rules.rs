@@ -426,7 +426,8 @@ fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
 }
 
 /// Six CPUs reclaim from 200 pages at once, so more than an eighth of the inactive pages are
-/// isolated. The CPUs that come later wait in steps of one tick.
+/// *isolated*: off their lists while reclaim looks at them. The CPUs that come later wait in steps
+/// of one tick.
 #[test]
 fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages() {
     let world = World::new(6, 1000, 1);

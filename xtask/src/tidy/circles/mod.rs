@@ -46,8 +46,8 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     check_but(tree, &KNOWN)
 }
 
-/// Checks every crate. Accepts the circles in `known`. It is an error if one of them does not
-/// exist.
+/// Checks every crate. Accepts the circles in `known`. It is an error if a circle in `known` does
+/// not exist.
 fn check_but(tree: &Tree, known: &[Known]) -> Vec<String> {
     let mut found = Vec::new();
     for (folder, _) in tree.crates() {

@@ -1,9 +1,9 @@
 //! The sequences for AArch64. `x86_64.rs` explains their form and the offsets.
 //!
 //! The load of the home is an acquire, which pairs with the release by which another thread made
-//! this CPU the home. The other loads and stores are plain. Their readers are threads of the same
-//! CPU, between which the kernel switches, and threads that have issued a barrier to stop the
-//! sequence.
+//! this CPU the home. The other loads and stores are plain. Two kinds of threads read what they
+//! store: threads on the same CPU, between which the kernel switches, and threads that have issued
+//! a barrier to stop the sequence.
 
 #![expect(unsafe_code, reason = "restartable sequences are written in assembly")]
 

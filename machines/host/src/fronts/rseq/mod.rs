@@ -37,8 +37,8 @@ const NO_CPU: u32 = u32::MAX;
 /// Every CPU number is below this bound.
 const CPUS_MAX: u32 = 1 << 20;
 
-/// The area of threads that have no registered area. Its CPU is the home of no stack, so no
-/// sequence on it completes.
+/// The area of threads that have no registered area. The CPU number in this area is the home of no
+/// stack, so no sequence on it completes.
 static NONE: Area = Area::new();
 
 thread_local! {

@@ -38,8 +38,8 @@ fn run_once<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seed: u64) {
     let options = SimOptions {
         seed,
         shake_ns: SHAKE_NS,
-        // Half of the runs also order accesses to per-CPU words, so that a CPU can observe the
-        // state between two steps of another CPU.
+        // In half of the runs, accesses to per-CPU words also wait for CPUs with earlier clocks, so
+        // that a CPU can observe the state between two steps of another CPU.
         strict: seed % 2 == 1,
         ..SimOptions::default()
     };

@@ -125,8 +125,8 @@ pub(crate) struct Listeners {
 
 struct Listener {
     all: Arc<Listeners>,
-    /// The number of times that any listener of this listener's address space has refused an
-    /// unmapping.
+    /// The number of times that this listener, or another listener of the same address space, has
+    /// refused an unmapping.
     refusals: Arc<AtomicU32>,
 }
 
