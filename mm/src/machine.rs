@@ -246,8 +246,7 @@ pub trait LocalWord<M> {
     fn read(&self, machine: &M) -> i64;
 }
 
-/// A lock around a value: a mutex if [`LockClass::sleeps`] is true of the lock's class, otherwise a
-/// queued spinlock.
+/// A lock around a value: a mutex if its class [sleeps](LockClass::sleeps), else a queued spinlock.
 ///
 /// Locks take closures instead of returning guards. So the value cannot leave the lock, and locks
 /// are released in the reverse of the order in which they were taken.
@@ -323,9 +322,8 @@ pub trait RwLock<M, T> {
 /// A lock that belongs to one CPU. That CPU can take the lock cheaply; other CPUs may have to wait
 /// for it.
 ///
-/// An owner that can run in an interrupt must not wait for the lock, because the interrupt may have
-/// arrived inside the owner's own critical section. Such an owner uses [`CpuLock::try_local`]
-/// instead.
+/// An owner that can run in an interrupt must not wait, but use [`CpuLock::try_local`]: the
+/// interrupt may have arrived inside the owner's own critical section.
 pub trait CpuLock<M, T> {
     /// Runs `f` pinned if the lock is free. Returns `None` if the lock is held. Only the owner may
     /// call this.
@@ -342,8 +340,7 @@ pub trait CpuLock<M, T> {
     fn with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> R;
 }
 
-/// One byte for each page frame. The byte holds the state of the page, and can be read without a
-/// lock.
+/// One byte for each page frame. It holds the state of the page, and is read without a lock.
 ///
 /// All operations are relaxed and affect one byte. Only the page's current owner writes the page's
 /// tag. The owner of a free page is the holder of the zone lock. The owner of a page on a list is
@@ -380,8 +377,7 @@ pub trait Tags {
 /// Every function takes or returns a page as its index within the zone. A caller of [`Front::push`]
 /// owns the page until the push succeeds; a caller that pops a page owns it from then on.
 pub trait Front<M: Machine> {
-    /// The largest number of pages that a front can hold. The limit of a front is at most this
-    /// number.
+    /// The largest number of pages that a front can hold. No front has a higher limit.
     const CAPACITY: u32;
 
     /// Takes the page that was pushed last. Returns `None` if the front is empty, or if the caller
@@ -395,8 +391,7 @@ pub trait Front<M: Machine> {
     fn free(&self, machine: &M, tags: &M::Tags, page: u32, old: u8, new: u8) -> Freed;
 
     /// Pushes a page whose tag the caller has set. Returns `false`, without having done anything,
-    /// if the front has as many pages as its limit, or if the caller cannot use the front at the
-    /// moment.
+    /// if the front is at its limit, or if the caller cannot use the front at the moment.
     fn push(&self, machine: &M, page: u32) -> bool;
 
     /// Returns whether the caller can use the front now. If no other CPU uses the front, the caller

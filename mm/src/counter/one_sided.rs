@@ -59,9 +59,8 @@ pub struct OneSidedTree<M: Machine> {
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The group's first cache line. A counter's word sums the additions that were made before the
-    /// tree existed, and the additions that were made to no cell. Two more words are [`BEHIND`] and
-    /// [`HOME`].
+    /// The group's first cache line. A counter's word sums the additions before the tree existed,
+    /// and the additions to no cell. Two more words are [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -191,16 +190,14 @@ impl<M: Machine> OneSidedTree<M> {
             above: marks(&self.shape),
         };
         if let Err(late) = self.grown.set(grown) {
-            // Another CPU has already installed a tree, and that tree stays. Return the place of
-            // the tree that this CPU created.
+            // Another CPU has installed its tree first, so this CPU's tree is not needed.
             self.area.put(machine, late.cells);
         }
         Ok(())
     }
 
     /// Panics if the group has no counter with this index. In the first line, the words after the
-    /// counters are bookkeeping, and must not be used as counters. An access to a tree's cells
-    /// needs no call of this function, because it checks the index itself.
+    /// counters are bookkeeping, not counters. An access to a cell checks the index itself.
     #[inline]
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
@@ -272,8 +269,7 @@ impl<M: Machine> OneSidedTree<M> {
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let word = grown.cells.word(cpu, counter);
         let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            // Without an addition to the cell, add to the counter's word in the first line. All
-            // sums include this word, so no carry is needed.
+            // The counter's word in the first line is part of all sums, so no carry is needed.
             self.first.add(machine, counter, delta, Relaxed);
             return;
         };
