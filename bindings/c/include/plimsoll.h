@@ -122,7 +122,7 @@ typedef struct plimsoll_candidates {
 typedef struct plimsoll_victim {
   // The number of the candidate with the most points.
   uint32_t candidate;
-  // The number of precise sums that the selection took.
+  // For how many candidates the selection called [`plimsoll_candidates::sum`].
   uint64_t sums;
 } plimsoll_victim;
 

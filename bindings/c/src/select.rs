@@ -54,7 +54,7 @@ pub struct plimsoll_candidates {
 pub struct plimsoll_victim {
     /// The number of the candidate with the most points.
     pub candidate: u32,
-    /// The number of precise sums that the selection took.
+    /// For how many candidates the selection called [`plimsoll_candidates::sum`].
     pub sums: u64,
 }
 

@@ -12,7 +12,7 @@ pub enum Holds {
     /// Records the end of every hold. The probe slows every release of a lock that was taken with
     /// interrupts off.
     Wanted,
-    /// Records no ends of holds.
+    /// The recorder does not record when a hold of a zone lock ends, so it slows no release.
     Spared,
 }
 

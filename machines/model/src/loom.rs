@@ -1,10 +1,11 @@
 //! A machine inside loom: every interleaving of a few bodies, on weak memory.
 //!
-//! Words and tags are loom's, with the given orderings. Loom treats `SeqCst` accesses as `AcqRel`,
-//! so it may report a failure that the total order of `SeqCst` accesses rules out. Locks are loom's
-//! mutexes: any waiter may be next, which allows more interleavings than a queued lock does.
+//! The machine's words and tags are atomics of loom, with the orderings that the code gives. Loom
+//! treats `SeqCst` accesses as `AcqRel`, so it may report a failure that the total order of `SeqCst`
+//! accesses rules out. The machine's locks are mutexes of loom. Any waiter can get such a mutex
+//! next, which allows more interleavings than a queued lock does.
 //!
-//! The time is not a word of the model, so reading it is not a separate step.
+//! The machine's time is not an atomic of loom, so reading the time is not a separate step.
 
 use ::loom::{model, thread};
 use plimsoll_mm::laws::Law;

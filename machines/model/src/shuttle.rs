@@ -1,10 +1,10 @@
 //! A machine inside shuttle: random interleavings of several bodies.
 //!
-//! Words and tags are shuttle's: sequentially consistent, whichever ordering is given. Locks are
-//! shuttle's mutexes: any waiter may be next, which allows more interleavings than a queued lock
-//! does.
+//! The machine's words and tags are atomics of shuttle, which are sequentially consistent, whichever
+//! ordering the code gives. The machine's locks are mutexes of shuttle. Any waiter can get such a
+//! mutex next, which allows more interleavings than a queued lock does.
 //!
-//! The time is not a word of the model, so reading it is not a separate step.
+//! The machine's time is not an atomic of shuttle, so reading the time is not a separate step.
 
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use ::shuttle::{Config, Runner, thread};
