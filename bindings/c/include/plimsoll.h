@@ -122,7 +122,7 @@ typedef struct plimsoll_candidates {
 typedef struct plimsoll_victim {
   // The number of the candidate with the most points.
   uint32_t candidate;
-  // For how many candidates the selection called [`plimsoll_candidates::sum`].
+  // The number of candidates whose pages the selection counted by `sum`.
   uint64_t sums;
 } plimsoll_victim;
 

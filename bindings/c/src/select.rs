@@ -54,7 +54,7 @@ pub struct plimsoll_candidates {
 pub struct plimsoll_victim {
     /// The number of the candidate with the most points.
     pub candidate: u32,
-    /// For how many candidates the selection called [`plimsoll_candidates::sum`].
+    /// The number of candidates whose pages the selection counted by `sum`.
     pub sums: u64,
 }
 

@@ -1,9 +1,9 @@
 //! A machine inside loom: every interleaving of a few bodies, on weak memory.
 //!
 //! The machine's words and tags are atomics of loom, with the orderings that the code gives. Loom
-//! treats `SeqCst` accesses as `AcqRel`, so it may report a failure that the total order of `SeqCst`
-//! accesses rules out. The machine's locks are mutexes of loom. Any waiter can get such a mutex
-//! next, which allows more interleavings than a queued lock does.
+//! treats `SeqCst` accesses as `AcqRel`. So it may report a failure that cannot happen, because
+//! `SeqCst` accesses have a total order. The machine's locks are mutexes of loom. Any waiter can get
+//! such a mutex next, which allows more interleavings than a queued lock does.
 //!
 //! The machine's time is not an atomic of loom, so reading the time is not a separate step.
 
@@ -37,8 +37,8 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
 }
 
 /// Tries only the interleavings of `law` that have at most `preemptions` preemptions, or fewer if
-/// `LOOM_MAX_PREEMPTIONS` is smaller. This is for laws with many steps. Loom still tries every value
-/// that a load may see, and every waiter that may acquire a lock next.
+/// `LOOM_MAX_PREEMPTIONS` is smaller. This is for laws with many steps. Loom still tries every
+/// value that a load can see, and every waiter that can acquire a lock next.
 ///
 /// # Panics
 /// As [`run_law`].

@@ -1,8 +1,8 @@
 //! A machine inside shuttle: random interleavings of several bodies.
 //!
-//! The machine's words and tags are atomics of shuttle, which are sequentially consistent, whichever
-//! ordering the code gives. The machine's locks are mutexes of shuttle. Any waiter can get such a
-//! mutex next, which allows more interleavings than a queued lock does.
+//! The machine's words and tags are atomics of shuttle, which are sequentially consistent, even if
+//! the code gives another ordering. The machine's locks are mutexes of shuttle. Any waiter can get
+//! such a mutex next, which allows more interleavings than a queued lock does.
 //!
 //! The machine's time is not an atomic of shuttle, so reading the time is not a separate step.
 
