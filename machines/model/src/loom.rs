@@ -2,8 +2,8 @@
 //!
 //! The machine's words and tags are atomics of loom, with the orderings that the code gives. Loom
 //! treats `SeqCst` accesses as `AcqRel`. So it may report a failure that cannot happen, because
-//! `SeqCst` accesses have a total order. The machine's locks are mutexes of loom. Any waiter can get
-//! such a mutex next, which allows more interleavings than a queued lock does.
+//! `SeqCst` accesses have a total order. The machine's locks are mutexes of loom. Any waiter can
+//! get such a mutex next, which allows more interleavings than a queued lock does.
 //!
 //! The machine's time is not an atomic of loom, so reading the time is not a separate step.
 
