@@ -2,8 +2,8 @@
 //!
 //! Work is distributed by rank rather than by id, because ids may have holes.
 //!
-//! Locks: the set changes only under the sizing lock. Readers take no lock, so they can see an old
-//! rank.
+//! Locks: the set changes only under the sizing lock (Linux: `pcp_batch_high_lock`). Readers take
+//! no lock, so they can see an old rank.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -88,7 +88,8 @@ impl<M: Machine> Cpus<M> {
             .filter(|&cpu| self.is_online(machine, cpu))
     }
 
-    /// Marks `cpu` as online or offline and recomputes all ranks. The caller holds the sizing lock.
+    /// Marks `cpu` as online or offline and recomputes all ranks. The caller holds the sizing lock
+    /// (Linux: `pcp_batch_high_lock`).
     pub(crate) fn set(&self, machine: &M, cpu: CpuId, state: Hotplug) {
         let mark = match state {
             Hotplug::Online => 0,

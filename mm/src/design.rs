@@ -1,7 +1,7 @@
 //! A design: one variant of every mechanism that has variants, such as the counters of resident
 //! pages or the choice of a victim.
 //!
-//! The two sides of a comparison differ only in their designs. A name like `linux+shepherd-phased`
+//! Two runs that are compared differ only in their designs. A name like `linux+shepherd-phased`
 //! starts from a base and replaces variants one by one.
 
 use alloc::string::String;
@@ -26,7 +26,8 @@ use crate::vmstat::shepherd::{AtOnce, AtPhase, Shepherd};
 pub struct Design {
     /// The rule for when per-CPU vmstat work fires.
     pub schedule: &'static dyn Schedule,
-    /// The rule by which the shepherd restarts the vmstat work of dormant CPUs.
+    /// The rule by which the shepherd restarts the vmstat work of CPUs that have stopped it (Linux:
+    /// `vmstat_shepherd`).
     pub shepherd: &'static dyn Shepherd,
     /// The rule for how many pages a CPU moves while it holds a zone lock once.
     pub holds: &'static dyn Holds,
@@ -37,7 +38,7 @@ pub struct Design {
     pub counting: Counting,
     /// How the memory of a dying address space is emptied.
     pub reaping: Reaping,
-    /// How a victim is chosen when memory has run out.
+    /// How the OOM killer chooses a process when memory has run out.
     pub selecting: Selecting,
 }
 
@@ -75,7 +76,8 @@ impl Default for Design {
 }
 
 impl Design {
-    /// The variants of Linux 6.12, as of 6.12.117, which chooses a victim by approximate sums.
+    /// The variants of Linux 6.12, as of 6.12.117, whose OOM killer compares processes by
+    /// approximate counts of their pages.
     pub const LINUX_6_12: Self = Self {
         holds: &Lists612,
         reaping: Reaping::Ascending,
@@ -94,8 +96,9 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// The variants of Linux 6.19, in which a spill moves one batch of pages per hold of the zone
-    /// lock. In earlier versions, only a decay did so.
+    /// The variants of Linux 6.19, in which a free that shortens the page lists moves one batch of
+    /// pages per hold of the zone lock. In earlier versions, only the periodic decay of the lists
+    /// did so.
     pub const LINUX_6_19: Self = Self {
         holds: &Batched,
         ..Self::LINUX_6_18
@@ -116,8 +119,9 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// The variants that the compared Linux patches propose: stretched intervals, batched frees,
-    /// tree counters, and a victim chosen with these counters.
+    /// The variants that the compared Linux patches propose: longer intervals of the vmstat work,
+    /// frees in batches, counters of resident pages in the form of a tree, and an OOM killer that
+    /// uses these counters.
     pub const PATCHED: Self = Self {
         schedule: &Stretched,
         shepherd: &AtOnce,

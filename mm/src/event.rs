@@ -51,32 +51,33 @@ pub enum Event {
     ZoneHold {
         /// The index of the zone.
         zone: u32,
-        /// The site that took the lock.
+        /// The label of the code that took the lock.
         site: Site,
         /// The CPU whose page lists the hold filled or emptied. In a drain this may differ from the
         /// CPU that held the lock. If a block bypassed the lists, this is the CPU that held the
         /// lock.
         cpu: CpuId,
-        /// True if an earlier hold has already moved pages for the same refill, spill, decay or
-        /// drain.
+        /// True if the operation that took the lock, such as a drain, has already moved pages in an
+        /// earlier hold.
         further: bool,
         /// The number of pages moved during the hold.
         pages: Pages,
         /// The number of blocks that were moved during the hold.
         blocks: u32,
-        /// The zone's batch at the time of the hold.
+        /// The zone's batch at the time of the hold (Linux: `pcp->batch`).
         batch: Pages,
     },
     /// A vmstat refresh ran on the CPU that emits the event (Linux: `refresh_cpu_vm_stats`).
     Refresh {
         /// The result of the refresh, which says whether the CPU's work is scheduled again.
         changed: Changed,
-        /// The number of pages that decay and remote-node drains returned to zones.
+        /// The number of pages that the refresh returned from the CPU's page lists to zones.
         decayed: Pages,
     },
-    /// The shepherd scheduled the vmstat work of a dormant CPU (Linux: `vmstat_shepherd`).
+    /// The shepherd scheduled the vmstat work of a CPU that had stopped this work (Linux:
+    /// `vmstat_shepherd`).
     Kick {
-        /// The dormant CPU.
+        /// The CPU whose work was scheduled.
         cpu: CpuId,
     },
     /// A phase of a task begins on the CPU that emits the event. The phases of a task nest. While
@@ -227,13 +228,13 @@ impl Phase {
     }
 }
 
-/// The result of a refresh: whether it found any work.
+/// The result of a vmstat refresh: whether it found any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// The refresh found no work, or only pages that an interrupted spill had not yet returned to
-    /// the zone. So no further refresh of the CPU is scheduled.
+    /// The refresh found no work, or only pages whose return to the zone had been interrupted
+    /// before. So no further refresh of the CPU is scheduled.
     No,
-    /// The refresh folded differentials or returned pages, or the next refresh may find something
-    /// to do. So the CPU's work is scheduled again.
+    /// The refresh added the CPU's differentials to shared counters, or returned pages, or the next
+    /// refresh may find something to do. So the CPU's work is scheduled again.
     Yes,
 }

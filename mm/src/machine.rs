@@ -52,8 +52,8 @@ pub trait Machine: Sized + 'static {
     /// stacks uses [`NoFront`](crate::no_front::NoFront).
     type Front: Front<Self>;
 
-    /// True if each load of a [`Word`] has a price on this machine. The manager then takes no
-    /// shortcuts: every allocation and every free loads the same words, so its price does not
+    /// True if each load of a [`Word`] takes simulated time on this machine. The manager then takes
+    /// no shortcuts: every allocation and every free loads the same words, so the time does not
     /// depend on a shortcut. If this is false, the manager may skip loads by reusing a result that
     /// it has computed from these words before.
     const PRICES_LOADS: bool = false;
@@ -113,7 +113,7 @@ pub trait Machine: Sized + 'static {
     /// Creates a field that holds `value`.
     fn field(&self, value: u64) -> Self::Field;
 
-    /// Creates one empty front for each CPU, for one zone. The limit of each front is 0.
+    /// Creates one empty [`Front`] for each CPU, for one zone. Each has the limit 0.
     fn make_fronts(&self) -> impl Iterator<Item = Self::Front>;
 
     /// Accounts for `n` units of local work. On a real CPU this does nothing. On a simulated one it
@@ -214,8 +214,8 @@ pub trait Once<T>: Sized {
 ///
 /// A read has Acquire ordering, and a write has Release ordering. This costs nothing on x86 and
 /// little on arm64. So a CPU that reads a new value also sees everything that was written before
-/// that value. In the simulator, an access is not an order point and has no price; the operations
-/// that use fields are charged as [`Work`] instead.
+/// that value. In the simulator, an access takes no time and waits for no other CPU; the operations
+/// that use fields take time as [`Work`] instead.
 pub trait Field {
     /// Returns the value.
     fn get(&self) -> u64;
@@ -377,38 +377,38 @@ pub trait Tags {
 /// Every function takes or returns a page as its index within the zone. A caller of [`Front::push`]
 /// owns the page until the push succeeds; a caller that pops a page owns it from then on.
 pub trait Front<M: Machine> {
-    /// The largest number of pages that a front can hold. No front has a higher limit.
+    /// The largest number of pages that the stack can hold. No stack has a higher limit.
     const CAPACITY: u32;
 
-    /// Takes the page that was pushed last. Returns `None` if the front is empty, or if the caller
-    /// cannot use the front at the moment.
+    /// Takes the page that was pushed last. Returns `None` if the stack is empty, or if the caller
+    /// cannot use the stack at the moment.
     fn pop(&self, machine: &M) -> Option<u32>;
 
-    /// Frees an allocated page to the front: changes the tag of `page` from `old` to `new`, then
+    /// Frees an allocated page to the stack: changes the tag of `page` from `old` to `new`, then
     /// pushes the page. If two calls free the same page, one of them finds that the tag is not
     /// `old`, unless both read the tag before either changes it. The machine's documentation says
     /// how likely that is.
     fn free(&self, machine: &M, tags: &M::Tags, page: u32, old: u8, new: u8) -> Freed;
 
     /// Pushes a page whose tag the caller has set. Returns `false`, without having done anything,
-    /// if the front is at its limit, or if the caller cannot use the front at the moment.
+    /// if the stack is at its limit, or if the caller cannot use the stack at the moment.
     fn push(&self, machine: &M, page: u32) -> bool;
 
-    /// Returns whether the caller can use the front now. If no other CPU uses the front, the caller
-    /// becomes its user. If another CPU uses the front, the caller takes the front over only after
-    /// many such calls, and only if the other CPU has not used the front between these calls.
+    /// Returns whether the caller can use the stack now. If no other CPU uses the stack, the caller
+    /// becomes its user. If another CPU uses the stack, the caller takes the stack over only after
+    /// many such calls, and only if the other CPU has not used the stack between these calls.
     fn admits(&self, machine: &M) -> bool;
 
-    /// Keeps every CPU from using the front, passes all pages to `f`, and then lets the CPUs use
-    /// the front again. Passes the pages in runs, from the page pushed last to the page pushed
+    /// Keeps every CPU from using the stack, passes all pages to `f`, and then lets the CPUs use
+    /// the stack again. Passes the pages in runs, from the page pushed last to the page pushed
     /// first. If another CPU calls this function at the same time, that CPU waits. All other calls
-    /// that use the front are refused until this function returns. `f` must not use the front. Any
+    /// that use the stack are refused until this function returns. `f` must not use the stack. Any
     /// CPU may call this.
     fn empty(&self, machine: &M, f: impl FnMut(&[u32]));
 
-    /// Offers a run of pages to the fronts that other CPUs have for the same zone. The pages have
-    /// the tags of pages in a front. They count as pages of this front until another front takes
-    /// them or this front is emptied. Returns `false`, without having done anything, if the machine
+    /// Offers a run of pages to the stacks that other CPUs have for the same zone. The pages have
+    /// the tags of pages on a stack. They count as pages of this stack until another stack takes
+    /// them or this stack is emptied. Returns `false`, without having done anything, if the machine
     /// does not keep the run.
     fn give_run(&self, _machine: &M, _pages: &[u32]) -> bool {
         false
@@ -420,17 +420,17 @@ pub trait Front<M: Machine> {
         false
     }
 
-    /// The number of pages in the front. The number may be outdated, but includes every push that
+    /// The number of pages on the stack. The number may be outdated, but includes every push that
     /// happened before the call.
     fn pages(&self) -> u32;
 
     /// Returns whether no CPU has pushed or popped a page since the last call of this function.
     fn is_idle(&self) -> bool;
 
-    /// The number of pages that the front may hold. If this is 0, no page can be pushed.
+    /// The number of pages that the stack may hold. If this is 0, no page can be pushed.
     fn limit(&self) -> u32;
 
-    /// Changes the limit. Pages beyond the limit stay until they are popped or the front is
+    /// Changes the limit. Pages beyond the limit stay until they are popped or the stack is
     /// emptied.
     fn set_limit(&self, pages: u32);
 }
@@ -438,12 +438,12 @@ pub trait Front<M: Machine> {
 /// The outcome of [`Front::free`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freed {
-    /// The page is in the front, with its new tag.
+    /// The page has its new tag, and is on the stack of free pages.
     Pushed,
-    /// The page has its new tag, but is not in the front. The caller still owns it.
+    /// The page has its new tag, but is not on the stack of free pages. The caller still owns it.
     Tagged,
-    /// Nothing has changed: the page has another tag than `old`, or the caller cannot use the
-    /// front.
+    /// Nothing has changed: the page has another tag than `old`, or the caller cannot use the stack
+    /// of free pages.
     Unchanged,
 }
 
@@ -455,8 +455,8 @@ pub enum Job {
     /// The periodic work of one CPU: fold differentials and decay page lists (Linux:
     /// `vmstat_update`).
     VmstatUpdate,
-    /// The shepherd, which restarts the vmstat work of dormant CPUs (Linux: `vmstat_shepherd`).
-    /// There is one shepherd for the whole machine.
+    /// The shepherd, which restarts the vmstat work of CPUs that have stopped it (Linux:
+    /// `vmstat_shepherd`). There is one shepherd for the whole machine.
     Shepherd,
 }
 

@@ -37,9 +37,9 @@ pub struct Manager<M: Machine> {
     nodes: Box<[Counters<M>]>,
     schedule: &'static dyn Schedule,
     shepherd: &'static dyn Shepherd,
-    /// The CPU on which the shepherd is scheduled, or [`NOT_STARTED`] or [`NOWHERE`]. The code that
-    /// changes this word also schedules the shepherd on the new CPU. A shepherd round on any other
-    /// CPU is stale and ends at once.
+    /// The CPU on which the shepherd (Linux: `vmstat_shepherd`) is scheduled, or [`NOT_STARTED`] or
+    /// [`NOWHERE`]. The code that changes this word also schedules the shepherd on the new CPU. A
+    /// shepherd round on any other CPU is stale and ends at once.
     shepherd_home: M::Word,
 }
 
@@ -161,8 +161,8 @@ impl<M: Machine> Manager<M> {
     /// The layout decides how far a zone can grow: its span has to include the frames
     /// ([`Layout::arena_up_to`](crate::page::Layout::arena_up_to)).
     ///
-    /// Allocates heap memory, and waits for locks. So this function must not be called by a
-    /// notifier, by a last resort, or by a thread that holds a lock that an allocation may need.
+    /// Allocates heap memory, and waits for locks. So this function must not be called by an OOM
+    /// notifier, by the OOM killer, or by a thread that holds a lock that an allocation may need.
     ///
     /// # Errors
     /// If the range is not a hole of a zone, or if the records of the new pages cannot be
@@ -180,8 +180,9 @@ impl<M: Machine> Manager<M> {
     /// block stays. Pages on page lists do not count as free pages of the zone;
     /// [`PageAllocator::drain_all_sync`] returns them to the zone.
     ///
-    /// Waits for locks. So this function must not be called by a reclaimer, by a notifier, by a
-    /// last resort, or by a thread that holds a lock that an allocation may need.
+    /// Waits for locks. So this function must not be called by a
+    /// [`Reclaimer`](crate::page::Reclaimer), by an OOM notifier, by the OOM killer, or by a thread
+    /// that holds a lock that an allocation may need.
     ///
     /// # Errors
     /// If a page of the range is in use, or the zone would fall below its high watermark. In both
@@ -329,8 +330,8 @@ impl<M: Machine> Manager<M> {
     }
 
     /// Returns the work that is pending on the dormant `cpu`. Reads the lengths of the CPU's page
-    /// lists only if the design's shepherd kicks a CPU because of its pages. Linux's shepherd does
-    /// not kick for that reason.
+    /// lists only if the design's shepherd restarts the work of a CPU because of its pages. Linux's
+    /// shepherd does not do so.
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
         let counters = self.pages.zones().len() + self.nodes.len();
         machine.spend(Work::ScanCpu, count_of(counters));
@@ -385,8 +386,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// The inputs with which a schedule computes when `cpu` works next, or `None` if `cpu` is
-    /// offline.
+    /// The inputs with which a schedule computes when the vmstat work of `cpu` runs next, or `None`
+    /// if `cpu` is offline.
     fn moment(&self, machine: &M, cpu: CpuId) -> Option<Moment> {
         let cpus = self.pages.cpus();
         Some(Moment {
@@ -403,8 +404,8 @@ impl<M: Machine> Manager<M> {
         &self.nodes[machine.topology().place(machine.this_cpu()).node.index()]
     }
 
-    /// Sets each node's threshold to the largest threshold of its zones (Linux: `pgdat`
-    /// thresholds).
+    /// Sets the threshold of each node's counters to the largest threshold of the node's zones
+    /// (Linux: `stat_threshold`).
     fn recompute(&self, machine: &M) {
         let online = self.pages.cpus().online(machine);
         for (node, counters) in (0..).zip(&self.nodes) {
@@ -422,8 +423,8 @@ impl<M: Machine> Manager<M> {
 }
 
 /// Schedules the periodic work of `cpu`. If `due` is [`Due::At`], it was computed from the clock,
-/// so this function charges for reading the clock. For [`Due::Wheel`] the current jiffy is enough,
-/// and reading it costs nothing.
+/// so this function accounts for the time of reading the clock. For [`Due::Wheel`] the current
+/// jiffy is enough, and reading it costs nothing.
 fn defer_update<M: Machine>(machine: &M, cpu: CpuId, due: Due, idle: WhenIdle) {
     if matches!(due, Due::At(_)) {
         machine.spend(Work::Clock, 1);

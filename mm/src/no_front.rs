@@ -1,8 +1,10 @@
-//! The front for a machine without fronts: it never holds a page.
+//! A [`Front`], a CPU's stack of free pages, for a machine without such stacks: it never holds a
+//! page.
 
 use crate::machine::{Freed, Front, Machine};
 
-/// A [`Front`] without room. Allocations and frees use the page lists.
+/// A [`Front`], a CPU's stack of free pages, without room. Allocations and frees use the page lists
+/// instead.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFront;
 

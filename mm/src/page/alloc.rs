@@ -1,6 +1,6 @@
 //! Allocates a block. The steps, in order: take a block from this CPU's page list, refill the list
 //! from the zone, try the next zones, drain all CPUs' lists, ask the reclaimers, call the last
-//! resort.
+//! resort (the OOM killer).
 //!
 //! Plimsoll allocates a page from this CPU's list without testing watermarks, because the page left
 //! the zone when the list was refilled. Plimsoll tests watermarks only when a block has to come
@@ -22,8 +22,8 @@ use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn, count_of};
 
-/// The maximum number of rounds in which an allocation asks all reclaimers before it turns to the
-/// last resort (Linux: `MAX_RECLAIM_RETRIES`).
+/// The maximum number of rounds in which an allocation asks all reclaimers before it calls the last
+/// resort, the OOM killer (Linux: `MAX_RECLAIM_RETRIES`).
 pub(super) const RECLAIM_ROUNDS_MAX: u32 = 16;
 
 impl<M: Machine> PageAllocator<M> {
@@ -142,8 +142,8 @@ impl<M: Machine> PageAllocator<M> {
         outcome
     }
 
-    /// Drains all CPUs' lists, reclaims and asks the last resort, until the allocation gets a block
-    /// or the last resort gives up.
+    /// Drains all CPUs' lists, reclaims and calls the last resort (the OOM killer), until the
+    /// allocation gets a block or the last resort gives up.
     fn alloc_waiting(
         &self,
         machine: &M,
@@ -167,9 +167,9 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Ends an allocation for which the last resort gave up. If there was no process left to kill,
-    /// first drains all lists and tries the zones once more: the last process that could be killed
-    /// may have exited and freed its memory in the meantime.
+    /// Ends an allocation for which the last resort (the OOM killer) gave up. If there was no
+    /// process left to kill, first drains all lists and tries the zones once more: the last process
+    /// that could be killed may have exited and freed its memory in the meantime.
     fn alloc_at_last(
         &self,
         machine: &M,
@@ -323,7 +323,7 @@ impl<M: Machine> Zone<M> {
         pcp.pop(list, ask.order)
     }
 
-    /// Moves blocks from the zone to an empty list. The policy limits how many pages move under one
+    /// Moves blocks from the zone to an empty list. The design limits how many pages move under one
     /// hold of the zone lock, so this may take the lock several times (Linux: `rmqueue_bulk`).
     #[cold]
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: ZoneRequest) {

@@ -1,12 +1,12 @@
-//! The free pages of one huge block, as bits: a block of any order is a run of bits whose first
-//! index is a multiple of the run's length.
+//! The free pages of one huge block (512 pages), as bits: a block of any order is a run of bits
+//! whose first index is a multiple of the run's length.
 
 use crate::units::Order;
 
 /// The number of words of a [`Bits`], each of which has the bits of 64 pages.
 pub(super) const WORDS: usize = (1 << Order::HUGE.index()) / 64;
 
-/// A bit for each page of a huge block. The bit is 1 if the page is in the set.
+/// A set of pages of one huge block (512 pages). The bit of a page is 1 if the page is in the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits(pub(super) [u64; WORDS]);
 

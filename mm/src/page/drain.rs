@@ -1,11 +1,11 @@
-//! Returns pages from the page lists to their zones, in three ways: by the periodic decay, by
-//! drains of one CPU's lists or of all lists, and by the return of pages to zones of remote nodes
-//! that a CPU no longer uses.
+//! Returns pages from the page lists to their zones, in three ways: by the periodic decay (Linux:
+//! `decay_pcp_high`), by drains of one CPU's lists or of all lists, and by the return of pages to
+//! zones of remote nodes that a CPU no longer uses.
 //!
-//! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. Under some policies
-//! `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp lock. The CPU
-//! that owns the lists never waits for that lock when it allocates or frees: if a drain holds the
-//! lock, the CPU uses the zone directly.
+//! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. Under some hold policies
+//! (`holds/`), `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp
+//! lock. The CPU that owns the lists never waits for that lock when it allocates or frees: if a
+//! drain holds the lock, the CPU uses the zone directly.
 
 use super::free::Excess;
 use super::hold::Part;
@@ -28,14 +28,15 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Drains every CPU's lists as [`PageAllocator::drain_all`] does, but waits for a drain in
-    /// progress and then drains again. Every page that was on a list, in a front or in an inbox at
-    /// the time of the call is in its zone when this returns, unless it was allocated meanwhile.
+    /// progress and then drains again. Every page that was on a list, in a [`Front`] or on its way
+    /// to the CPU that owns its block at the time of the call is in its zone when this returns,
+    /// unless it was allocated meanwhile.
     ///
     /// The drain may miss pages that another CPU is just moving:
-    /// - between its front and its lists, up to 64 pages;
-    /// - if blocks have owners, from its lists to the inbox of another CPU, or from the lists of
-    ///   another CPU to its own;
-    /// - if blocks have owners, into an inbox by a free. Pages of the same group of 64 that other
+    /// - between its [`Front`] and its lists, up to 64 pages;
+    /// - if CPUs own blocks, from its lists to the inbox of the CPU that owns the block around the
+    ///   page, or from the lists of another CPU to its own;
+    /// - if CPUs own blocks, into such an inbox by a free. Pages of the same group of 64 that other
     ///   CPUs have freed since this free began may be missed, too.
     ///
     /// In Linux, `drain_all_pages` may miss a CPU that is just filling its lists, because it reads
@@ -46,7 +47,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Drains all lists once more, for an allocation that has found no block so far. If another CPU
-    /// is already draining them, the policy says whether this CPU drains as well.
+    /// is already draining them, the design says whether this CPU drains as well.
     pub(super) fn drain_again(&self, machine: &M) -> Pages {
         let meets = self.zones.first().map(|zone| zone.holds.meets_drain());
         match meets.unwrap_or(MeetsDrain::LeavesIt) {
@@ -102,11 +103,12 @@ impl<M: Machine> Zone<M> {
     /// the lists anew, under the pcp lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
-        // The drain returns all pages to the zone, including those that an interrupted spill has
-        // not returned, so the spill owes none any more.
+        // The drain returns all pages to the zone, including those whose return was interrupted
+        // before (`owed`), so none are owed any more.
         slot.owed.take(machine);
-        // The inbox is read before the count. While a CPU moves pages from the inbox to the lists,
-        // the count is not zero (`bring_home`).
+        // The inbox, which has the pages that other CPUs freed for `cpu`, is read before the count.
+        // While a CPU moves pages from the inbox to the lists, the count is not zero
+        // (`bring_home`).
         self.open_inbox(machine, cpu, Site::Drain);
         let direct = Pages(self.empty_front(machine, cpu, Site::Drain));
         if slot.count.read(machine) == 0 {
@@ -132,9 +134,9 @@ impl<M: Machine> Zone<M> {
                 break;
             }
         }
-        // A spill that this drain interrupted may have recorded the number of pages that it had not
-        // returned yet. The drain has returned `given` pages in place of the spill, so these pages
-        // are subtracted from that number.
+        // If this drain interrupted a free that was returning pages to the zone, that free may have
+        // recorded in `owed` how many pages it had not returned yet. The drain has returned `given`
+        // pages in its place, so they are subtracted from that number.
         if slot.owed.read(machine) != 0 {
             let owed = slot.owed.take(machine);
             slot.owed.add(machine, (owed - i64::from(given)).max(0));
@@ -143,9 +145,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Lowers `high` of `cpu`'s lists. Moves to the zone the pages that exceed `high`, and also the
-    /// number of pages that an interrupted spill has not returned yet (Linux: `decay_pcp_high`).
-    /// First empties the CPU's front if the CPU has not used it since the last call. So the front
-    /// of a CPU that allocates and frees pages keeps its pages.
+    /// number of pages whose return was interrupted before (Linux: `decay_pcp_high`). First empties
+    /// the CPU's front, its stack of free pages, if the CPU has not used it since the last call. So
+    /// the front of a CPU that allocates and frees pages keeps its pages.
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let slot = self.slot(cpu);
         self.open_inbox(machine, cpu, Site::Decay);
@@ -196,8 +198,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns whether `cpu` has more than `high_min` pages on its lists and in its front, or any
-    /// page in its inbox. Takes no lock.
+    /// Returns whether `cpu` has more than `high_min` free pages on its lists and on its stack of
+    /// single pages (`front`), or any page that another CPU has freed for it. Takes no lock.
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
         machine.spend(Work::ScanCpu, 1);
         let slot = self.slot(cpu);
@@ -207,7 +209,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes `cpu`'s pcp lock. Under this lock, moves to the zone the pages that `decide` returns
-    /// as excess, up to the limit of one hold. Returns the part of the excess that was not moved.
+    /// as excess, up to the limit that the design sets for one hold of this lock. Returns the part
+    /// of the excess that was not moved.
     fn hold_on(
         &self,
         machine: &M,
@@ -230,6 +233,6 @@ impl<M: Machine> Zone<M> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decayed {
     pub(crate) pages: Pages,
-    /// True if the next interval may find more pages to return.
+    /// True if the next vmstat interval may find more pages to return.
     pub(crate) more: bool,
 }

@@ -24,7 +24,7 @@ pub struct Tried {
     pub kept_back: u32,
     /// The number of pages that drains of all CPUs' lists returned to the zones.
     pub drained: Pages,
-    /// The number of reclaimers called in each round.
+    /// The number of reclaimers ([`Reclaimer`](super::Reclaimer)) called in each round.
     pub reclaimers: u32,
     /// The number of pages that the reclaimers reported as freed, over all rounds.
     pub reclaimed: Pages,

@@ -2,9 +2,9 @@
 //! coldest pages are returned to the zone. This file also splits an allocated block into single
 //! pages that are then freed one by one.
 //!
-//! A spill is one or more holds of the zone lock. Between two holds, the spill drops the zone lock
-//! and the pcp lock to let other CPUs in. The next hold then takes more pages from the same CPU's
-//! lists.
+//! This return of pages is a spill. A spill is one or more holds of the zone lock. Between two
+//! holds, the spill drops the zone lock and the pcp lock to let other CPUs in. The next hold then
+//! takes more pages from the same CPU's lists.
 //!
 //! Locks: `spill_hold` takes the zone lock inside the pcp lock; `free_direct` takes the zone lock
 //! alone.
@@ -54,9 +54,9 @@ impl<M: Machine> PageAllocator<M> {
         self.free_fully(machine, pfn, order, Some(mobility), false)
     }
 
-    /// Frees a block by the complete path, which may spill a list or free the block to the zone. If
-    /// `forced` is given, the block goes onto the list of that type. `is_tagged` says that the
-    /// block has already been tagged as listed.
+    /// Frees a block by the path that handles every case: it may return pages from a list to the
+    /// zone, or free the block to the zone. If `forced` is given, the block goes onto the list of
+    /// that type. `is_tagged` says that the block has already been tagged as listed.
     #[inline(never)]
     fn free_fully(
         &self,
@@ -168,8 +168,9 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// The progress of a spill, decay or drain: the number of pages still to be returned to the zone,
-/// the list to continue with, and the number of pages returned so far.
+/// The progress of an operation, such as a drain, that returns pages from page lists to the zone:
+/// the number of pages still to be returned to the zone, the list to continue with, and the number
+/// of pages returned so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Excess {
     pub(super) pages: u32,
@@ -242,8 +243,8 @@ impl<M: Machine> Zone<M> {
         list_of(order, mobility).unwrap_or(0)
     }
 
-    /// Puts blocks of one order, given by their first `pages`, on this CPU's lists and spills the
-    /// excess.
+    /// Puts blocks of one order, given by their first `pages`, on this CPU's lists, and returns the
+    /// excess to the zone.
     #[inline]
     pub(super) fn free_here(
         &self,
@@ -299,8 +300,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Continues a spill after its first hold of the zone lock. Each further hold takes the pcp
-    /// lock and the zone lock again.
+    /// Continues to return pages from the lists to the zone (a spill) after the first hold of the
+    /// zone lock. Each further hold takes the pcp lock and the zone lock again.
     fn spill_rest(&self, machine: &M, cpu: CpuId, mut left: Excess) {
         let slot = self.slot(cpu);
         while left.pages > 0 {
@@ -324,8 +325,8 @@ impl<M: Machine> Zone<M> {
         self.notice_plenty(machine);
     }
 
-    /// Handles the `left` pages of a spill that cannot continue after a hold, because another CPU
-    /// is draining the lists or the caller has migrated.
+    /// Handles the `left` pages that have not returned to the zone, because another CPU is draining
+    /// the lists or the caller has migrated.
     #[cold]
     fn leave(&self, machine: &M, slot: &PerCpu<M>, left: Excess) {
         match self.holds.leftover() {
@@ -339,7 +340,7 @@ impl<M: Machine> Zone<M> {
     /// Moves the coldest pages to the zone while the caller holds the pcp lock (Linux:
     /// `free_pcppages_bulk`). Returns the part of the excess that was not moved, which is 0 pages
     /// if the lists are now empty. Usually takes the zone lock once. Takes it several times if the
-    /// policy divides a spill without releasing the pcp lock, or if a hold reaches its time limit
+    /// design divides the move without releasing the pcp lock, or if a hold reaches its time limit
     /// (see `give_hold`).
     pub(super) fn spill_hold(
         &self,
@@ -407,9 +408,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Pushes the blocks of `order` whose first pages are `pages` onto the lists of `pcp`, until
-    /// the lists hold too many pages. Returns the number of pages to spill, and the index of the
-    /// list onto which the last block was pushed. Returns `None` if there is nothing to spill or a
-    /// list has no room. Adds the number of blocks pushed to `pushed`.
+    /// the lists hold too many pages. Returns the number of pages to return to the zone, and the
+    /// index of the list onto which the last block was pushed. Returns `None` if no page has to
+    /// return to the zone, or a list has no room. Adds the number of blocks pushed to `pushed`.
     #[inline]
     pub(super) fn push_run(
         &self,

@@ -30,26 +30,26 @@ use crate::machine::{CpuLock, Freed, Front, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, count_of};
 
-/// The largest number of pages that move at once between a front and the page lists, or from one
-/// front to another.
+/// The largest number of pages that move at once between a front (a CPU's stack of free pages) and
+/// the page lists, or from one front to another.
 const RUN: usize = 64;
 
-/// A front holds at most the number of pages that the lists of its CPU may hold, divided by this
-/// number.
+/// A CPU's stack of free pages (its front) holds at most the number of pages that the CPU's lists
+/// may hold, divided by this number.
 const PART_OF_HIGH_MAX: u32 = 8;
 
-/// The smallest limit of a front, in pages, however short the lists of its CPU are.
+/// The smallest limit of a CPU's stack of free pages, in pages, however short the CPU's lists are.
 const LIMIT_MIN: u32 = 2;
 
-/// The index of the list that a front's pages come from and go to.
+/// The index of the page list with which a CPU's stack of free pages (its front) exchanges pages.
 const LIST: usize = match list_of(Order::ZERO, Mobility::Unmovable) {
     Some(list) => list,
     None => panic!("there is a list of single pages"),
 };
 
 impl<M: Machine> Zone<M> {
-    /// Sets the limits of all fronts for page lists of these sizes. The fronts of CPUs that are
-    /// offline get no room.
+    /// Sets the limits of all fronts (the CPUs' stacks of free pages) for page lists of these
+    /// sizes. The fronts of CPUs that are offline get no room.
     pub(super) fn set_front_limits(&self, machine: &M, sizes: Sizes, cpus: &Cpus<M>) {
         let capacity = M::Front::CAPACITY;
         if capacity == 0 {
@@ -66,7 +66,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Allocates a page from a front, or from the list behind an empty front.
+    /// Allocates a page from a CPU's stack of free pages (its front), or from the page list if the
+    /// stack is empty.
     #[inline(always)]
     pub(super) fn alloc_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
         match self.pop_front(machine, slot) {
@@ -75,7 +76,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Pops a page from a front and tags it as allocated.
+    /// Pops a page from a CPU's stack of free pages and tags the page as allocated.
     #[inline(always)]
     fn pop_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
         let page = slot.front.pop(machine)?;
@@ -86,7 +87,8 @@ impl<M: Machine> Zone<M> {
         Some(page)
     }
 
-    /// Continues [`Zone::pop_front`] after it has dropped an invalid entry.
+    /// Continues [`Zone::pop_front`] after it has dropped an invalid entry: one whose page was
+    /// freed twice.
     #[cold]
     #[inline(never)]
     fn pop_next(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
@@ -101,18 +103,18 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Takes a run of pages from the list behind an empty front, or a run that another CPU has
-    /// offered, and pushes all but one of the pages. Returns the page that is left, tagged as
-    /// allocated. Returns `None` if the caller cannot use the front, or there is no run, or the
-    /// list is locked.
+    /// Refills a CPU's empty stack of free pages (`slot.front`): takes a run of pages from the page
+    /// list, or a run that another CPU has offered, and pushes all but one of the pages. Returns
+    /// the page that is left, tagged as allocated. Returns `None` if the caller cannot use the
+    /// stack, or there is no run, or the list is locked.
     #[cold]
     #[inline(never)]
     fn alloc_behind_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
         if !slot.front.admits(machine) {
             return None;
         }
-        // The call of `admits` may have made the caller the user of the front, and the front may
-        // have pages.
+        // The call of `admits` may have let the caller take over the stack of free pages
+        // (`slot.front`), and the stack may have pages.
         let page = self.pop_front(machine, slot);
         if page.is_some() {
             return page;
@@ -125,8 +127,9 @@ impl<M: Machine> Zone<M> {
             taken
         });
         let taken = match taken? {
-            // The list is empty. A run from another CPU's front saves a refill from the zone. The
-            // pages of the run are tagged as fronted, except those that were freed twice.
+            // The list is empty. A run of pages from another CPU's stack saves a transfer from the
+            // zone. The pages of the run have the tag `FRONTED`, except those that were freed
+            // twice.
             0 if room.len() == RUN && slot.front.take_run(machine, room) => {
                 self.keep(room, |page| self.tags.get(page) == tag::FRONTED)
             }
@@ -147,8 +150,9 @@ impl<M: Machine> Zone<M> {
         Some(*first)
     }
 
-    /// Frees a page to a front. Returns `None`, without having done anything, if the page is not
-    /// allocated as a single page, or if the caller cannot use the front.
+    /// Frees a page to a CPU's stack of free pages (its front). Returns `None`, without having done
+    /// anything, if the page is not allocated as a single page, or if the caller cannot use the
+    /// stack.
     #[inline(always)]
     pub(super) fn free_front(
         &self,
@@ -168,7 +172,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Continues [`Zone::free_front`] if the caller may have to become the user of the front first.
+    /// Continues [`Zone::free_front`] if the caller may first have to take over the stack of free
+    /// pages.
     #[cold]
     #[inline(never)]
     fn free_again(
@@ -191,8 +196,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Frees a page that is tagged as fronted but could not be pushed. If the front is full, passes
-    /// a run of its pages on to other CPUs, or moves it to the list.
+    /// Frees a page that has the tag `FRONTED` but could not be pushed onto the stack of free pages
+    /// (`slot.front`). If the stack is full, passes a run of its pages on to other CPUs, or moves
+    /// the run to the page list.
     ///
     /// # Errors
     /// If another free of the page has already put it on a list.
@@ -225,9 +231,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Puts pages that are tagged as fronted, and are in no front, on this CPU's list. The page
-    /// that was freed last comes first in `pages`. Drops pages that another CPU has retagged
-    /// meanwhile. Returns the number of pages that were put on the list.
+    /// Puts pages that have the tag `FRONTED`, and are on no CPU's stack of free pages, on this
+    /// CPU's list. The page that was freed last comes first in `pages`. Drops pages that another
+    /// CPU has retagged meanwhile. Returns the number of pages that were put on the list.
     fn list_fronted(&self, machine: &M, pages: &mut [u32]) -> usize {
         let kept = self.retag_fronted(pages);
         let kept = &mut pages[..kept];
@@ -238,8 +244,8 @@ impl<M: Machine> Zone<M> {
         kept.len()
     }
 
-    /// Changes the tags of `pages` from fronted to listed. Moves the pages for which this succeeds
-    /// to the beginning of `pages`, and returns their number.
+    /// Changes the tags of `pages` from `FRONTED` to "on a page list". Moves the pages for which
+    /// this succeeds to the beginning of `pages`, and returns their number.
     fn retag_fronted(&self, pages: &mut [u32]) -> usize {
         let listed = tag::listed(Order::ZERO);
         self.keep(pages, |page| {
@@ -263,8 +269,8 @@ impl<M: Machine> Zone<M> {
         kept
     }
 
-    /// Moves all pages of a CPU's front to the CPU's list. Returns the number of pages that went to
-    /// the zone instead, because the list had no room for them.
+    /// Moves all pages of a CPU's front (its stack of free pages) to the CPU's list. Returns the
+    /// number of pages that went to the zone instead, because the list had no room for them.
     pub(super) fn empty_front(&self, machine: &M, cpu: CpuId, site: Site) -> u32 {
         let slot = self.slot(cpu);
         let mut direct = 0;
@@ -299,7 +305,8 @@ impl<M: Machine> Zone<M> {
         direct
     }
 
-    /// Counts an entry of a front that was dropped, because its page had been freed twice.
+    /// Counts an entry of a CPU's stack of free pages that was dropped, because its page had been
+    /// freed twice.
     #[cold]
     fn note_dropped(&self) {
         // Relaxed is enough: this is only a count, and orders no other access.
@@ -307,7 +314,7 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Returns half of a front's limit, in pages.
+/// Returns half of the `limit` of a CPU's stack of free pages.
 fn half(limit: u32) -> usize {
     limit as usize / 2
 }

@@ -1,4 +1,4 @@
-//! A [`Gauge`] keeps one hold of the zone lock within the limit of the hold policy.
+//! A [`Gauge`] keeps one hold of the zone lock within the limit that the design sets.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,12 +10,12 @@ use crate::site::{Site, Work};
 use crate::units::{Nanos, Order, total_in};
 
 impl<M: Machine> Zone<M> {
-    /// Creates a gauge for one hold at `site`. The caller starts the gauge as soon as it holds the
-    /// lock.
+    /// Creates a gauge for one hold of the zone lock by the code that `site` names. The caller
+    /// starts the gauge as soon as it holds the lock.
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
-        // With bitmaps, a hold of 63 blocks takes only about a microsecond, so this hold has no
-        // time limit (0), and the clock is not read.
+        // In a zone with bitmaps of free pages, a hold that moves 63 blocks takes only about a
+        // microsecond, so this hold has no time limit (0), and the clock is not read.
         let hold_time = if self.has_bitmaps {
             Nanos(0)
         } else {
@@ -37,12 +37,12 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Keeps one hold within its limit, and reports the hold's work to the machine. A simulated machine
-/// advances its clock by the time that the work takes.
+/// Keeps one hold of the zone lock within its limit, and reports the hold's work to the machine. A
+/// simulated machine advances its clock by the time that the work takes.
 pub(super) struct Gauge {
     limit: Limit,
-    /// True if the limit is in blocks and not in pages. With bitmaps, a block of any order moves in
-    /// one operation.
+    /// True if the limit is in blocks and not in pages. If free pages are in bitmaps, a block of
+    /// any order moves in one operation.
     counts_blocks: bool,
     hold_time: Nanos,
     work: Work,
@@ -63,8 +63,8 @@ impl Gauge {
         }
     }
 
-    /// Returns whether the hold may move another block of `order`. The first block is always
-    /// admitted.
+    /// Returns whether this hold of the zone lock may move another block of `order`. The first
+    /// block is always admitted.
     #[inline]
     pub(super) fn admits(&self, machine: &impl Machine, order: Order) -> bool {
         self.fits(order) && self.has_time(machine)
@@ -95,7 +95,7 @@ impl Gauge {
         self.unspent = 0;
     }
 
-    /// The number of pages that the hold may still move.
+    /// The number of pages that this hold of the zone lock may still move.
     pub(super) fn room(&self, machine: &impl Machine) -> u32 {
         match self.limit {
             Limit::None => u32::MAX,
@@ -104,7 +104,8 @@ impl Gauge {
         }
     }
 
-    /// The number of pages that the hold may still move, regardless of its time limit.
+    /// The number of pages that this hold of the zone lock may still move, regardless of its time
+    /// limit.
     pub(super) fn pages_left(&self) -> u32 {
         match self.limit {
             Limit::None => u32::MAX,
@@ -112,7 +113,8 @@ impl Gauge {
         }
     }
 
-    /// The number of blocks that a hold may still move in a zone with bitmaps.
+    /// The number of blocks that this hold of the zone lock may still move, if free pages are in
+    /// bitmaps.
     pub(super) fn blocks_left(&self) -> u32 {
         match self.limit {
             Limit::None => u32::MAX,
@@ -140,8 +142,8 @@ impl Gauge {
         self.moved.blocks += 1;
     }
 
-    /// Returns whether the hold is still within its time limit. Always true for the first block,
-    /// and for blocks between two readings of the clock.
+    /// Returns whether this hold of the zone lock is still within its time limit. Always true for
+    /// the first block, and for blocks between two readings of the clock.
     #[inline]
     pub(super) fn has_time(&self, machine: &impl Machine) -> bool {
         !matches!(self.limit, Limit::Strict(_))

@@ -394,14 +394,16 @@ fn kept_blocks_stay_apart_until_they_are_given_up() {
     world.buddy.keep(frames, page, order, most);
     assert_eq!(world.known.types.of(page), kept);
     assert_eq!(world.buddy.free_kept().0, 510);
-    // A second kept block would exceed `most`, so it is not kept. When the pages of the first block
-    // are freed, they do not merge with the second block, because that one is not kept.
+    // Keeping a second block for atomic requests would exceed `most`, so it is not kept. When the
+    // pages of the first block are freed, they do not merge with the second block, because that one
+    // is not kept.
     world.buddy.keep(frames, 512, order, most);
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     world.buddy.give(frames, page, order);
     assert_eq!(world.buddy.blocks_of(Order::HUGE, kept), 1);
     assert_eq!(world.buddy.blocks_of(Order::HUGE, MOVABLE), 1);
-    // The last kept block stays kept unless the caller allows all to be unreserved.
+    // The last block kept for atomic requests stays kept unless the caller allows all to be
+    // unreserved.
     assert!(!world.buddy.unkeep(frames, RECLAIMABLE, false));
     assert!(world.buddy.unkeep(frames, RECLAIMABLE, true));
     assert_eq!(world.buddy.free_kept().0, 0);

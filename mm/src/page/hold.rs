@@ -1,9 +1,9 @@
 //! One hold of a zone lock, which moves pages between the free lists and a CPU's page lists.
 //!
-//! The policy limits how much one hold may move; a `Gauge` (`gauge.rs`) keeps the hold within that
+//! The design limits how much one hold may move; a `Gauge` (`gauge.rs`) keeps the hold within that
 //! limit and reports the work to the machine. The free-page counter is changed only after the lock
-//! is released. Otherwise a fold of that counter would lengthen the hold by the transfer of a cache
-//! line.
+//! is released. Otherwise a change of the shared counter would lengthen the hold by the transfer of
+//! a cache line.
 //!
 //! Locks: the zone lock is taken here. Callers of `take_hold` and `give_hold` hold the pcp lock.
 
@@ -20,8 +20,8 @@ use crate::units::{CpuId, Order, Pages, count_of};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
-    /// Runs `f` with the zone lock held, and then updates the word that counts free pages in kept
-    /// blocks.
+    /// Runs `f` with the zone lock held, and then updates the word that counts the free pages in
+    /// blocks kept for atomic requests.
     #[inline]
     pub(super) fn locked<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut Buddy) -> R) -> R {
         self.buddy.with(machine, site, |buddy| {
@@ -145,11 +145,11 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    /// Moves the coldest blocks to the zone until `wanted` pages have been moved or the policy's
-    /// limit is reached (Linux: `free_pcppages_bulk`). Starts at the list with the index `list`,
-    /// and sets `list` to the index of the list to continue with.
+    /// Moves the coldest blocks to the zone until `wanted` pages have been moved or the design's
+    /// limit for one hold is reached (Linux: `free_pcppages_bulk`). Starts at the list with the
+    /// index `list`, and sets `list` to the index of the list to continue with.
     ///
-    /// This is one hold of the zone lock, with one exception. If the policy moves whole blocks, and
+    /// This is one hold of the zone lock, with one exception. If the design moves whole blocks, and
     /// the hold reaches its time limit, the blocks that are already off their lists go to the zone
     /// in further holds.
     pub(super) fn give_hold(
@@ -199,7 +199,8 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    /// Moves the coldest blocks, which are of one order, to a zone with bitmaps.
+    /// Moves the coldest blocks, which are of one order, to a zone that keeps free pages in
+    /// bitmaps.
     fn give_bits(
         &self,
         machine: &M,
@@ -222,8 +223,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Moves about `wanted` pages, in blocks of `order`, from the cold end of a list to a zone with
-    /// bitmaps. `room` is memory for the numbers of the first pages of these blocks.
+    /// Moves about `wanted` pages, in blocks of `order`, from the cold end of a list to a zone that
+    /// keeps free pages in bitmaps. `room` is memory for the numbers of the first pages of these
+    /// blocks.
     fn give_run(
         &self,
         machine: &M,
@@ -306,9 +308,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Emits the event for a block that moves from the zone to a page list. If the CPUs of this
-    /// zone own blocks and have inboxes, also makes this CPU the owner of the 512 pages around the
-    /// block, unless these pages have an owner already.
+    /// Emits the event for a block that moves from the zone to a page list. In the design in which
+    /// freed pages return to the CPU that owns their block, through an inbox, also makes this CPU
+    /// the owner of the 512 pages around the block, unless these pages have an owner already.
     #[inline]
     pub(super) fn note_taken(&self, machine: &M, page: u32, order: Order) {
         if self.owners.has_inboxes() {
@@ -325,8 +327,8 @@ impl<M: Machine> Zone<M> {
         machine.emit(Event::PcpuDrain { pfn, order });
     }
 
-    /// Adds the pages that one hold `moved` to the counter of free pages, or subtracts them if the
-    /// hold took them from the zone. Emits the event for the hold.
+    /// Adds the pages that one hold of the zone lock `moved` to the counter of free pages, or
+    /// subtracts them if the hold took them from the zone. Emits the event for the hold.
     pub(super) fn note_hold(&self, machine: &M, part: Part, moved: Moved) {
         let Moved { pages, blocks } = moved;
         let Part { site, cpu, further } = part;
@@ -351,19 +353,19 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The operation that a hold belongs to, such as a refill or a drain, and whether this operation
-/// already had an earlier hold.
+/// The operation that a hold of the zone lock belongs to, such as a refill or a drain, and whether
+/// this operation already had an earlier hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     site: Site,
-    /// The CPU whose page lists the hold fills or empties.
+    /// The CPU whose page lists this hold of the zone lock fills or empties.
     cpu: CpuId,
-    /// True if this operation already had a hold before this one.
+    /// True if this operation has held the zone lock before.
     further: bool,
 }
 
 impl Part {
-    /// Returns the part for the first or only hold of an operation.
+    /// Returns the [`Part`] for the first or only hold of the zone lock in an operation.
     pub(super) const fn first(site: Site, cpu: CpuId) -> Self {
         Self {
             site,
@@ -372,13 +374,14 @@ impl Part {
         }
     }
 
-    /// The site at which the lock is taken.
+    /// The label of the code that takes the zone lock.
     pub(super) const fn site(self) -> Site {
         self.site
     }
 
-    /// Returns the part for the next hold of this operation, whose holds so far have moved `moved`
-    /// pages in total. If that total is 0, the next hold still counts as the first one.
+    /// Returns the [`Part`] for the next hold of the zone lock in this operation, whose holds so
+    /// far have moved `moved` pages in total. If that total is 0, the next hold still counts as the
+    /// first one.
     pub(super) const fn after(self, moved: u32) -> Self {
         Self {
             further: moved > 0,
@@ -387,7 +390,8 @@ impl Part {
     }
 }
 
-/// The amount that one hold moved: a number of pages, and the number of blocks that they formed.
+/// The amount that one hold of the zone lock moved: a number of pages, and the number of blocks
+/// that they formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) pages: u32,

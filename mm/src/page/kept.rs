@@ -13,10 +13,10 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::units::{Order, Pages, count_in};
 
-/// The kept blocks that may be unreserved for a request.
+/// Which of the page blocks kept for atomic requests may be unreserved for another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Any kept block of a zone except its last one.
+    /// Any block kept for atomic requests, except the last one of a zone.
     Few,
     /// Any kept block.
     All,
@@ -30,8 +30,8 @@ impl ZoneRequest {
         self.mark == Mark::Min && self.urgency == Urgency::Atomic && self.order > Order::ZERO
     }
 
-    /// Returns whether this request may take pages of kept blocks when no other pages are left. If
-    /// so, those pages count as free for this request.
+    /// Returns whether this request may take pages of blocks kept for atomic requests when no other
+    /// pages are left. If so, those pages count as free for this request.
     pub(super) fn may_use_kept(&self) -> bool {
         self.mark == Mark::Min && self.urgency != Urgency::Normal
     }
@@ -52,8 +52,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Keeps the page block that contains the allocated `page`. Kept blocks have at most about one
-    /// percent of the zone's pages.
+    /// Keeps the page block that contains the allocated `page` for atomic requests. Kept blocks
+    /// have at most about one percent of the zone's pages.
     #[cold]
     pub(super) fn keep_block(&self, machine: &M, page: u32, order: Order) {
         let block = self.types.block().pages();
@@ -67,8 +67,8 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Stores the number of free pages in kept blocks, for watermark tests that do not take the
-    /// zone lock. The caller holds that lock.
+    /// Stores the number of free pages in blocks kept for atomic requests, for watermark tests that
+    /// do not take the zone lock. The caller holds that lock.
     pub(super) fn note_kept(&self, machine: &M, free: Pages) {
         let word = &self.settings.free_kept;
         let free = i64::from(free.0);

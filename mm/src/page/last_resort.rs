@@ -45,9 +45,9 @@ pub enum Relief {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Allocates a block from a zone that stays above its high watermark, for a last resort that
-    /// tries once more before it kills. Drains every CPU's lists first, calls no reclaimer, and
-    /// emits no event on failure.
+    /// Allocates a block from a zone that stays above its high watermark, for a [`LastResort`] that
+    /// tries once more before it kills a process. Drains every CPU's lists first, calls no
+    /// reclaimer, and emits no event on failure.
     pub fn alloc_if_plenty(&self, machine: &M, request: Request) -> Option<Pfn> {
         self.drain_again(machine);
         self.try_zones(machine, request, Mark::High)

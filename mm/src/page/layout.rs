@@ -98,12 +98,14 @@ pub enum FreeIndex {
     /// faster, and each managed page takes 1.2 bytes. An allocation takes the lowest suitable pages
     /// of a huge block, and not those that were freed last.
     ///
-    /// Zones whose pages are grouped by mobility, or whose blocks have owners, use lists instead.
+    /// Zones whose pages are grouped by mobility, or whose blocks are owned by CPUs, use lists
+    /// instead.
     Bitmaps,
 }
 
 impl Layout {
-    /// Returns a layout with one zone of `pages` pages from frame 0, for an embedder with an arena.
+    /// Returns a layout with one zone of `pages` pages from frame 0, for a program that has mapped
+    /// memory for the pages of the allocator (an arena).
     #[must_use]
     pub fn arena(pages: Pages) -> Self {
         Self::of([ZoneLayout {

@@ -57,7 +57,7 @@ pub(super) type PairLinks = Box<[Link; PAIRS]>;
 pub(super) struct Links {
     largest: Vec<Link>,
     split: Vec<Option<PairLinks>>,
-    /// If the zone has bitmaps, the records of all huge blocks; otherwise empty.
+    /// If the zone keeps free pages in bitmaps, the records of all huge blocks; otherwise empty.
     huge: Vec<Link>,
 }
 
@@ -92,7 +92,7 @@ impl Links {
         }
     }
 
-    /// Creates the records of a zone of `pages` pages with bitmaps.
+    /// Creates the link records of a zone of `pages` pages that keeps free pages in bitmaps.
     pub(super) fn of_huge_blocks(pages: Pages) -> Self {
         Self {
             largest: Vec::new(),
@@ -102,7 +102,8 @@ impl Links {
     }
 
     /// Exchanges the link records of a block of the largest order, given by its index, for those in
-    /// `records`. No part of the block may be on a free list. Does nothing in a zone with bitmaps.
+    /// `records`. No part of the block may be on a free list. Does nothing in a zone that keeps
+    /// free pages in bitmaps.
     pub(super) fn exchange(&mut self, block: usize, records: &mut Option<PairLinks>) {
         if let Some(own) = self.split.get_mut(block) {
             core::mem::swap(own, records);

@@ -7,9 +7,10 @@ use super::{AllocError, FreeError, LOCAL, PageAllocator, Request, ZoneKind};
 use crate::machine::{Front, Machine};
 use crate::units::{CpuId, Order, Pfn};
 
-/// A [`PageAllocator`] for calls on one CPU. It has looked up the CPU's zone and front, so a call
-/// for a single page takes less time. If the CPU had no front when the value was made, for instance
-/// because the CPU was offline, the calls take as long as those on the allocator.
+/// A [`PageAllocator`] for calls on one CPU. It has looked up the CPU's zone and the CPU's stack of
+/// free pages ([`Front`]), so a call for a single page takes less time. If the CPU had no such
+/// stack when the value was made, for instance because the CPU was offline, the calls take as long
+/// as those on the allocator.
 ///
 /// Every call has the same result as the call of the same name on the allocator. A call on another
 /// CPU is also correct, but slower: it uses the lists of the CPU for which the value was made. If
@@ -17,7 +18,7 @@ use crate::units::{CpuId, Order, Pfn};
 pub struct Local<'p, M: Machine> {
     pages: &'p PageAllocator<M>,
     /// The zone that a request for a local page tries first, and the CPU's part of the zone. `None`
-    /// if there is no such zone, or the CPU has no front there.
+    /// if there is no such zone, or the CPU has no stack of free pages ([`Front`]) there.
     near: Option<(&'p Zone<M>, &'p PerCpu<M>)>,
 }
 

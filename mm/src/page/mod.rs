@@ -297,9 +297,10 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Tells the zones of `node` whether kswapd is awake. While kswapd is awake, counters fold at a
-    /// lower threshold, but only in zones where the differentials of all CPUs together could hide
-    /// that free memory is below the min watermark (Linux: `set_pgdat_percpu_threshold`).
+    /// Tells the zones of `node` whether kswapd is awake. While kswapd is awake, CPUs add their
+    /// differentials to the counters at a lower threshold, but only in zones where the
+    /// differentials of all CPUs together could hide that free memory is below the min watermark
+    /// (Linux: `set_pgdat_percpu_threshold`).
     pub fn set_kswapd(&self, machine: &M, node: NodeId, kswapd: Kswapd) {
         let online = self.cpus.online(machine);
         for zone in self.zones.iter().filter(|zone| zone.node == node) {
@@ -309,10 +310,10 @@ impl<M: Machine> PageAllocator<M> {
 
     /// Tests the high watermarks of the zones that `request` would try, up to the first one that
     /// may give a block. Each of these zones that is below its high watermark is marked as such, so
-    /// that its page lists spill early.
+    /// that frees return pages to it early.
     ///
     /// Linux makes this test at each allocation. [`PageAllocator::alloc`] makes it only when a
-    /// block has to come from the zone itself. So a replay of another allocator may call this
+    /// block has to come from the zone itself. So a replay of a recording of Linux may call this
     /// before each of its allocations.
     pub fn test_high(&self, machine: &M, request: Request) {
         let ask = zone::ZoneRequest {
@@ -328,8 +329,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Marks a zone as below its high watermark, as an allocation does when it finds the zone below
-    /// that watermark. This is for replays of another allocator: that allocator also marks a zone
-    /// that has no free block of the requested size.
+    /// that watermark. This is for replays of recordings of Linux, which also marks a zone that has
+    /// no free block of the requested size.
     ///
     /// # Errors
     /// If there is no zone with the index `zone`.

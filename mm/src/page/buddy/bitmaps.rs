@@ -27,11 +27,12 @@ use crate::units::{Order, Pages, count_of};
 const SMALL: usize = Order::HUGE.index();
 const HUGE: u32 = Order::HUGE.pages().0;
 
-/// The free pages of all split blocks of a zone.
+/// The free pages of all huge blocks of a zone that are partly free (split).
 #[derive(Debug)]
 pub(super) struct Bitmaps {
     blocks: Vec<Split>,
-    /// For each small order, the split blocks whose largest free block has that order.
+    /// For each order below that of a huge block, the partly free huge blocks whose largest free
+    /// block has that order.
     lists: [List; SMALL],
 }
 
@@ -59,7 +60,7 @@ impl Split {
     }
 }
 
-// With 8 bytes for the link record, this is 80 bytes for each huge block.
+// With the 8 bytes of its list links, this is 80 bytes for each huge block.
 const _: () = assert!(size_of::<Split>() == 72);
 
 impl Bitmaps {
@@ -76,8 +77,8 @@ impl Bitmaps {
         }
     }
 
-    /// Frees the block of a small `order` at `page`. If the huge block around it is now whole,
-    /// takes that block out of the bitmaps, and returns its first page.
+    /// Frees the block at `page`, whose `order` is below that of a huge block. If the huge block
+    /// around it is now whole, takes that block out of the bitmaps, and returns its first page.
     #[inline]
     pub(super) fn give(&mut self, links: &mut Links, page: u32, order: Order) -> Option<u32> {
         let offset = page % HUGE;
@@ -155,7 +156,8 @@ impl Bitmaps {
         self.lists[largest.index()].insert(links, first, Order::HUGE, End::Head);
     }
 
-    /// Takes a free block of a small `order`, or returns `None` if there is none.
+    /// Takes a free block of `order`, which is below that of a huge block, or returns `None` if
+    /// there is none.
     pub(super) fn take(&mut self, links: &mut Links, order: Order) -> Option<u32> {
         let first = self.best(order)?;
         let split = &mut self.blocks[(first / HUGE) as usize];
@@ -165,8 +167,8 @@ impl Bitmaps {
         Some(first + offset)
     }
 
-    /// Takes up to `out.len()` single pages, all from one split block, writes them to `out`, and
-    /// returns their number. Returns 0 if there is no split block.
+    /// Takes up to `out.len()` single pages, all from one partly free huge block, writes them to
+    /// `out`, and returns their number. Returns 0 if there is no such huge block.
     pub(super) fn take_pages(&mut self, links: &mut Links, out: &mut [u32]) -> usize {
         let Some(first) = self.best(Order::ZERO) else {
             return 0;
@@ -178,8 +180,8 @@ impl Bitmaps {
         got
     }
 
-    /// The first page of a split block that has a free block of `order`, and whose largest free
-    /// block is as small as possible.
+    /// The first page of a partly free huge block that has a free block of `order`, and whose
+    /// largest free block is as small as possible.
     fn best(&self, order: Order) -> Option<u32> {
         let lists = self.lists.get(order.index()..)?;
         let list = lists.iter().find(|list| list.len > 0)?;
@@ -203,19 +205,20 @@ impl Bitmaps {
         }
     }
 
-    /// Returns whether the page is a free page of a split block.
+    /// Returns whether the page is free, in a huge block that is only partly free.
     pub(super) fn is_free(&self, page: u32) -> bool {
         let split = &self.blocks[(page / HUGE) as usize];
         split.bits.has_around(page % HUGE, Order::ZERO)
     }
 
-    /// Returns whether there is a free block of at least a small `order`.
+    /// Returns whether there is a free block of at least `order`, which is below that of a huge
+    /// block.
     pub(super) fn has(&self, order: Order) -> bool {
         self.best(order).is_some()
     }
 
-    /// The number of free blocks of `order` in split blocks, if pages are merged as far as
-    /// possible. Looks at all split blocks.
+    /// The number of free blocks of `order` in huge blocks that are partly free, if pages are
+    /// merged as far as possible. Looks at all these huge blocks.
     pub(super) fn count(&self, order: Order) -> u32 {
         let split = self.blocks.iter().filter(|split| split.free > 0);
         split

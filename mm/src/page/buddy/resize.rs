@@ -141,7 +141,8 @@ impl Buddy {
     }
 }
 
-/// Returns how many pages of the block of the largest order at `page` are in kept page blocks.
+/// Returns how many pages of the block of the largest order at `page` are in page blocks kept for
+/// atomic requests.
 fn kept_in<T: Tags>(frames: Frames<'_, T>, page: u32) -> Pages {
     let each = frames.types.block().pages();
     let starts = (page..page + Order::MAX.pages().0).step_by(each.index());

@@ -1,5 +1,6 @@
-//! Linux from 6.19: a spill or decay moves one batch of pages per hold of the zone lock, and drops
-//! the zone lock and the pcp lock between two holds.
+//! Linux from 6.19: a CPU that returns pages from its lists to the zone, because the lists are too
+//! long (a spill) or in its periodic work (a decay), moves one batch of pages per hold of the zone
+//! lock, and drops the zone lock and the pcp lock between two holds.
 //!
 //! This is the change as merged upstream. Refills and drains still move up to 2016 pages per hold.
 //! If a spill cannot take the pcp lock again after a hold, the pages not moved yet stay on the
@@ -10,8 +11,8 @@ use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Moves about one batch per hold of the zone lock in a spill or decay. All other holds are as in
-/// `Unbatched`: they move up to 2016 pages.
+/// Moves about one batch per hold of the zone lock when page lists are too long (a spill) or shrink
+/// periodically (a decay). All other holds are as in `Unbatched`: they move up to 2016 pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Batched;
 

@@ -1,10 +1,10 @@
 //! Plimsoll's policy: no hold of the zone lock moves more than a batch of pages (or a single block
-//! that is larger), or lasts longer than a set time. This is true of refills, spills, decays and
-//! drains.
+//! that is larger), or lasts longer than a set time. This is true of every transfer of pages
+//! between page lists and the zone.
 //!
-//! A block that would exceed the batch waits for the next hold. If a spill is interrupted between
-//! two holds, the number of pages that it has not moved is recorded, so that the same number of
-//! pages returns to the zone later.
+//! A block that would exceed the batch waits for the next hold. If a free that returns pages to the
+//! zone is interrupted between two holds, the number of pages that it has not moved is recorded, so
+//! that the same number of pages returns to the zone later.
 //!
 //! Shorter holds mean that the lock changes hands more often, and each change costs the transfer of
 //! a cache line. To compensate, freed buddies are joined before the lock is taken, and refilled

@@ -1,7 +1,7 @@
-//! How many pages Linux 6.12 and 6.18 move per hold of the zone lock. Later kernels move about
-//! one batch per hold, both in decays and in spills. Linux 6.12 and 6.18 do so only in decays: a
-//! decay moves one batch per hold, and drops the zone lock and the pcp lock between two holds. A
-//! spill is still a single hold.
+//! How many pages Linux 6.12 and 6.18 move per hold of the zone lock. Later kernels move about one
+//! batch per hold, both in decays (periodically) and in spills (when a free finds that the lists
+//! are too long). Linux 6.12 and 6.18 do so only in decays: a decay moves one batch per hold, and
+//! drops the zone lock and the pcp lock between two holds. A spill is still a single hold.
 
 use super::unbatched::drain_limit;
 use super::{FlushFrom, Holds, Leftover, Limit};

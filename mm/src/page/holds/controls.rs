@@ -1,7 +1,8 @@
-//! Policies that serve as controls in experiments. Each differs from another policy only in one
-//! rule: whether an allocation drains all lists although another CPU is already draining them.
+//! Rules for holds of the zone lock that serve as controls in experiments. Each differs from one of
+//! the other rules only in one point: whether an allocation drains all lists although another CPU
+//! is already draining them.
 //!
-//! [`Bounded`] differs from [`Unbatched`] both in this rule and in how many pages one hold of the
+//! [`Bounded`] differs from [`Unbatched`] both in this point and in how many pages one hold of the
 //! zone lock moves. With these controls, an experiment can measure the effect of each difference
 //! alone.
 
@@ -11,8 +12,8 @@ use super::{FlushFrom, Holds, Leftover, Limit, MeetsDrain, Unit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Limits the holds of the zone lock as another policy does, but has its own rule for an allocation
-/// that finds no memory while another CPU is draining all lists.
+/// Limits the holds of the zone lock as `holds` does, but has its own rule for an allocation that
+/// finds no memory while another CPU is draining all lists.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainRule {
     name: &'static str,

@@ -21,12 +21,13 @@ pub use self::unbatched::Unbatched;
 use crate::site::Site;
 use crate::units::Pages;
 
-/// A policy that limits zone-lock holds.
+/// A policy: the rule for how much a CPU does while it holds a zone lock once.
 pub trait Holds: fmt::Debug + Sync {
     /// The policy's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns how many pages one hold at `site` may move if the zone's batch is `batch`.
+    /// Returns how many pages one hold of the zone lock at `site` may move if the zone's batch is
+    /// `batch`.
     fn limit(&self, site: Site, batch: Pages) -> Limit;
 
     /// The unit that one operation under the lock moves: single pages, or blocks that are joined
@@ -35,15 +36,16 @@ pub trait Holds: fmt::Debug + Sync {
         Unit::Pages
     }
 
-    /// The number of pages that a spill, decay or drain at `site` may move, in one or more holds of
-    /// the zone lock, before it releases the pcp lock. `None` means that the spill, decay or drain
-    /// releases the pcp lock after each hold of the zone lock.
+    /// The number of pages that an operation at `site`, such as a drain, may return to the zone, in
+    /// one or more holds of the zone lock, before it releases the pcp lock. `None` means that the
+    /// operation releases the pcp lock after each hold of the zone lock.
     fn pages_per_pcp_hold(&self, _site: Site, _batch: Pages) -> Option<Pages> {
         None
     }
 
-    /// Returns what happens to the pages that a spill still has to move, if the spill cannot
-    /// continue after a hold because a drain holds the pcp lock or the caller has migrated.
+    /// Returns what happens to the pages that a free still has to return to the zone, if it cannot
+    /// continue after a hold of the zone lock because a drain holds the pcp lock or the caller has
+    /// migrated.
     fn leftover(&self) -> Leftover;
 
     /// Returns what an allocation does if it finds no memory while another CPU is draining all
@@ -52,9 +54,9 @@ pub trait Holds: fmt::Debug + Sync {
         MeetsDrain::LeavesIt
     }
 
-    /// Returns whether all pages that a hold has moved are subtracted from the pages still to be
-    /// moved, even if a block has exceeded the hold's limit. If false, at most the limit is
-    /// subtracted for each hold, as in Linux 6.12 and 6.18.
+    /// Returns whether all pages that a hold of the zone lock has moved are subtracted from the
+    /// pages still to be moved, even if a block has exceeded the hold's limit. If false, at most
+    /// the limit is subtracted for each hold, as in Linux 6.12 and 6.18.
     fn counts_excess(&self) -> bool {
         true
     }
@@ -96,13 +98,13 @@ pub enum Unit {
     Blocks,
 }
 
-/// The fate of the pages that an interrupted spill still had to move.
+/// The fate of the pages that a free still had to return to the zone when it was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// The pages stay on the lists until the lists reach `high` again.
     Abandoned,
-    /// The number of these pages is recorded, and the next spill or decay on that CPU returns the
-    /// same number to the zone.
+    /// The number of these pages is recorded, and the same number of pages returns to the zone when
+    /// the lists of that CPU are next shortened.
     Owed,
 }
 

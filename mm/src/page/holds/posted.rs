@@ -7,10 +7,10 @@ use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Only drains move one batch per hold of the zone lock. A spill or decay is one hold, as in
-/// [`Unbatched`](super::Unbatched). This is the second patch of the series in its first two
-/// versions. The patch changed only `drain_pages_zone`, and later versions of the series left it
-/// out.
+/// Only drains move one batch per hold of the zone lock. Every other return of pages to the zone is
+/// one hold, as in [`Unbatched`](super::Unbatched). This is the second patch of the series in its
+/// first two versions. The patch changed only `drain_pages_zone`, and later versions of the series
+/// left it out.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchedDrains;
 
@@ -31,9 +31,9 @@ impl Holds for BatchedDrains {
     }
 }
 
-/// A patch that was posted before the series of patches that Linux merged. A spill, decay or drain
-/// releases the zone lock after each batch, but keeps the pcp lock. So other CPUs can use the zone
-/// in between, but not these page lists.
+/// A patch that was posted before the series of patches that Linux merged. A CPU that returns pages
+/// to the zone releases the zone lock after each batch, but keeps the pcp lock. So other CPUs can
+/// use the zone in between, but not these page lists.
 ///
 /// The posted patch released the zone lock only if another CPU was waiting for the lock. This
 /// policy always releases it: if no CPU waits, taking a free lock again costs little.

@@ -1,11 +1,12 @@
-//! Linux before holds were limited: each refill, spill or decay is one hold of the zone lock,
-//! however many pages it moves.
+//! Linux before holds were limited: each transfer of pages between page lists and the zone, except
+//! a drain, is one hold of the zone lock, however many pages it moves.
 
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Each refill, spill or decay is one hold of the zone lock, which may move up to 2016 pages.
+/// Each transfer of pages between page lists and the zone, except a drain, is one hold of the zone
+/// lock, which may move up to 2016 pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Unbatched;
 
@@ -23,8 +24,8 @@ impl Holds for Unbatched {
     }
 }
 
-/// Returns the limit of one hold of the zone lock in a drain, or `None` if `site` is not a site of
-/// a drain. The limit is the same in every Linux release: 32 batches, or one batch if the pages
+/// Returns the limit of one hold of the zone lock in a drain, or `None` if the code at `site` is no
+/// drain. The limit is the same in every Linux release: 32 batches, or one batch if the pages
 /// return to the zone of a remote node.
 pub(super) fn drain_limit(site: Site, batch: Pages) -> Option<Limit> {
     match site {
