@@ -1,7 +1,7 @@
 //! Labels for lock classes, for the sites that take locks, and for work that takes time.
 //!
 //! The manager and its machines share these three enums. The manager only passes the labels on. A
-//! machine keeps statistics by class and site, and a simulated machine prices work.
+//! machine keeps statistics by class and site, and a simulated machine charges time for work.
 
 /// The class of a lock, which says what the lock guards. The lock order is in `docs/locks.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,7 +132,8 @@ impl LockClass {
 
     /// Returns whether a simulated machine charges nothing for a lock of this class. This is true
     /// of [`LockClass::Batches`], because Linux has no such lock: it only allocates a page for each
-    /// batch. Plimsoll allocates such a page too, and a simulated machine charges for that.
+    /// batch of unmapped pages. Plimsoll allocates such a page too, and a simulated machine charges
+    /// for that.
     #[must_use]
     #[inline]
     pub const fn is_free_of_charge(self) -> bool {
@@ -168,8 +169,8 @@ pub enum Site {
     /// Settings are read or changed, a state is read for a report, or a rare change of a zone is
     /// made, such as adding memory (Linux: `setup_per_zone_wmarks`, `/proc`).
     Control,
-    /// A CPU's part of a flat counter is folded because the part reached the counter's batch
-    /// (Linux: `percpu_counter_add_batch`).
+    /// A CPU's part of a flat counter is added to the shared value, because the part reached the
+    /// counter's batch (Linux: `percpu_counter_add_batch`).
     CounterFold,
     /// A flat counter is summed or set (Linux: `__percpu_counter_sum`).
     CounterSum,
@@ -207,7 +208,8 @@ pub enum Site {
     Release,
     /// Memory has run out, and a process may have to be killed (Linux: `out_of_memory`).
     OutOfMemory,
-    /// A gather takes the memory for a batch, or gives it back (Linux: `tlb_next_batch`).
+    /// A gather of unmapped pages takes memory for more pages, or gives it back (Linux:
+    /// `tlb_next_batch`).
     Gather,
     /// Used pages are taken off their list, because reclaim is about to look at them (Linux:
     /// `isolate_lru_folios`).
@@ -355,8 +357,8 @@ pub enum Work {
     /// reader's cache already (Linux: `for_each_cpu_or`). A pass over CPUs that has to fetch the
     /// data is charged [`Work::ScanCpu`] alone, whose price includes going on to the next CPU.
     NextCpu,
-    /// Reading one CPU's part of one group of counters, when the parts of many groups are read in
-    /// memory order.
+    /// Reading one CPU's part of one group of counters (such as those of one process), when the
+    /// parts of many groups are read in memory order.
     StreamCpu,
     /// Adding to this CPU's own part of a counter.
     Count,
@@ -368,10 +370,11 @@ pub enum Work {
     Ipi,
     /// Creating and ending a process, without its pages.
     Process,
-    /// Examining one process while a victim is chosen: the step to it in the list, and its task,
-    /// signals and address space, but not its counters.
+    /// Examining one process while the OOM killer chooses one: the step to it in the list, and its
+    /// task, signals and address space, but not its counters.
     Candidate,
-    /// One comparison while blocks or candidates are sorted; [`sort_comparisons`] counts them.
+    /// One comparison while blocks, or processes that the OOM killer may choose, are sorted;
+    /// [`sort_comparisons`] counts them.
     Compare,
     /// Reading the clock (Linux: `ktime_get`).
     Clock,
@@ -383,8 +386,8 @@ pub enum Work {
     Reference,
     /// Writing one page to swap, without unmapping it: its slot and its contents.
     SwapOut,
-    /// One nanosecond of work that a program does itself, outside the manager. A machine profile
-    /// does not scale this work.
+    /// One nanosecond of work that a program does itself, outside the manager. It takes 1 ns on
+    /// every simulated machine.
     Think,
 }
 
@@ -425,7 +428,7 @@ impl Work {
         Self::Think,
     ];
 
-    /// The key of this kind of work in a machine profile.
+    /// The name of this kind of work in a profile, the file that describes a simulated machine.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -9,13 +9,14 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Knob {
-    /// The interval at which each CPU's differentials are folded and its page lists decay, in ms.
+    /// The interval at which each CPU adds its differentials to the shared counters and shrinks its
+    /// page lists, in ms.
     StatInterval,
-    /// log₂ of the maximum number of batches in one refill, spill or decay.
+    /// log₂ of the maximum number of batches that move at once between page lists and the zone.
     BatchScaleMax,
-    /// If this value is 0, `high` is tuned automatically. If the value is `n`, `high` is fixed: the
-    /// lists of all CPUs together may hold an `n`-th of the zone's pages. But each CPU's lists may
-    /// always hold four batches.
+    /// If this value is 0, `high`, the number of pages that page lists may hold, is tuned
+    /// automatically. If the value is `n`, `high` is fixed: the lists of all CPUs together may hold
+    /// an `n`-th of the zone's pages. But each CPU's lists may always hold four batches.
     HighFraction,
     /// The memory kept free for urgent requests, in KiB. If the value is 0, the amount is computed
     /// from the size of memory.
@@ -34,7 +35,8 @@ pub enum Knob {
     /// could serve. The reserve is the number of pages of the movable zone divided by this ratio. A
     /// ratio of 0 means no reserve.
     ReserveRatioNormal,
-    /// The maximum duration of one zone-lock hold under the bounded policy, in ns. 0 sets no limit.
+    /// The maximum time for which a CPU holds a zone lock once, in ns. Only some designs limit this
+    /// time, such as those with [`Bounded`](crate::page::holds::Bounded). 0 sets no limit.
     HoldTimeMax,
 }
 

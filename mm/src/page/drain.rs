@@ -209,7 +209,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes `cpu`'s pcp lock. Under this lock, moves to the zone the pages that `decide` returns
-    /// as excess, up to the limit that the design sets for one hold of this lock. Returns the part
+    /// as excess, up to the limit that the design sets for one hold of the lock. Returns the part
     /// of the excess that was not moved.
     fn hold_on(
         &self,

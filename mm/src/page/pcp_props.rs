@@ -1,5 +1,5 @@
 //! Property tests of page lists: after any sequence of operations, `high` is within its bounds, and
-//! refills and spills have valid sizes.
+//! transfers to and from the zone have valid sizes.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,8 @@ enum Op {
     /// Allocate a block of this order. If the list is empty, first refill it with `refill_blocks`
     /// blocks.
     Alloc(u8),
-    /// Free a block of this order, and spill the number of pages that `note_free` returns.
+    /// Free a block of this order, and return to the zone the number of pages that `note_free`
+    /// returns.
     Free(u8),
     Decay,
     /// Change the zone's state: whether it is below its high watermark, whether reclaim is active,
@@ -128,7 +129,7 @@ proptest! {
 }
 
 /// Frees a block with all the decisions of the slow path. Then computes the largest number of pages
-/// on the lists at which later frees certainly spill nothing.
+/// on the lists at which later frees certainly return no page to the zone.
 fn free(pcp: &mut Pcp, order: Order, input: &TuningInput, version: i64) {
     let list = super::pcp::list_of(order, Mobility::Unmovable).expect("listed");
     assert!(pcp.push(list, order, 0), "the lists grow");

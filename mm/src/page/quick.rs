@@ -1,5 +1,5 @@
-//! The quick paths: a block moves between the caller and this CPU's front or list, and nothing else
-//! happens.
+//! The quick paths: a block moves between the caller and this CPU's page list or front (its stack
+//! of free single pages), and nothing else happens.
 //!
 //! Each function does what the first steps of the complete path do (`alloc.rs`, `free.rs`), or
 //! nothing at all. The simulator, on which each load of a word takes time, always takes the
@@ -17,10 +17,10 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Pfn};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Takes a block from this CPU's front or page list, in the first zone that `request` tries.
-    /// Returns `None`, without having done anything, if neither the front nor the list gives a
-    /// block. The list gives no block if it does not exist or is empty, or if another CPU holds its
-    /// lock.
+    /// Takes a block from this CPU's front (its stack of free single pages) or page list, in the
+    /// first zone that `request` tries. Returns `None`, without having done anything, if neither
+    /// the front nor the list gives a block. The list gives no block if it does not exist or is
+    /// empty, or if another CPU holds its lock.
     #[inline(always)]
     pub(super) fn alloc_quickly(&self, machine: &M, request: Request) -> Option<Pfn> {
         if M::PRICES_LOADS {
@@ -52,8 +52,9 @@ impl<M: Machine> PageAllocator<M> {
         Some(zone.pfn(page))
     }
 
-    /// Puts a single page in this CPU's front, or a block on this CPU's list. The block goes onto
-    /// the list only if this free is quiet, that is, if it certainly spills no pages.
+    /// Puts a single page on this CPU's stack of free pages (its front), or a block on this CPU's
+    /// list. The block goes onto the list only if no page has to return from the lists to the zone
+    /// then.
     #[inline(always)]
     pub(super) fn free_quickly(&self, machine: &M, pfn: Pfn, order: Order) -> Quick {
         if M::PRICES_LOADS || !(order == Order::ZERO || order == Order::HUGE) {
@@ -100,19 +101,20 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// The outcome of the quick path of a free.
+/// The outcome of [`PageAllocator::free_quickly`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quick {
-    /// The block is in the front or on the list, and nothing is left to do.
+    /// The block is on the CPU's stack of free pages (its front) or on the list, and nothing is
+    /// left to do.
     Freed,
     /// The page is not the caller's: another free of the page raced with this one.
     Refused(FreeError),
-    /// The block is tagged as listed, but is on no list yet, because this free might spill pages.
-    /// The complete path continues from there.
+    /// The block is tagged as listed, but is on no list yet, because this free might have to return
+    /// pages to the zone. The complete path (`free.rs`) continues from there.
     Tagged,
-    /// Nothing has changed, and the complete path frees the block. For example, another CPU held
-    /// the lock of the lists, or the block was not allocated with this order, or its list depends
-    /// on its mobility or its owner.
+    /// Nothing has changed, and the complete path (`free.rs`) frees the block. For example, another
+    /// CPU held the lock of the lists, or the block was not allocated with this order, or its list
+    /// depends on its mobility or its owner.
     Nothing,
 }
 

@@ -22,8 +22,8 @@ use crate::vmstat::counters::ZoneItem;
 
 /// The number of huge blocks that are visited under one hold of the zone lock.
 const VISITS: u32 = 32;
-/// The largest number of blocks that are off their lists at once (Linux: `PAGE_REPORTING_CAPACITY`
-/// is 32).
+/// The largest number of blocks that are off their free lists at once, while their memory is given
+/// back (Linux: `PAGE_REPORTING_CAPACITY` is 32).
 const AT_ONCE: usize = 4;
 
 /// The place at which the next round of [`PageAllocator::report_free`] begins. By default, this is
@@ -35,10 +35,10 @@ pub struct Sweep {
     page: u32,
 }
 
-/// The memory that a round gave back.
+/// The memory that a round of [`PageAllocator::report_free`] gave back to the host or hypervisor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// The number of free pages whose memory was given back.
+    /// The number of free pages whose memory was given back to the host or hypervisor.
     pub given: Pages,
     /// The number of free pages whose memory the embedder's function did not give back. Later
     /// rounds try them again.
@@ -168,8 +168,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Blocks that are off their lists. Dropping this value puts the blocks back, even if the
-/// embedder's function panics.
+/// Free blocks that are off the free lists while their memory is given back. Dropping this value
+/// puts the blocks back, even if the embedder's function panics.
 struct Away<'a, M: Machine> {
     zone: &'a Zone<M>,
     machine: &'a M,

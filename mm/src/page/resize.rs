@@ -6,8 +6,8 @@
 //! the largest order. So an allocation or a free needs no extra step in a zone that can grow or
 //! shrink.
 //!
-//! Locks: the sizing lock is held during each change, and inside it the zone lock for one block at
-//! a time. Page lists are drained while the sizing lock is not held.
+//! Locks: the sizing lock (Linux: `pcp_batch_high_lock`) is held during each change, and inside it
+//! the zone lock for one block at a time. Page lists are drained while the sizing lock is not held.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -147,7 +147,8 @@ impl<M: Machine> PageAllocator<M> {
         room.map_err(|_short| ResizeError::NoMemory)?;
         for _ in 0..count {
             let record = match self.metadata {
-                // A zone with bitmaps has link records for its huge blocks from the start.
+                // A zone that keeps free pages in bitmaps has link records for its huge blocks from
+                // the start.
                 Metadata::Eager if !zone.has_bitmaps => {
                     Some(pair_links().ok_or(ResizeError::NoMemory)?)
                 }
@@ -228,8 +229,8 @@ impl<M: Machine> Zone<M> {
         records: &mut [Option<PairLinks>],
     ) -> Result<(), ResizeError> {
         let starts = || range.clone().step_by(BLOCK.index());
-        // Blocks are added and removed only under the sizing lock, so a block that is absent here
-        // is still absent when it is added below.
+        // Blocks are added and removed only under the sizing lock (`LockClass::Sizing`), so a block
+        // that is absent here is still absent when it is added below.
         for page in starts() {
             let is_absent = self.locked(machine, Site::Control, |buddy| buddy.is_absent(page));
             if !is_absent {

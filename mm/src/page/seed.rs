@@ -33,14 +33,16 @@ pub enum SeedError {
     NotFresh(u32),
     /// The zone is too small for the requested free blocks.
     TooSmall(u32),
-    /// A block is of this order, for which there is no list. The tuning values of the state have
-    /// been set, and the blocks that precede this block in the state are on the lists.
+    /// A block is of this order, for which there is no list. The tuning values of the [`ListState`]
+    /// have been set, and the blocks before this one in `ListState::blocks` are on the lists.
     NotListed(Order),
-    /// A block is of this order, and its list has no room for it. The tuning values of the state
-    /// have been set, and the blocks that precede this block in the state are on the lists.
+    /// A block is of this order, and its list has no room for it. The tuning values of the
+    /// [`ListState`] have been set, and the blocks before this one in `ListState::blocks` are on
+    /// the lists.
     NoRoom(Order),
-    /// A block was not allocated with the order given for it. The tuning values of the state have
-    /// been set, and the blocks that precede this block in the state are on the lists.
+    /// A block was not allocated with the order given for it. The tuning values of the
+    /// [`ListState`] have been set, and the blocks before this one in `ListState::blocks` are on
+    /// the lists.
     Block(FreeError),
     /// No lists can have these sizes: see [`Sizes::is_possible`].
     Sizes(Sizes),
@@ -87,8 +89,8 @@ impl fmt::Display for SeedError {
 impl core::error::Error for SeedError {}
 
 impl<M: Machine> PageAllocator<M> {
-    /// Cuts up a fresh zone so that its free lists hold exactly the blocks of `free`. Returns all
-    /// other memory of the zone as allocated blocks, which the caller may free,
+    /// Cuts up a zone that is entirely free so that its free lists hold exactly the blocks of
+    /// `free`. Returns all other memory of the zone as allocated blocks, which the caller may free,
     /// [split](PageAllocator::split_to) or keep. The addresses of the blocks are unspecified.
     ///
     /// # Errors
@@ -104,10 +106,11 @@ impl<M: Machine> PageAllocator<M> {
         self.seed_free_arranged(machine, zone, free, |_| {})
     }
 
-    /// Cuts up a fresh zone as [`PageAllocator::seed_free`] does, but lets the caller choose which
-    /// parts of the zone are cut up. `arrange` gets the zone's blocks of the largest order, each as
-    /// the page number of its first page within the zone, and may reorder them. The free blocks are
-    /// cut out of the blocks that then come first; all others stay whole and in use.
+    /// Cuts up a zone that is entirely free as [`PageAllocator::seed_free`] does, but lets the
+    /// caller choose which parts of the zone are cut up. `arrange` gets the zone's blocks of the
+    /// largest order, each as the page number of its first page within the zone, and may reorder
+    /// them. The free blocks are cut out of the blocks that then come first; all others stay whole
+    /// and in use.
     ///
     /// # Errors
     /// As [`PageAllocator::seed_free`].
@@ -168,7 +171,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// The state of `cpu`'s lists in a zone, or `None` if there is no such zone. Moves the pages of
-    /// the CPU's front to the lists first. Waits for the pcp lock if another CPU holds it.
+    /// the CPU's [`Front`](crate::machine::Front), its stack of free single pages, to the lists
+    /// first. Waits for the pcp lock if another CPU holds it.
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);

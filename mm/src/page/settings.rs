@@ -16,7 +16,7 @@ pub(super) struct Settings<M: Machine> {
     /// The batch of page lists and the bounds of their `high`, packed by [`Sizes::pack`].
     pub(super) sizes: M::Word,
     pub(super) scale_max: M::Word,
-    /// The longest time, in ns, that one hold of the zone lock may last if the policy limits holds
+    /// The longest time, in ns, that one hold of the zone lock may last if the design limits holds
     /// strictly. 0 means that there is no such limit.
     pub(super) hold_time_max: M::Word,
     pub(super) min: M::Word,
@@ -28,8 +28,8 @@ pub(super) struct Settings<M: Machine> {
     /// The number of free pages below which readers of the free-page counter must also read all
     /// CPUs' differentials and include them in the result.
     pub(super) drift_mark: M::Word,
-    /// 1 from the moment when an allocation finds the zone below its high watermark, until a spill
-    /// finds the zone above that watermark; otherwise 0.
+    /// 1 from the moment when an allocation finds the zone below its high watermark, until a free
+    /// that returns pages to the zone finds it above that watermark; otherwise 0.
     pub(super) below_high: M::Word,
     /// The number of free pages in blocks kept for atomic requests.
     pub(super) free_kept: M::Word,

@@ -71,9 +71,9 @@ impl<M: Machine> Zone<M> {
         store(&self.settings.drift_mark, drift.unwrap_or(Pages::ZERO));
     }
 
-    /// Sets the threshold at which the counters fold, which depends on whether kswapd is awake.
-    /// Does nothing unless the differentials of all CPUs together could hide that the zone's free
-    /// memory is below the min watermark.
+    /// Sets the threshold at which CPUs add their differentials to the counters, which depends on
+    /// whether kswapd is awake. Does nothing unless the differentials of all CPUs together could
+    /// hide that the zone's free memory is below the min watermark.
     pub(super) fn set_kswapd(&self, machine: &M, kswapd: Kswapd, online: u32) {
         if Settings::<M>::pages(machine, &self.settings.drift_mark) == Pages::ZERO {
             return;

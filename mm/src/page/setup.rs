@@ -180,7 +180,7 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Recomputes every setting. The caller holds the sizing lock.
+    /// Recomputes every setting. The caller holds the sizing lock (Linux: `pcp_batch_high_lock`).
     pub(super) fn recompute(&self, machine: &M, tunables: &Tunables) {
         let interval_ms = signed(tunables.get(Knob::StatInterval));
         self.stat_interval_ms.store(machine, interval_ms, Relaxed);

@@ -8,7 +8,8 @@ use crate::units::{Pages, narrow};
 /// The sizes of a zone's page lists, which are the same for all CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// The base number of pages for one refill or spill, which tuning may multiply.
+    /// The base number of pages that move at once between a list and the zone, which tuning may
+    /// multiply.
     pub batch: Pages,
     /// The lower bound of `high`, in pages.
     pub high_min: Pages,

@@ -1,8 +1,8 @@
 //! Deciding whether a zone may give a block, and whether it counts as below its high watermark.
 //!
 //! The hint "below the high watermark" (Linux: `ZONE_BELOW_HIGH`) tunes the page lists. An
-//! allocation that finds the zone below that watermark sets the hint; a spill that finds the zone
-//! above it clears the hint.
+//! allocation that finds the zone below that watermark sets the hint; a free that returns pages to
+//! the zone, and finds the zone above the watermark, clears the hint.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -20,13 +20,14 @@ enum Supply {
     /// The zone is above its high watermark.
     Plenty,
     /// The zone is below its high watermark, or an allocation has found the zone below that
-    /// watermark, and no spill has found it above since.
+    /// watermark, and no free that returned pages from the lists has found it above since.
     Short,
 }
 
 impl<M: Machine> Zone<M> {
     /// Returns whether the zone may give a block and stay above the watermark that `ask` names. If
-    /// the zone is below its high watermark, also sets the hint that makes frees spill early.
+    /// the zone is below its high watermark, also sets the hint that makes frees return pages to it
+    /// early.
     pub(super) fn allows(&self, machine: &M, ask: ZoneRequest) -> bool {
         let free = self.free_for(machine, ask);
         if self.notice_shortage(machine, ask, free) == Supply::Plenty {
@@ -49,7 +50,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Tests the high watermark, and sets the hint "below the high watermark" if the zone is below
-    /// it. The hint then stays set until a spill finds the zone above the watermark again.
+    /// it. The hint then stays set until a free that returns pages from the lists finds the zone
+    /// above the watermark again.
     fn notice_shortage(&self, machine: &M, ask: ZoneRequest, free: u64) -> Supply {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) != 0 {

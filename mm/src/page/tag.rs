@@ -1,8 +1,9 @@
 //! Tags: the state of a page frame, in one byte.
 //!
 //! Only the first page of a block has a state; the others are [`TAIL`]. A page is in exactly one
-//! place: on a free list, on a pcp list, in a front, allocated, or in a hole. The tag lets a double or
-//! misplaced free return an error instead of corrupting the lists.
+//! place: on a free list, on a pcp list, in a front (a CPU's stack of single pages), allocated, or
+//! in a hole. The tag lets a double or misplaced free return an error instead of corrupting the
+//! lists.
 
 use super::mobility::Mobility;
 use crate::machine::Tags;
@@ -13,7 +14,7 @@ pub(crate) const TAIL: u8 = 0;
 /// The tag of a page without memory, which the zone does not manage.
 pub(crate) const HOLE: u8 = 0x40;
 /// The tag of the first page of a free block that is off its list while the memory of the block is
-/// given back.
+/// given back to the host or hypervisor.
 pub(crate) const ISOLATED: u8 = 0x60;
 
 const FREE: u8 = 0x10;
@@ -22,7 +23,8 @@ const ALLOCATED: u8 = 0x30;
 /// The state of a block allocated for a request whose pages can be moved. Used only if pages are
 /// grouped by mobility.
 const MOVABLE: u8 = 0x50;
-/// The tag of a single page in a front, or on its way from there to a list.
+/// The tag of a single page on a CPU's stack of free pages (a front), or on its way from there to a
+/// list.
 pub(crate) const FRONTED: u8 = 0x70;
 
 const STATE: u8 = 0xf0;

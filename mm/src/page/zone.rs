@@ -1,7 +1,8 @@
 //! One zone: its free lists, every CPU's page lists for it, its watermarks and counters.
 //!
-//! A page is in exactly one place: on a free list, on a pcp list, in a front, allocated, or in a
-//! hole. Page numbers inside this module are relative to the zone's first page.
+//! A page is in exactly one place: on a free list, on a pcp list, in a front (a CPU's stack of
+//! single pages), allocated, or in a hole. Page numbers inside this module are relative to the
+//! zone's first page.
 //!
 //! This file has the zone's fields. Each operation of a zone has a file of its
 //! own, together with the methods of [`PageAllocator`](super::PageAllocator) that call it:
@@ -54,12 +55,15 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) node: NodeId,
     start: Pfn,
     spanned: Pages,
-    /// The number of pages of memory. A CPU changes this number only with the sizing lock held.
+    /// The number of pages of memory. A CPU changes this number only with the sizing lock
+    /// (`pcp_batch_high_lock`) held.
     ///
     /// This is an ordinary atomic and not a word of the machine, because readers need no particular
-    /// order. So accesses have no price, and model checkers do not try their interleavings.
+    /// order. So accesses take no time in the simulator, and model checkers do not try their
+    /// interleavings.
     managed: AtomicU32,
-    /// The number of entries of fronts that were dropped, because their pages had been freed twice.
+    /// The number of entries of fronts (CPUs' stacks of free pages) that were dropped, because
+    /// their pages had been freed twice.
     pub(super) dropped: AtomicU64,
     pub(super) tags: M::Tags,
     pub(super) types: BlockTypes<M::Tags>,
@@ -87,7 +91,8 @@ pub(super) struct PerCpu<M: Machine> {
     pub(super) front: M::Front,
     /// The number of pages on the lists, for readers that do not take the lock.
     pub(super) count: M::LocalWord,
-    /// The number of pages that an interrupted spill has not returned to the zone yet.
+    /// The number of pages that must still return to the zone, because their return was
+    /// interrupted.
     pub(super) owed: M::LocalWord,
     /// The number of pages that the lists can hold before they need more memory for their entries.
     room: M::Field,
@@ -196,12 +201,12 @@ impl<M: Machine> Zone<M> {
     /// The number of pages of memory in the zone, without holes.
     pub(crate) fn managed(&self) -> Pages {
         // Relaxed is enough: the settings that depend on this number are computed under the sizing
-        // lock, and all other readers may use an old number.
+        // lock (`pcp_batch_high_lock`), and all other readers may use an old number.
         Pages(self.managed.load(Relaxed))
     }
 
     /// Records that the zone has `pages` pages of memory from now on. The caller holds the sizing
-    /// lock.
+    /// lock (Linux: `pcp_batch_high_lock`).
     pub(super) fn set_managed(&self, pages: Pages) {
         // Relaxed is enough: readers may use an old number, as in `managed`.
         self.managed.store(pages.0, Relaxed);
@@ -289,7 +294,7 @@ pub(super) struct Policy {
     /// tried all zones of the node. This rule applies only on the fast path.
     pub(super) stays_unmixed: bool,
     /// How free blocks that are smaller than a huge block are kept, if pages are not grouped by
-    /// mobility and blocks have no owners.
+    /// mobility and CPUs own no blocks.
     pub(super) index: FreeIndex,
 }
 

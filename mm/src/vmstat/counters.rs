@@ -91,8 +91,8 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds `delta` to this CPU's differential, and folds the differential if it is then beyond the
-    /// threshold (Linux: `mod_zone_page_state`). An overflow wraps around.
+    /// Adds `delta` to this CPU's differential. If the differential is then beyond the threshold,
+    /// adds it to the shared word (Linux: `mod_zone_page_state`). An overflow wraps around.
     #[inline]
     pub(crate) fn add(&self, machine: &M, item: usize, delta: i64) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
@@ -137,7 +137,8 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Folds `cpu`'s differentials. Returns whether any of them was not zero.
+    /// Adds `cpu`'s differentials to the shared words, and sets them to zero. Returns whether any
+    /// of them was not zero.
     pub(crate) fn fold(&self, machine: &M, cpu: CpuId) -> bool {
         let mut changed = false;
         for (diff, value) in self.diffs[cpu.index()].0.iter().zip(&self.values) {
@@ -191,8 +192,8 @@ pub enum Direction {
     Down = -1,
 }
 
-/// Returns the sum of all folds when `delta` is added in `blocks` steps to a differential that
-/// starts at `before`.
+/// Returns the total amount that goes into the shared word when `delta` is added in `blocks` steps
+/// to a differential that starts at `before`.
 fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
     let size = delta / blocks.max(1);
     let (mut differential, mut folded) = (before, 0);

@@ -9,17 +9,17 @@ use crate::units::Pages;
 /// headroom.
 pub const THRESHOLD_MAX: u32 = 125;
 
-/// The usual threshold. It grows with the logarithm of the number of online CPUs, and with the
-/// logarithm of the zone's memory in units of 128 MiB.
+/// The usual threshold of a CPU's differential. It grows with the logarithm of the number of online
+/// CPUs, and with the logarithm of the zone's memory in units of 128 MiB.
 #[must_use]
 pub fn normal(online: u32, managed: Pages) -> u32 {
     let bits = |value: u32| u32::BITS - value.leading_zeros();
     (2 * bits(online) * (1 + bits(managed.0 >> 15))).min(THRESHOLD_MAX)
 }
 
-/// The threshold under memory pressure, at least 1. It is small enough that the differentials of
-/// all CPUs together cannot hide the distance between the low and the min watermark, unless that
-/// distance is less than a page per CPU.
+/// The threshold of a CPU's differential under memory pressure, at least 1. It is small enough that
+/// the differentials of all CPUs together cannot hide the distance between the low and the min
+/// watermark, unless that distance is less than a page per CPU.
 #[must_use]
 pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
     (low_minus_min.0 / online.max(1)).clamp(1, THRESHOLD_MAX)

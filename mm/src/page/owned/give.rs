@@ -49,8 +49,9 @@ impl<M: Machine> Zone<M> {
         while pcp.count() > high && self.give_whole(machine, pcp, part) {}
     }
 
-    /// Moves the pages in the inbox of `cpu` to its stock, so that a drain or decay finds them
-    /// there. Does nothing if the inbox is empty.
+    /// Moves the pages that other CPUs have freed for `cpu` (its inbox) to the bitmaps of its
+    /// blocks (its stock), so that a drain or decay finds them there. Does nothing if the inbox is
+    /// empty.
     pub(in crate::page) fn open_inbox(&self, machine: &M, cpu: CpuId, site: Site) {
         if self.owners.has_mail(machine, cpu) {
             let slot = self.slot(cpu);
@@ -61,15 +62,15 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns one whole block of the stock to the zone, after which the block has no owner.
-    /// Returns false if the stock has no whole block.
+    /// Returns one whole block to the zone, after which the block has no owner. Returns false if
+    /// `pcp.stock`, the free pages of the CPU's own blocks, has no whole block.
     fn give_whole(&self, machine: &M, pcp: &mut Pcp, part: Part) -> bool {
         let Some((block, _)) = pcp.stock.whole.pop() else {
             return false;
         };
         let order = self.owners.order();
-        // The owner is cleared before the hold, because another CPU may claim the block as soon as
-        // the zone has it.
+        // The owner is cleared before the zone lock is taken, because another CPU may claim the
+        // block as soon as the zone has it.
         self.owners.clear_owner(block);
         let mut blocks = Blocks::new();
         self.collect_piece(&mut blocks, self.owners.first_page(block), order);
@@ -78,8 +79,9 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Takes up to `wanted` of the coldest pages off the lists of `pcp`. Moves each to the stock,
-    /// to the inbox of its owner, or to the zone.
+    /// Takes up to `wanted` of the coldest pages off the lists of `pcp`. Moves each to the bitmaps
+    /// of this CPU's own blocks (`pcp.stock`), to the inbox of the CPU that owns the block, or to
+    /// the zone.
     fn sort_out(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32, list: &mut usize) {
         // A drain empties the lists of all CPUs in turn. So it must not send pages to the inbox of
         // a CPU, because it may have drained that CPU already.
@@ -106,9 +108,9 @@ impl<M: Machine> Zone<M> {
         self.give_planned(machine, part, &mut blocks);
     }
 
-    /// Puts pages that were on a list into the stock of `pcp`, or sends them to their owner if that
-    /// is another CPU and `may_send` is true. Returns `false`, and does nothing, if the pages have
-    /// to go to the zone.
+    /// Puts pages that were on a list into `pcp.stock`, the bitmaps of the CPU's own blocks. Sends
+    /// them to the owner of their block instead if that is another CPU and `may_send` is true.
+    /// Returns `false`, and does nothing, if the pages have to go to the zone.
     fn sort_one(
         &self,
         machine: &M,
@@ -134,7 +136,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Returns about `wanted` pages to the zone, in one hold of the zone lock. They are pieces of a
-    /// single block, of which the stock has many pages (see `fullest`).
+    /// single block, of which `pcp.stock` has many pages (see `fullest`).
     fn give_fragments(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32) {
         let Some(at) = pcp.stock.fullest() else {
             return;
@@ -145,8 +147,9 @@ impl<M: Machine> Zone<M> {
         self.collect_pieces(machine, part, record, wanted, &mut blocks);
         let left = record.pages;
         pcp.count -= before - left;
-        // The record is removed before the hold. As soon as the zone has all pages of the block,
-        // another CPU may claim the block, and `remove` would overwrite the new owner.
+        // The record of the block's free pages is removed before the zone lock is taken. As soon as
+        // the zone has all pages of the block, another CPU may claim the block, and `remove` would
+        // overwrite the new owner.
         if left == 0 {
             self.remove(pcp, at);
         }
@@ -155,7 +158,8 @@ impl<M: Machine> Zone<M> {
         self.give_joined(machine, part, &mut blocks, joins);
     }
 
-    /// Takes about `wanted` pages out of `record` for one hold, in pieces as large as possible.
+    /// Takes about `wanted` pages out of `record`, the bitmap of one block's free pages, for one
+    /// hold of the zone lock. The pieces are as large as possible.
     fn collect_pieces(
         &self,
         machine: &M,
@@ -197,7 +201,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Returns all pages of `record`, the free pages of one block, to the zone. The record has been
-    /// removed from the CPU's stock.
+    /// removed from the bitmaps of the CPU's blocks (its stock).
     pub(super) fn give_record(&self, machine: &M, part: Part, mut record: Record) {
         while record.pages > 0 {
             let mut blocks = Blocks::new();
@@ -208,12 +212,14 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The number of pages in the inbox of `cpu`. Exact if no operation is in progress.
+    /// The number of pages that other CPUs have freed for `cpu` and that `cpu` has not collected
+    /// from its inbox yet. Exact if no operation is in progress.
     pub(in crate::page) fn mailed(&self, machine: &M, cpu: CpuId) -> Pages {
         Pages(self.owners.mailed(machine, cpu))
     }
 
-    /// The number of pages on the lists of `cpu`, in its stock and in its inbox.
+    /// The number of free pages that `cpu` keeps outside the zone, including those that other CPUs
+    /// have freed for it.
     pub(in crate::page) fn listed(&self, machine: &M, cpu: CpuId) -> u32 {
         let slot = self.slot(cpu);
         count_in(slot.count.read(machine)) + slot.front.pages() + self.mailed(machine, cpu).0

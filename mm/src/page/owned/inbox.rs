@@ -40,7 +40,7 @@ impl<M: Machine> Mail<M> {
         })
     }
 
-    /// Takes all bits of a group, and leaves its word zero.
+    /// Takes all bits of a group of 64 pages, and leaves the word of the group zero.
     fn take(&self, machine: &M, group: usize) -> u64 {
         // Relaxed is enough: the addition below synchronizes with the CPUs that set the bits.
         let mut seen = self.bits.load(machine, group, Relaxed);
@@ -59,15 +59,16 @@ impl<M: Machine> Mail<M> {
     }
 }
 
-/// The inbox of one CPU: a stack of groups with pages for this CPU, and their number. The two words
-/// are in one cache line, because a CPU that pushes a group changes both.
+/// The inbox of one CPU: a stack of groups (of 64 pages) with pages that other CPUs freed for this
+/// CPU, and the number of these groups. The two words are in one cache line, because a CPU that
+/// pushes a group changes both.
 pub(super) struct Inbox<M: Machine>(M::Line);
 
-/// The index of the inbox's word that holds the number of the topmost group plus 1, or 0 if the
-/// inbox is empty.
+/// The index of the inbox's word that holds the number of the topmost group of 64 pages plus 1, or
+/// 0 if the inbox is empty.
 const TOP: usize = 0;
-/// The index of the inbox's word that counts the groups. While CPUs push groups or empty the inbox,
-/// the count may be too large or too small.
+/// The index of the inbox's word that counts the groups of 64 pages on its stack. While CPUs push
+/// groups or empty the inbox, the count may be too large or too small.
 const COUNT: usize = 1;
 
 impl<M: Machine> Inbox<M> {
@@ -116,8 +117,9 @@ impl<M: Machine> Owners<M> {
         mail.expect("a block has its mail before it has an owner")
     }
 
-    /// Sends the pages `bits` of `group` to the inbox of `cpu`. If this call pushed the group,
-    /// returns the number of groups that are then in the inbox; otherwise returns `None`.
+    /// Sends the pages `bits` of `group`, a group of 64 pages, to the inbox of `cpu`. If this call
+    /// pushed the group, returns the number of groups that are then in the inbox; otherwise returns
+    /// `None`.
     pub(super) fn send(&self, machine: &M, cpu: CpuId, group: Group, bits: u64) -> Option<u64> {
         let mail = self.mail(group.block());
         let bits = bits.cast_signed();
@@ -145,9 +147,10 @@ impl<M: Machine> Owners<M> {
         Some(count.max(0).cast_unsigned())
     }
 
-    /// Makes the loss of the blocks that the caller has taken away from `cpu` known to CPUs that push
-    /// groups onto the inbox of `cpu` later. A CPU that pushes a group either did so before this
-    /// call, so that the caller finds the group in the inbox afterwards, or sees the loss.
+    /// Makes known to CPUs that send pages to the inbox of `cpu` later that the caller has taken
+    /// blocks away from `cpu`. A CPU that pushes a group of pages either did so before this call,
+    /// so that the caller finds the group in the inbox afterwards, or sees that `cpu` has lost the
+    /// blocks.
     pub(super) fn show_loss(&self, machine: &M, cpu: CpuId) {
         if let Some(Inbox(inbox)) = self.inboxes.get(cpu.index()) {
             // Release pairs with the Acquire of the exchange in `send`. Acquire pairs with the
@@ -156,7 +159,8 @@ impl<M: Machine> Owners<M> {
         }
     }
 
-    /// Returns whether the inbox of `cpu` has pages. The answer may be stale.
+    /// Returns whether the inbox of `cpu` has pages that other CPUs have freed for `cpu`. The
+    /// answer may be stale.
     #[inline]
     pub(in crate::page) fn has_mail(&self, machine: &M, cpu: CpuId) -> bool {
         let inbox = self.inboxes.get(cpu.index());
@@ -166,8 +170,8 @@ impl<M: Machine> Owners<M> {
     }
 
     /// Empties the inbox of `cpu`, and calls `deliver` with each group and the bits of its pages.
-    /// The caller holds the pcp lock of `cpu`, and has published a number of pages on the lists of
-    /// `cpu` that is not zero.
+    /// The caller holds the pcp lock of `cpu`, and has set the number of pages on the lists of
+    /// `cpu`, which CPUs read without this lock, to a value that is not zero.
     pub(super) fn collect(&self, machine: &M, cpu: CpuId, mut deliver: impl FnMut(Group, u64)) {
         let Some(Inbox(inbox)) = self.inboxes.get(cpu.index()) else {
             return;
@@ -197,7 +201,8 @@ impl<M: Machine> Owners<M> {
         }
     }
 
-    /// The number of pages in the inbox of `cpu`. Exact if no operation is in progress.
+    /// The number of pages that other CPUs have freed for `cpu` and that are still in its inbox.
+    /// Exact if no operation is in progress.
     pub(super) fn mailed(&self, machine: &M, cpu: CpuId) -> u32 {
         let Some(Inbox(inbox)) = self.inboxes.get(cpu.index()) else {
             return 0;

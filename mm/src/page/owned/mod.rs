@@ -48,10 +48,11 @@ pub enum Owning {
     /// No CPU claims blocks: a freed page goes onto the list of the CPU that frees it (Linux).
     #[default]
     None,
-    /// The page goes onto the owner's list, under the lock of that list. (linux-mm, 3 April 2026,
-    /// "mm: page_alloc: pcp buddy allocator")
+    /// The page goes onto the list of the CPU that claimed its block, under the lock of that list.
+    /// (linux-mm, 3 April 2026, "mm: page_alloc: pcp buddy allocator")
     Rfc,
-    /// The page goes into the owner's inbox, without a lock.
+    /// The page goes into the inbox of the CPU that claimed its block, without a lock. That CPU
+    /// collects the page later.
     Inbox,
 }
 
@@ -77,7 +78,7 @@ const PAGES_MAX: usize = Order::HUGE.pages().0 as usize;
 /// The number of groups in the largest block. A group is 64 pages, whose bits are in one word.
 const GROUPS: usize = PAGES_MAX / 64;
 
-/// The owners of a zone's blocks.
+/// The owner of each block of a zone: the CPU to which freed pages of the block return.
 pub(super) struct Owners<M: Machine> {
     order: Order,
     entries: Box<[Entry<M>]>,
@@ -87,8 +88,9 @@ pub(super) struct Owners<M: Machine> {
 /// The owner of a block, and the pages on their way to the owner.
 struct Entry<M: Machine> {
     /// 0 if the block has no owner. Otherwise, the owner's number plus 1 is in the upper half. The
-    /// lower half is the index of the block's record in the owner's stock plus 1, or 0 if there is
-    /// no record. Only the CPU that holds the owner's pcp lock uses the lower half.
+    /// lower half is the index, plus 1, of the block's bitmap of free pages among those of the
+    /// owner (its [`Stock`]), or 0 if there is no such bitmap. Only the CPU that holds the owner's
+    /// pcp lock uses the lower half.
     owner: M::Field,
     /// The pages of the block that other CPUs have freed for the owner. Set before the block gets
     /// its first owner.
@@ -129,7 +131,8 @@ impl<M: Machine> Owners<M> {
         !self.entries.is_empty()
     }
 
-    /// Returns whether a freed page goes to its owner through the owner's inbox.
+    /// Returns whether a page reaches the CPU that owns its block through the inbox of this CPU,
+    /// when another CPU frees it.
     #[inline]
     pub(super) fn has_inboxes(&self) -> bool {
         !self.inboxes.is_empty()
@@ -155,14 +158,15 @@ impl<M: Machine> Owners<M> {
         0..narrow(self.entries.len() as u64)
     }
 
-    /// The owner of the block, which may change at any time unless the caller holds the owner's pcp
-    /// lock.
+    /// The CPU that owns the block. The owner may change at any time unless the caller holds the
+    /// owner's pcp lock.
     #[inline]
     fn owner(&self, block: u32) -> Option<CpuId> {
         self.of_entry(block).0
     }
 
-    /// The owner of the block, and the index of the block's record in the owner's stock.
+    /// The CPU that owns the block, and the index of the block's bitmap of free pages in the
+    /// [`Stock`] of this CPU.
     fn of_entry(&self, block: u32) -> (Option<CpuId>, Option<usize>) {
         let entry = self.entries[block as usize].owner.get();
         let less_one = |half: u64| narrow(half).checked_sub(1);
@@ -176,8 +180,8 @@ impl<M: Machine> Owners<M> {
         self.blocks().any(|block| self.owner(block) == Some(cpu))
     }
 
-    /// Makes `cpu` the owner of the block. `record` is the index of the block's record in the stock
-    /// of `cpu`.
+    /// Makes `cpu` the owner of the block. `record` is the index of the block's bitmap of free
+    /// pages in the [`Stock`] of `cpu`.
     fn set_owner(&self, block: u32, cpu: CpuId, record: Option<usize>) {
         let record = record.map_or(0, |record| record as u64 + 1);
         let entry = (u64::from(cpu.0) + 1) << 32 | record;

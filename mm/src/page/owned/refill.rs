@@ -1,6 +1,7 @@
-//! Refills a page list from blocks that the CPU owns. The refill first takes pages from the CPU's
-//! stock and inbox, which needs no zone lock. Then the refill takes back fragments of the CPU's
-//! blocks that have gone to the zone. At last, the CPU claims a further block.
+//! Refills a page list from blocks that the CPU owns. The refill first takes pages from the bitmaps
+//! of these blocks (the CPU's stock) and from the pages that other CPUs have freed for this CPU
+//! (its inbox), which needs no zone lock. Then the refill takes back fragments of the CPU's blocks
+//! that have gone to the zone. At last, the CPU claims a further block.
 //!
 //! Locks: the pcp lock is held throughout. The zone lock is taken inside it for each claim, for
 //! each recovery of fragments, and for each whole block that returns to the zone.
@@ -17,17 +18,18 @@ use crate::page::zone::{Zone, ZoneRequest};
 use crate::site::{Site, Work};
 use crate::units::{Order, count_of};
 
-/// The maximum number of blocks in a CPU's stock whose free pages a refill searches. It starts at
-/// the end of the stock's list.
+/// The maximum number of a CPU's own blocks whose bitmaps of free pages a refill searches. The
+/// search starts at the end of the list of these bitmaps.
 const LOOKED_AT: usize = 16;
 
-/// The maximum number of blocks whose fragments one refill takes back from the zone.
+/// The maximum number of own blocks of which one refill takes back free pages from the zone.
 const RECOVERED: usize = 4;
 
 impl<M: Machine> Zone<M> {
-    /// Moves a batch of pages from the stock of `pcp`, or from the CPU's inbox, to an empty list.
-    /// Returns whether any page was moved. Takes the zone lock only if the pages of the inbox bring
-    /// the lists above `high`, so that whole blocks return to the zone.
+    /// Moves a batch of pages to an empty list: pages of the CPU's own blocks (`pcp.stock`), or
+    /// pages that other CPUs have freed for it (its inbox). Returns whether any page was moved.
+    /// Takes the zone lock only if the pages of the inbox bring the lists above `high`, so that
+    /// whole blocks return to the zone.
     pub(in crate::page) fn refill_at_home(
         &self,
         machine: &M,
@@ -80,8 +82,8 @@ impl<M: Machine> Zone<M> {
         wanted
     }
 
-    /// Moves up to `wanted` blocks of the request's order and mobility from the stock to a list,
-    /// and returns their number.
+    /// Moves up to `wanted` blocks of the request's order and mobility from `pcp.stock`, the free
+    /// pages of the CPU's own blocks, to a list. Returns their number.
     fn take_from_stock(
         &self,
         machine: &M,
@@ -110,8 +112,8 @@ impl<M: Machine> Zone<M> {
         taken
     }
 
-    /// Moves up to `wanted` blocks of `order` from the record with the index `at` to a list.
-    /// Removes the record if no page is left in it.
+    /// Moves up to `wanted` blocks of `order` to a list from the record with the index `at`: the
+    /// bitmap of one own block's free pages. Removes the record if no page is left in it.
     fn take_from(&self, pcp: &mut Pcp, at: usize, list: usize, order: Order, wanted: u32) -> u32 {
         let first = self.owners.first_page(pcp.stock.parts[at].block);
         let mut taken = 0;
@@ -132,8 +134,9 @@ impl<M: Machine> Zone<M> {
         taken
     }
 
-    /// Makes a record for a whole block of mobility `kind` in the stock, so that parts of the block
-    /// can be taken. Returns false if the stock has no such block, or no room for a record.
+    /// Makes a record, a bitmap of free pages, for a whole block of mobility `kind` in `pcp.stock`,
+    /// so that parts of the block can be taken. Returns false if `pcp.stock` has no such block, or
+    /// no room for a record.
     fn open_whole(&self, pcp: &mut Pcp, kind: Mobility) -> bool {
         let stock = &mut pcp.stock;
         let Some(at) = stock.whole.iter().rposition(|whole| whole.1 == kind) else {
@@ -147,8 +150,9 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Claims a whole block of the request's type, and adds it to the stock. Returns false if the
-    /// zone has no such block to spare, or the stock has no room for a record.
+    /// Takes a whole block of the request's type from the zone for this CPU, and adds it to
+    /// `pcp.stock`. Returns false if the zone has no such block to spare, or `pcp.stock` has no
+    /// room for the block's bitmap.
     fn claim(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
         let order = self.owners.order();
         let short = self.settings.below_high.load(machine, Relaxed) != 0;
@@ -186,9 +190,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes back from the zone the free fragments of a block that the CPU owns, and adds them to
-    /// the stock. Does so in one hold of the zone lock, and takes no more than the limit of that
-    /// hold. Returns false if the CPU remembers no block with fragments. If the result is true,
-    /// there may still have been nothing to take.
+    /// `pcp.stock`. Does so in one hold of the zone lock, and takes no more than the limit of that
+    /// hold. Returns false if the CPU remembers no block of which the zone has fragments. If the
+    /// result is true, there may still have been nothing to take.
     fn recover(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
         let Some(block) = pcp.stock.take_fragmented() else {
             return false;
@@ -234,7 +238,8 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Adds all pages of `found` to the stock or the lists of `pcp`.
+    /// Adds all pages of `found`, the free pages of one block, to `pcp`: to the bitmap of the
+    /// block, or to the page lists.
     pub(super) fn put_all(&self, machine: &M, pcp: &mut Pcp, found: &Record) {
         let (first, _) = self.owners.group_of(self.owners.first_page(found.block));
         for (index, &bits) in (0..).zip(&found.bits.0) {

@@ -27,9 +27,9 @@ impl<M: Machine> PageAllocator<M> {
     /// pages that are still on its lists to the zones.
     pub(crate) fn disown(&self, machine: &M, cpu: CpuId) {
         for zone in self.zones().iter().filter(|zone| zone.owners.is_on()) {
-            // The loop ends: the drain removes all records, so the next turn takes the ownership of
-            // their blocks away. `cpu` gets no further block. Only pages that were sent before
-            // that can make new records.
+            // The loop ends: the drain removes all records of the CPU's free pages, so the next
+            // turn takes the ownership of their blocks away. `cpu` gets no further block. Only
+            // pages that were sent before that can make new records.
             loop {
                 zone.disown(machine, cpu);
                 // Another CPU may have sent pages to `cpu` just before the blocks lost their owner.
@@ -49,7 +49,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Drains the lists and the inbox of `cpu` after blocks of `cpu` have lost their owner.
+    /// Drains the lists of `cpu`, and the pages that other CPUs have freed for `cpu` (its inbox),
+    /// after blocks of `cpu` have lost their owner.
     pub(super) fn drain_unowned(&self, machine: &M, cpu: CpuId) {
         self.owners.show_loss(machine, cpu);
         self.drain(machine, cpu);
@@ -82,9 +83,9 @@ impl<M: Machine> Zone<M> {
         page.flatten()
     }
 
-    /// Looks for a CPU that has at least a batch of pages, or pages in its inbox, and among them a
-    /// block that can serve `ask`. Removes the record of this block from that CPU's stock, and
-    /// makes `thief` the owner of the block.
+    /// Looks for a CPU that has at least a batch of pages, or pages that other CPUs have freed for
+    /// it (its inbox), and among them a block that can serve `ask`. Removes the record of this
+    /// block's free pages from that CPU's `stock`, and makes `thief` the owner of the block.
     fn find_victim(&self, machine: &M, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
         let cpus = machine.topology().cpus();
         let batch = i64::from(self.sizes(machine).batch.0);
@@ -108,8 +109,8 @@ impl<M: Machine> Zone<M> {
         None
     }
 
-    /// Takes the free pages of one block that can serve `ask` out of the stock of `pcp`, and makes
-    /// `thief` the owner of that block.
+    /// Takes the free pages of one block that can serve `ask` out of `pcp.stock`, the free pages of
+    /// the CPU's own blocks, and makes `thief` the owner of that block.
     fn take_record(&self, pcp: &mut Pcp, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
         let kind = ask.mobility.listed();
         if let Some(at) = pcp.stock.whole.iter().position(|whole| whole.1 == kind) {
@@ -129,9 +130,10 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Takes the ownership of all blocks away from `cpu`, except blocks of which its stock has a
-    /// record. When a CPU goes offline, its stock is drained first. So a block has a record only if
-    /// its pages were freed since then, and another CPU has emptied the inbox of `cpu`.
+    /// Takes the ownership of all blocks away from `cpu`, except blocks of which it has free pages
+    /// (a record in its stock). When a CPU goes offline, its pages are drained first. So a block
+    /// has a record only if its pages were freed since then, and another CPU has emptied the inbox
+    /// of `cpu`.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();

@@ -18,8 +18,8 @@ use crate::page::zone::Zone;
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, count_in, count_of};
 
-/// The number of groups in an inbox at which the CPU that sends pages empties the inbox for the
-/// owner. If `high_max` is small, the CPU empties it earlier.
+/// The number of groups of 64 pages in an owner's inbox at which the CPU that sends pages empties
+/// the inbox for the owner. If `high_max` is small, the CPU empties it earlier.
 const WAITING_MAX: u32 = 64;
 
 impl<M: Machine> Zone<M> {
@@ -67,7 +67,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Frees blocks by putting them into the inbox of their owner.
+    /// Frees blocks by putting them into the inbox of `owner`, the CPU that owns the larger block
+    /// around them.
     fn send(&self, machine: &M, owner: CpuId, pages: &[u32], order: Order) {
         machine.spend(Work::PcpFree, count_of(pages.len()));
         let sizes = self.sizes(machine);
@@ -93,16 +94,17 @@ impl<M: Machine> Zone<M> {
                 // drained before the pages arrived. So drain them again.
                 self.drain_unowned(machine, owner);
             }
-            // Several CPUs may push groups at once, but only one of them finds exactly `full`
-            // groups in the inbox. This CPU empties the inbox.
+            // Several CPUs may push groups of pages into the inbox at once, but only one of them
+            // finds exactly `full` groups in the inbox. This CPU empties the inbox.
             if waiting == Some(full) {
                 self.empty_inbox(machine, owner);
             }
         }
     }
 
-    /// Moves the pages in the inbox of `cpu` to its stock, and returns whole blocks to the zone
-    /// while the lists have more than `high` pages. Any CPU may call this.
+    /// Moves the pages that other CPUs have freed for `cpu` (its inbox) to the bitmaps of its
+    /// blocks (its stock), and returns whole blocks to the zone while the lists have more than
+    /// `high` pages. Any CPU may call this.
     #[cold]
     pub(super) fn empty_inbox(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
@@ -113,8 +115,8 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Frees blocks to the lists of `owner` under the lock of these lists, and spills if the lists
-    /// become too long.
+    /// Frees blocks to the lists of `owner` under the lock of these lists, and returns pages to the
+    /// zone if the lists become too long.
     fn free_at(&self, machine: &M, owner: CpuId, pages: &[u32], order: Order) {
         let slot = self.slot(owner);
         let part = Part::first(Site::Spill, owner);
@@ -169,12 +171,14 @@ impl<M: Machine> Zone<M> {
         self.notice_plenty(machine);
     }
 
-    /// Moves the pages in the inbox of the CPU with the lists `pcp` to the CPU's stock. The caller
-    /// publishes the number of pages of `pcp` before it releases the pcp lock.
+    /// Moves the pages that other CPUs have freed for the CPU of `pcp` (its inbox) to the bitmaps
+    /// of its blocks (`pcp.stock`). Before the caller releases the pcp lock, it stores the number
+    /// of pages of `pcp` for CPUs that read this number without the lock.
     pub(in crate::page) fn bring_home(&self, machine: &M, pcp: &mut Pcp) {
         let cpu = pcp.stock.cpu;
-        // If a drain finds the inbox empty and the published number zero, it does not wait for the
-        // pcp lock. So the number must not be zero while pages move from the inbox to the lists.
+        // If a drain finds the inbox empty and the stored number of pages zero, it does not wait
+        // for the pcp lock. So the stored number must not be zero while pages move from the inbox
+        // to the lists.
         let count = pcp.count().max(1);
         self.slot(cpu).count.set(machine, i64::from(count));
         let mut pages = 0;
@@ -185,16 +189,17 @@ impl<M: Machine> Zone<M> {
         machine.spend(Work::Compare, pages);
     }
 
-    /// Adds free pages of one group of 64 pages, which are on no list, to the stock of `pcp`, or
-    /// else to its page lists.
+    /// Adds free pages of one group of 64 pages, which are on no list, to `pcp.stock` (the bitmaps
+    /// of the CPU's own blocks), or else to the page lists of `pcp`.
     pub(super) fn put(&self, machine: &M, pcp: &mut Pcp, group: Group, bits: u64) {
         if !self.try_put(pcp, group, bits) {
             self.list(machine, pcp, group, bits);
         }
     }
 
-    /// Adds free pages of one group, which are on no list, to the stock of `pcp`. Returns `false`,
-    /// and does nothing, if the CPU of `pcp` does not own the block or has no room for a record.
+    /// Adds free pages of one group of 64 pages, which are on no list, to `pcp.stock`, the bitmaps
+    /// of the CPU's own blocks. Returns `false`, and does nothing, if the CPU does not own the
+    /// block or has no room for its bitmap.
     pub(super) fn try_put(&self, pcp: &mut Pcp, group: Group, bits: u64) -> bool {
         let Some(at) = self.record_of(pcp, group.block()) else {
             return false;
@@ -210,8 +215,9 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// The index of the record of `block` in the stock of `pcp`. Makes a record if there is none.
-    /// Returns `None` if the CPU of `pcp` does not own the block, or has no room for a record.
+    /// The index of the record of `block`, its bitmap of free pages, in `pcp.stock`. Makes a record
+    /// if there is none. Returns `None` if the CPU of `pcp` does not own the block, or has no room
+    /// for a record.
     fn record_of(&self, pcp: &mut Pcp, block: u32) -> Option<usize> {
         let (owner, record) = self.owners.of_entry(block);
         if owner != Some(pcp.stock.cpu) {
@@ -230,7 +236,7 @@ impl<M: Machine> Zone<M> {
         self.types.of(self.owners.first_page(block)).listed()
     }
 
-    /// Adds the record of a block's free pages to the stock, which must have room for it. Returns
+    /// Adds the record of a block's free pages to `pcp.stock`, which must have room for it. Returns
     /// the record's index.
     pub(super) fn insert(&self, pcp: &mut Pcp, record: Record) -> usize {
         let stock = &mut pcp.stock;
@@ -240,8 +246,8 @@ impl<M: Machine> Zone<M> {
         at
     }
 
-    /// Removes the record of a block's free pages from the stock. The CPU remains the owner of the
-    /// block.
+    /// Removes the record of a block's free pages from `pcp.stock`. The CPU remains the owner of
+    /// the block.
     pub(super) fn remove(&self, pcp: &mut Pcp, at: usize) -> Record {
         let stock = &mut pcp.stock;
         let record = stock.parts.swap_remove(at);
@@ -252,8 +258,8 @@ impl<M: Machine> Zone<M> {
         record
     }
 
-    /// Puts pages of one group on the page lists one by one. If a list has no room, the page goes
-    /// to the zone.
+    /// Puts pages of one group of 64 pages on the page lists one by one. If a list has no room, the
+    /// page goes to the zone.
     #[cold]
     fn list(&self, machine: &M, pcp: &mut Pcp, group: Group, bits: u64) {
         let first = self.owners.page_of(group);

@@ -17,18 +17,20 @@ use crate::page::links::Metadata;
 use crate::page::mobility::Mobility;
 use crate::units::{CpuId, Order, Pages};
 
-/// The records of one CPU's free pages in one zone, by block.
+/// The free pages that one CPU keeps in one zone: for each of its blocks a record, which is a
+/// bitmap.
 #[derive(Debug)]
 pub(in crate::page) struct Stock {
     /// The CPU that has these pages.
     pub(super) cpu: CpuId,
-    /// When memory for records is allocated: in advance, or as records are added.
+    /// When memory for the bitmaps of blocks (the records) is allocated: in advance, or as they are
+    /// added.
     metadata: Metadata,
-    /// The records of blocks of which this CPU has free pages. A record may have all pages of its
-    /// block, for example just after the CPU has claimed the block.
+    /// The bitmaps (records) of blocks of which this CPU has free pages. A record may have all
+    /// pages of its block, for example just after the CPU has claimed the block.
     pub(super) parts: Vec<Record>,
-    /// The blocks of which all pages are in this stock, and which need no record: the number of
-    /// each block, and the mobility of the lists that its pages go to.
+    /// The blocks of which this CPU has all pages, and which need no bitmap: the number of each
+    /// block, and the mobility of the lists that its pages go to.
     pub(super) whole: Vec<(u32, Mobility)>,
     /// The blocks of which fragments have gone back to the zone, newest first. Only the newest ones
     /// are remembered.
@@ -38,15 +40,15 @@ pub(in crate::page) struct Stock {
 /// The number of blocks with fragments that a CPU remembers.
 const FRAGMENTED: usize = 16;
 
-/// The free pages of one block that are in a stock.
+/// The free pages of one block that the owner of the block keeps, as a bitmap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) block: u32,
     /// The mobility of the lists that the pages go to.
     pub(super) kind: Mobility,
-    /// The number of pages in the record.
+    /// The number of pages whose bit in `bits` is 1.
     pub(super) pages: u32,
-    /// A bit for each page of the block, which is 1 if the page is in the record.
+    /// A bit for each page of the block, which is 1 if the page is free and kept by this CPU.
     pub(super) bits: Bits,
 }
 
@@ -60,7 +62,7 @@ impl Record {
         }
     }
 
-    /// Returns a record that has all pages of a block of `order`.
+    /// Returns the [`Record`] of a block of `order` all of whose pages are free.
     pub(super) fn whole(block: u32, kind: Mobility, order: Order) -> Self {
         let pages = order.pages().0;
         Self {
@@ -71,21 +73,21 @@ impl Record {
         }
     }
 
-    /// Returns whether the record has all pages of some block of `order`.
+    /// Returns whether all pages of some block of `order` are in this bitmap of free pages.
     pub(super) fn has(&self, order: Order) -> bool {
         self.bits.has(order)
     }
 
-    /// Adds the pages `bits` of the group with the index `group`. None of them may be in the record
-    /// yet.
+    /// Adds the pages `bits` of the group of 64 pages with the index `group`. None of them may be
+    /// in this bitmap of free pages yet.
     pub(super) fn add(&mut self, group: usize, bits: u64) {
         debug_assert_eq!(self.bits.0[group] & bits, 0, "no page is here twice");
         self.bits.0[group] |= bits;
         self.pages += bits.count_ones();
     }
 
-    /// Adds the block of `order` whose first page is at `offset`. None of its pages may be in the
-    /// record yet.
+    /// Adds the block of `order` whose first page is at `offset`. None of its pages may be in this
+    /// bitmap of free pages yet.
     pub(super) fn add_run(&mut self, offset: u32, order: Order) {
         self.bits.add(offset, order);
         self.pages += order.pages().0;
@@ -98,8 +100,8 @@ impl Record {
         Some(offset)
     }
 
-    /// Takes the largest block of at most order `most`, all of whose pages are in the record.
-    /// Returns the offset of the block's first page, and its order.
+    /// Takes the largest block of at most order `most`, all of whose pages are in this bitmap of
+    /// free pages. Returns the offset of the block's first page, and its order.
     pub(super) fn take_largest(&mut self, most: Order) -> Option<(u32, Order)> {
         let orders = Order::all().rev().filter(|order| *order <= most);
         orders
@@ -115,7 +117,7 @@ impl Default for Stock {
 }
 
 impl Stock {
-    /// Returns an empty stock of `cpu`, without room for records.
+    /// Returns the [`Stock`] of `cpu`, without pages and without room for the bitmaps of blocks.
     pub(in crate::page) const fn new(cpu: CpuId, metadata: Metadata) -> Self {
         Self {
             cpu,
@@ -126,11 +128,11 @@ impl Stock {
         }
     }
 
-    /// Returns an empty stock with room for as many records as a CPU with up to `pages` pages is
-    /// expected to need. If memory is short, the stock has less room. Must be called with no lock
-    /// held.
+    /// Returns an empty [`Stock`] with room for as many records (bitmaps of blocks) as a CPU with
+    /// up to `pages` pages is expected to need. If memory is short, the `Stock` has less room. Must
+    /// be called with no lock held.
     pub(in crate::page) fn with_room(pages: Pages) -> Self {
-        // On average, a record is expected to have at least this number of pages.
+        // On average, the bitmap of a block is expected to have at least this number of pages.
         const PAGES_EACH: usize = 64;
         let records = pages.index() / PAGES_EACH + 8;
         let mut stock = Self::default();
@@ -139,9 +141,9 @@ impl Stock {
         stock
     }
 
-    /// Replaces each list of this stock by the same list of `longer` if that list has more room,
-    /// and moves the entries over. The caller drops the old lists, now in `longer`, with no lock
-    /// held.
+    /// Replaces each list of this [`Stock`] by the same list of `longer` if that list has more
+    /// room, and moves the entries over. The caller drops the old lists, now in `longer`, with no
+    /// lock held.
     pub(in crate::page) fn replace(&mut self, longer: &mut Self) {
         if self.parts.capacity() < longer.parts.capacity() {
             longer.parts.append(&mut self.parts);
@@ -153,7 +155,7 @@ impl Stock {
         }
     }
 
-    /// Returns whether there is room for another record.
+    /// Returns whether there is room for the bitmap of another block.
     pub(super) fn has_room(&mut self) -> bool {
         let grows = self.metadata == Metadata::WhenSplit;
         self.parts.len() < self.parts.capacity() || grows && self.parts.try_reserve(8).is_ok()
@@ -182,8 +184,8 @@ impl Stock {
         Some(block)
     }
 
-    /// The index of the record with the most pages among the last few records, or `None` if there
-    /// are no records.
+    /// The index of the record (a block's bitmap of free pages) with the most pages among the last
+    /// few records, or `None` if there are no records.
     pub(super) fn fullest(&self) -> Option<usize> {
         const FEW: usize = 16;
         let from = self.parts.len().saturating_sub(FEW);

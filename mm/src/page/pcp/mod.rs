@@ -78,10 +78,11 @@ fn mobility_of(list: usize) -> Mobility {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TuningInput {
     pub(super) sizes: Sizes,
-    /// log₂ of the maximum number of batches in one refill or spill (the knob `BatchScaleMax`).
+    /// log₂ of the maximum number of batches that move at once to or from the zone (the knob
+    /// `BatchScaleMax`).
     pub(super) scale_max: u32,
     /// True if the zone was found below its high watermark; `high` then does not grow, and frees
-    /// spill early.
+    /// return pages to it early.
     pub(super) below_high: bool,
     /// True while reclaim is active in this zone; lists are then kept short.
     pub(super) reclaiming: bool,
@@ -110,18 +111,18 @@ impl TuningInput {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Pcp {
-    /// The number of pages on all lists and in the stock.
+    /// The number of pages on all lists and in `stock`.
     pub(super) count: u32,
-    /// The number of pages on the lists at which frees spill. Tuning keeps this number between the
-    /// zone's `high_min` and `high_max`.
+    /// The number of pages on the lists at which frees return pages to the zone. Tuning keeps this
+    /// number between the zone's `high_min` and `high_max`.
     high: u32,
     /// The next refill of single pages takes at most `batch << alloc_factor` pages. A refill may
     /// add 1 to `alloc_factor`; each free halves `alloc_factor`.
     alloc_factor: u32,
     /// The number of pages freed in a row. Each allocation halves this number.
     free_count: u32,
-    /// A free certainly spills no pages if it leaves at most this number of pages on the lists
-    /// (such a free is *quiet*; see `quiet.rs`). 0 after each change of `high`.
+    /// A free certainly returns no pages to the zone if it leaves at most this number of pages on
+    /// the lists (such a free is *quiet*; see `quiet.rs`). 0 after each change of `high`.
     quiet_max: u32,
     /// Frees add to `free_count` only while `free_count` is below this number. The number is
     /// computed together with `quiet_max`, and valid as long as `quiet_max` is.
@@ -144,8 +145,8 @@ pub(crate) struct Pcp {
 pub(super) type Lists = [VecDeque<u32>; LISTS];
 
 /// Creates empty lists for a zone of `managed` pages, with room for the largest number of blocks
-/// that they can hold if they spill at `high`. Unless pages are `grouped`, only lists of unmovable
-/// pages get room. Must be called with no lock held.
+/// that they can hold if frees return pages to the zone at `high`. Unless pages are `grouped`, only
+/// lists of unmovable pages get room. Must be called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
     // A refill may leave up to a batch more than `high` on the lists, and a free then adds one more
     // block. So there is room for two batches more than `high`.
@@ -197,13 +198,13 @@ impl Pcp {
         self.count
     }
 
-    /// The number of pages at which frees start to spill.
+    /// The number of pages at which frees start to return pages to the zone.
     pub(super) fn high(&self) -> u32 {
         self.high
     }
 
-    /// The tuning state, on which later refills and spills depend: `high`, `alloc_factor`,
-    /// `free_count` and `freed_high_order`.
+    /// The tuning state, on which later transfers to and from the zone depend: `high`,
+    /// `alloc_factor`, `free_count` and `freed_high_order`.
     #[cfg(test)]
     pub(super) fn decided(&self) -> (u32, u32, u32, bool) {
         let Self {
@@ -336,8 +337,8 @@ impl Pcp {
         }
     }
 
-    /// Records that a block of `order` was pushed. Returns the number of pages to spill now (Linux:
-    /// the first half of `free_frozen_page_commit`).
+    /// Records that a block of `order` was pushed. Returns the number of pages to return to the
+    /// zone now (Linux: the first half of `free_frozen_page_commit`).
     #[inline]
     pub(super) fn note_free(&mut self, order: Order, input: &TuningInput) -> u32 {
         let batch = input.sizes.batch.0;
@@ -359,8 +360,8 @@ impl Pcp {
         }
     }
 
-    /// Returns the number of pages at which frees start to spill, and tunes `high` (Linux:
-    /// `nr_pcp_high`).
+    /// Returns the number of pages at which frees start to return pages to the zone, and tunes
+    /// `high` (Linux: `nr_pcp_high`).
     #[inline]
     fn spill_threshold(&mut self, flush: bool, input: &TuningInput) -> u32 {
         let Sizes {
@@ -397,7 +398,8 @@ impl Pcp {
         high
     }
 
-    /// The number of pages that a spill returns to the zone (Linux: `nr_pcp_free`).
+    /// The number of pages that a free returns to the zone from lists that are too long (Linux:
+    /// `nr_pcp_free`).
     fn spill_pages(&self, flush: bool, high: u32, input: &TuningInput) -> u32 {
         let batch = input.sizes.batch.0;
         if flush {
@@ -411,7 +413,7 @@ impl Pcp {
 
     /// If `high` is above `high_min`, sets it to the largest of `high_min`, 7/8 of `high`, and the
     /// lists' page count minus `batch << scale_max`. Returns the number of pages to return to the
-    /// zone now, and whether the next interval may find more (Linux: `decay_pcp_high`).
+    /// zone now, and whether the next vmstat interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, input: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (input.sizes.batch.0, input.sizes.high_min.0);
         let mut more = false;
@@ -472,7 +474,7 @@ pub(super) enum Expiry {
     Now,
 }
 
-/// The block that a spill may return to the zone next, still on its list.
+/// The block that may return to the zone next, still on its list.
 pub(super) struct Coldest<'a> {
     pcp: &'a mut Pcp,
     list: usize,

@@ -1,16 +1,17 @@
-//! Quiet frees: frees that certainly spill no pages, and so need no decision.
+//! Quiet frees: frees that certainly return no pages from the lists to the zone, and so need no
+//! decision.
 //!
 //! The limit `high` and the zone's settings seldom change. So a CPU computes only once how many
-//! pages its lists may have at most after a free that spills no page. Until `high` or a setting
-//! changes, a free only compares the number of pages on the lists with this bound.
+//! pages its lists may have at most after a free that returns no page to the zone. Until `high` or
+//! a setting changes, a free only compares the number of pages on the lists with this bound.
 
 use super::{Pcp, TuningInput, has_grown};
 use crate::page::sizing::Sizes;
 use crate::units::{Order, count_of};
 
 impl Pcp {
-    /// Computes the largest number of pages on the lists at which a free certainly spills no page.
-    /// `version` is the version of the settings in `input`.
+    /// Computes the largest number of pages on the lists at which a free certainly returns no page
+    /// to the zone. `version` is the version of the settings in `input`.
     pub(in crate::page) fn note_quiet(&mut self, input: &TuningInput, version: i64) {
         self.quiet_max = self.quiet_bound(input);
         self.free_count_max = input.sizes.batch.0 << input.scale_max;
@@ -18,10 +19,10 @@ impl Pcp {
     }
 
     /// Pushes a block onto `list` and records that it was freed, with the same result as
-    /// [`Pcp::push`] and [`Pcp::note_free`]. Returns `false` and changes nothing if the lists might
-    /// have to spill after this free, if the list has no room, or if the settings have changed, so
-    /// that `version` is not that of the last [`Pcp::note_quiet`]. `order` must not be 1 to 3,
-    /// because frees of these orders can empty the lists.
+    /// [`Pcp::push`] and [`Pcp::note_free`]. Returns `false` and changes nothing if pages might
+    /// have to return to the zone after this free, if the list has no room, or if the settings have
+    /// changed, so that `version` is not that of the last [`Pcp::note_quiet`]. `order` must not be
+    /// 1 to 3, because frees of these orders can empty the lists.
     #[inline(always)]
     pub(in crate::page) fn push_if_quiet(
         &mut self,
@@ -74,13 +75,15 @@ impl Pcp {
         len
     }
 
-    /// The number of single pages that can be freed before the lists may have to spill.
+    /// The number of single pages that can be freed before pages may have to return from the lists
+    /// to the zone.
     #[inline]
     pub(in crate::page) fn quiet_frees(&self, input: &TuningInput) -> u32 {
         self.quiet_bound(input).saturating_sub(self.count)
     }
 
-    /// The largest number of pages that the lists may have after a free that spills no page.
+    /// The largest number of pages that the lists may have after a free that returns no page to the
+    /// zone.
     #[inline]
     fn quiet_bound(&self, input: &TuningInput) -> u32 {
         if input.reclaiming || input.below_high {

@@ -1,4 +1,5 @@
-//! Moves of several blocks at once between a page list and a zone with bitmaps.
+//! Moves of several blocks at once between a page list and a zone that keeps its free pages in
+//! bitmaps.
 
 use super::Pcp;
 use crate::units::{Order, count_of};
@@ -33,15 +34,15 @@ impl Pcp {
         got
     }
 
-    /// The number of huge blocks to refill an empty list with in a zone with bitmaps: enough to
-    /// fill the lists to half of `high`, but at least 2 and at most 8 blocks.
+    /// The number of huge blocks to refill an empty list with in a zone that keeps its free pages
+    /// in bitmaps: enough to fill the lists to half of `high`, but at least 2 and at most 8 blocks.
     pub(in crate::page) fn huge_refill(&self) -> u32 {
         let half = self.high.saturating_sub(self.count) / 2;
         (half >> Order::HUGE.get()).clamp(2, 8)
     }
 
-    /// The number of pages to return to a zone with bitmaps when huge blocks fill the lists: half of
-    /// the pages on the lists, but at most 8 huge blocks.
+    /// The number of pages to return to a zone that keeps its free pages in bitmaps when huge
+    /// blocks fill the lists: half of the pages on the lists, but at most 8 huge blocks.
     pub(in crate::page) fn huge_spill(&self) -> u32 {
         (self.count / 2).min(8 << Order::HUGE.get())
     }

@@ -1,5 +1,5 @@
-//! Tests the decisions about page lists (how much to refill, spill and decay, and how to tune
-//! `high`) against the numbers that Linux computes.
+//! Tests the decisions about page lists (how many pages to take from the zone and to return to it,
+//! and how to tune `high`) against the numbers that Linux computes.
 
 use super::*;
 

@@ -9,7 +9,8 @@ use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::{Jiffies, Nanos};
 
-/// Equal intervals and distinct phases, timed by a high-resolution timer.
+/// Gives all CPUs equal intervals, and each CPU of a node its own moment (phase) in the interval.
+/// Uses a high-resolution timer.
 #[derive(Clone, Copy, Debug)]
 pub struct Phased;
 

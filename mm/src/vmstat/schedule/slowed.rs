@@ -20,7 +20,7 @@ impl Schedule for Slowed {
 
     fn next(&self, moment: &Moment) -> Due {
         let n = u64::from(moment.online.max(1));
-        // Under the stretched schedule, a CPU fires on average (1/n) Σ 1/(1 + k/n) times per
+        // Under the schedule `Stretched`, a CPU fires on average (1/n) Σ 1/(1 + k/n) times per
         // interval. As n grows, this number tends to ln 2.
         let rate_ppm = (0..n).map(|k| 1_000_000 * n / (n + k)).sum::<u64>() / n;
         let interval = moment.interval_jiffies() * 1_000_000 / rate_ppm.max(1);

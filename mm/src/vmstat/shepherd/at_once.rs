@@ -1,5 +1,6 @@
-//! Linux's shepherd. In each of its rounds it restarts the work of all dormant CPUs that have
-//! differentials, and this work runs at once.
+//! Linux's shepherd (`vmstat_shepherd`). In each of its rounds it restarts the vmstat work of all
+//! dormant CPUs (those that have stopped this work) that have differentials, and the work runs at
+//! once.
 //!
 //! This shepherd ignores the pages on a dormant CPU's lists, so those pages stay on the lists.
 
@@ -7,7 +8,7 @@ use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Immediately runs the work of every dormant CPU that has differentials.
+/// Immediately runs the vmstat work of every CPU that has stopped this work and has differentials.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce;
 

@@ -1,6 +1,6 @@
-//! Plimsoll's shepherd. It restarts the periodic work of a dormant CPU that has differentials, or
-//! more than `high_min` pages on its lists. The work then runs when the CPU's next phase comes, and
-//! not at once.
+//! Plimsoll's shepherd. It restarts the periodic work of a dormant CPU (one that has stopped this
+//! work) if the CPU has differentials, or more than `high_min` pages on its lists. The work then
+//! runs at the CPU's next phase (its own moment in each interval), and not at once.
 //!
 //! As with Linux's shepherd, restarting the work wakes an idle CPU. Otherwise the idle CPU would
 //! keep its differentials and pages.
@@ -9,7 +9,8 @@ use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Restarts each dormant CPU's periodic work, so that it runs at the CPU's own next phase.
+/// Restarts the periodic work of each CPU that has stopped it, at the CPU's own next moment (phase)
+/// in the interval.
 #[derive(Clone, Copy, Debug)]
 pub struct AtPhase;
 

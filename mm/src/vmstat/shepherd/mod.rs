@@ -14,20 +14,22 @@ pub use self::at_phase::AtPhase;
 use super::schedule::Moment;
 use crate::machine::{Due, WhenIdle};
 
-/// A rule that says which dormant CPUs do their periodic work again, and when.
+/// A rule that says which dormant CPUs (those that have stopped their periodic work) do this work
+/// again, and when.
 pub trait Shepherd: fmt::Debug + Sync {
     /// The shepherd's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns whether the shepherd restarts the work of a dormant CPU that has these leftovers.
+    /// Returns whether the shepherd restarts the periodic work of a CPU that has stopped it and has
+    /// these leftovers.
     fn wakes(&self, leftovers: Leftovers) -> bool;
 
-    /// Returns when a dormant CPU must run its work again, and whether the CPU is woken for that if
-    /// it is idle.
+    /// Returns when a CPU that has stopped its periodic work must run this work again, and whether
+    /// the CPU is woken for that if it is idle.
     fn kick(&self, moment: &Moment) -> (Due, WhenIdle);
 }
 
-/// The work that is pending on a dormant CPU.
+/// The work that is pending on a CPU that has stopped its periodic work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftovers {
     /// The CPU has no differentials, and at most `high_min` pages on its lists.
