@@ -51,8 +51,8 @@ enum Start {
 /// A function that makes a counter for a law.
 pub type Setup<M> = fn(&M) -> Counted<M>;
 
-/// A set-up for each variant of the counter, and one for a one-sided counter whose tree exists from
-/// the start.
+/// A set-up for each variant of the counter. The variant [`OneSidedTree`] has a second set-up, in
+/// which the counter has its tree from the start.
 #[must_use]
 pub fn setups<M: Machine>() -> [Setup<M>; 5] {
     [

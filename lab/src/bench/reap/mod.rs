@@ -284,8 +284,9 @@ mod tests {
         }
     }
 
-    /// An acquisition counts as a wait only if it took longer than nearly all acquisitions of exit
-    /// alone. Exit alone never waits for a page-table lock.
+    /// If no helper runs beside the exit, the exit never waits for a page-table lock. So an
+    /// acquisition counts as a wait only if it took longer than nearly all acquisitions of such an
+    /// exit.
     #[test]
     fn a_wait_is_what_exit_alone_never_sees() {
         let of = |case, spans: &[f64]| Raced {

@@ -87,7 +87,7 @@ fn a_thread_that_plays_no_cpu_uses_the_front_of_the_cpu_on_which_it_runs() {
     thread::scope(|scope| {
         scope.spawn(|| {
             affinity::pin(&CpuMask::only(cpu)).expect("it may run there");
-            // The first calls make the thread able to use fronts.
+            // The first frees prepare the thread, so that later frees use its CPU's stack of pages.
             for _ in 0..3 {
                 let pfn = manager.pages().alloc(&host, ONE).expect("there is memory");
                 let freed = manager.pages().free(&host, pfn, Order::ZERO);

@@ -16,7 +16,7 @@ pub struct Cost {
     pub source: String,
 }
 
-/// A range: one value for each card (low, middle and high).
+/// The range of a price, as three values. The [`Card`](super::Card) of a run chooses one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The cheapest plausible value.
@@ -78,9 +78,9 @@ impl Provenance {
 }
 
 impl Cost {
-    /// Returns what the source text says at its beginning, such as `estimate: …`; `None` if it
-    /// begins with another word. If a variant has multiplied the price, the text
-    /// `times the … factor: ` precedes that word.
+    /// Returns the kind of source with which the source text begins, such as `estimate: …`. `None`
+    /// if the text names no kind. If a variant of the machine has multiplied the price, the text
+    /// `times the … factor: ` precedes the kind.
     #[must_use]
     pub fn provenance(&self) -> Option<Provenance> {
         let own = self

@@ -252,7 +252,8 @@ impl<M: Machine> Upper<M> {
         self.framed.get() != 0
     }
 
-    /// Takes the page out of this upper table. The caller has removed all tables below it.
+    /// Removes the page frame that holds this upper table, and returns it. The caller has already
+    /// removed all lower tables to which this table pointed.
     pub(super) fn take_frame(&self, machine: &M, site: Site) -> Option<Pfn> {
         self.frame.with(machine, site, |frame| {
             self.framed.set(0);

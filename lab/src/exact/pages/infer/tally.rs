@@ -7,7 +7,8 @@
 pub(in super::super) struct Tally {
     /// How many blocks the kernel allocated from lists and not directly from a zone.
     pub(in super::super) allocs: u64,
-    /// The number of blocks in `allocs` whose arrival on a list an earlier event had shown.
+    /// For how many of the blocks in `allocs` an earlier event had shown that the kernel put the
+    /// block on a list.
     pub(in super::super) predictable: u64,
     /// The number of blocks in `predictable` that were on top of their derived list when the kernel
     /// allocated them, as predicted.

@@ -1,8 +1,8 @@
 //! Runs laws on real threads, for many rounds.
 //!
-//! Such runs find errors that the model checkers cannot find: errors in how the code of this
-//! machine connects its parts, and errors that occur only with the real atomics of this computer.
-//! They cannot prove the absence of a race.
+//! Such runs find errors that the model checkers cannot find: errors in how the parts of
+//! `plimsoll-host` work together, and errors that occur only on a real CPU. They cannot prove the
+//! absence of a race.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
