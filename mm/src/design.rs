@@ -155,7 +155,8 @@ impl Design {
         ("ours", Self::OURS),
     ];
 
-    /// Returns the names of all bases and variants, for listings and suggestions.
+    /// Returns the names of all bases ([`Design::BASES`]) and variants, for listings and
+    /// suggestions.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         let bases = Self::BASES.iter().map(|(name, _)| *name);
@@ -268,7 +269,8 @@ const MECHANISMS: usize = 7;
 pub enum BadName {
     /// This part is not the name of a variant.
     Unknown(String),
-    /// This part is a base but not the first part. It would override the parts before it.
+    /// This part is a base (see [`Design::BASES`]) but not the first part. It would override the
+    /// parts before it.
     LateBase(String),
     /// This part is a variant of a mechanism for which an earlier part has already named a variant.
     Twice(String),

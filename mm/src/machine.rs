@@ -116,8 +116,8 @@ pub trait Machine: Sized + 'static {
     /// Creates one empty [`Front`] for each CPU, for one zone. Each has the limit 0.
     fn make_fronts(&self) -> impl Iterator<Item = Self::Front>;
 
-    /// Accounts for `n` units of local work. On a real CPU this does nothing. On a simulated one it
-    /// takes `n` times the price of `work`, and the CPU may be preempted here unless it is pinned.
+    /// Accounts for `n` units of local work. On a real CPU this does nothing. On a simulated one,
+    /// `n` units of `work` take time, and the CPU may be preempted here unless it is pinned.
     fn spend(&self, work: Work, n: u32);
 
     /// Runs `f` without migrating to another CPU (Linux: `preempt_disable`).
@@ -350,7 +350,7 @@ pub trait CpuLock<M, T> {
 /// order: [`Tags::FRESH_HEAD`] for those pages and `0` for all others. So a machine need not store
 /// tags for blocks that have never been split.
 pub trait Tags {
-    /// The tag of the first page of each fresh block of 1024 pages.
+    /// The tag of the first page of each block of 1024 pages that was never split.
     const FRESH_HEAD: u8 = 0x1a;
 
     /// Returns the tag of the page with the index `page` in the zone.

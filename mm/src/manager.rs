@@ -115,8 +115,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Records that `cpu` runs tasks again. The CPU's vmstat work stays dormant until the shepherd
-    /// finds a reason to restart it.
+    /// Records that `cpu` runs tasks again. The CPU's vmstat work is not scheduled until the
+    /// shepherd (Linux: `vmstat_shepherd`) finds a reason to restart it.
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
@@ -306,7 +306,7 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// One round of the shepherd: restarts the vmstat work of those dormant CPUs that have
+    /// One round of the shepherd: restarts the vmstat work of CPUs that have stopped it and have
     /// something to do, and schedules itself again (Linux: `vmstat_shepherd`).
     fn watch(&self, machine: &M) {
         let here = machine.this_cpu();
@@ -329,9 +329,9 @@ impl<M: Machine> Manager<M> {
         self.defer_shepherd(machine, word_of(here));
     }
 
-    /// Returns the work that is pending on the dormant `cpu`. Reads the lengths of the CPU's page
-    /// lists only if the design's shepherd restarts the work of a CPU because of its pages. Linux's
-    /// shepherd does not do so.
+    /// Returns the work that is pending on `cpu`, whose vmstat work is not scheduled. Reads the
+    /// lengths of the CPU's page lists only if the design's shepherd restarts the work of a CPU
+    /// because of its pages. Linux's shepherd does not do so.
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
         let counters = self.pages.zones().len() + self.nodes.len();
         machine.spend(Work::ScanCpu, count_of(counters));

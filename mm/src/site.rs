@@ -306,7 +306,8 @@ impl Site {
     }
 }
 
-/// A kind of local work, which takes time on a real machine and has a price on a simulated one.
+/// A kind of local work, which takes time on a real machine and is charged as time on a simulated
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Work {
@@ -355,7 +356,7 @@ pub enum Work {
     ScanCpu,
     /// Going on to the next CPU in a mask of CPUs, and reading data of that CPU that is in the
     /// reader's cache already (Linux: `for_each_cpu_or`). A pass over CPUs that has to fetch the
-    /// data is charged [`Work::ScanCpu`] alone, whose price includes going on to the next CPU.
+    /// data is charged only [`Work::ScanCpu`], which includes going on to the next CPU.
     NextCpu,
     /// Reading one CPU's part of one group of counters (such as those of one process), when the
     /// parts of many groups are read in memory order.

@@ -133,7 +133,8 @@ impl<M: Machine> PageAllocator<M> {
             return Err(AllocError::OutOfMemory(tried));
         }
         if !request.urgency.waits() {
-            // The request must not wait, neither for another CPU's lists nor for a reclaimer.
+            // The request must not wait, neither for another CPU's lists to be drained nor for
+            // memory to be reclaimed.
             return self.give_up(machine, request, tried);
         }
         machine.emit(Event::Begin(Phase::Stall));
@@ -185,9 +186,9 @@ impl<M: Machine> PageAllocator<M> {
         self.give_up(machine, request, tried)
     }
 
-    /// Drains all lists, then asks the reclaimers in up to [`RECLAIM_ROUNDS_MAX`] rounds. Stops
-    /// after a round in which the reclaimers free nothing, unless a block kept for atomic requests
-    /// could be unreserved instead.
+    /// Drains all lists, then asks the reclaimers ([`Reclaimer`](super::Reclaimer)) in up to
+    /// [`RECLAIM_ROUNDS_MAX`] rounds. Stops after a round in which the reclaimers free nothing,
+    /// unless a block kept for atomic requests could be unreserved instead.
     ///
     /// If the allocator has a [`Pressure`](super::Pressure),
     /// [`PageAllocator::alloc_under_pressure`] does the work instead, except for a request with
@@ -232,7 +233,8 @@ impl<M: Machine> PageAllocator<M> {
         Err(AllocError::OutOfMemory(tried))
     }
 
-    /// Asks every reclaimer once and returns the total number of pages they freed.
+    /// Asks every [`Reclaimer`](super::Reclaimer) once and returns the total number of pages that
+    /// they freed.
     pub(super) fn reclaim(&self, machine: &M, order: Order, tried: &mut Tried) -> Pages {
         let wanted = Pages(order.pages().0.max(32)); // Linux: SWAP_CLUSTER_MAX.
         let mut got = Pages::ZERO;

@@ -16,12 +16,12 @@ use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, Pages};
 
-/// The tags of a small test zone, one for each page. Fresh tags have the values that [`Tags`]
+/// The tags of a small test zone, one for each page. New tags have the values that [`Tags`]
 /// requires.
 pub(super) struct TestTags(Vec<Cell<u8>>);
 
 impl TestTags {
-    /// Creates fresh tags for a zone of `pages` pages.
+    /// Creates the tags of a new zone of `pages` free pages.
     pub(super) fn new(pages: u32) -> Self {
         let head = |page: u32| {
             if page.is_multiple_of(1024) {

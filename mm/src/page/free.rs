@@ -37,7 +37,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Frees a block as [`PageAllocator::free`] does, but puts it on this CPU's list of `mobility`,
-    /// whatever the type of the page block around it. This is for replays of another allocator,
+    /// whatever the type of the page block around it. This is for replays of a recording of Linux,
     /// whose blocks had other addresses. Without grouping by mobility, `mobility` makes no
     /// difference.
     ///

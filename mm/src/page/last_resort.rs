@@ -63,7 +63,7 @@ impl<M: Machine> PageAllocator<M> {
         zones.map(|zone| u64::from(zone.managed().0)).sum()
     }
 
-    /// Calls the last resort, if there is one and `request` may lead to a kill.
+    /// Calls the [`LastResort`], if there is one and `request` may lead to a kill.
     pub(super) fn last_resort(&self, machine: &M, request: Request) -> Relief {
         let Some(last_resort) = &self.last_resort else {
             return Relief::GiveUp(NoKill::NotAsked);

@@ -57,7 +57,8 @@ pub(super) type PairLinks = Box<[Link; PAIRS]>;
 pub(super) struct Links {
     largest: Vec<Link>,
     split: Vec<Option<PairLinks>>,
-    /// If the zone keeps free pages in bitmaps, the records of all huge blocks; otherwise empty.
+    /// If the zone keeps free pages in bitmaps, the link records of all huge blocks; otherwise
+    /// empty.
     huge: Vec<Link>,
 }
 
@@ -71,8 +72,8 @@ pub(super) fn pair_links() -> Option<PairLinks> {
 }
 
 impl Links {
-    /// Creates the records of a zone of `pages` pages. A block of the largest order without memory,
-    /// for which `absent` is true, gets no records for pairs.
+    /// Creates the link records of a zone of `pages` pages. A block of the largest order without
+    /// memory, for which `absent` is true, gets no records for pairs.
     pub(super) fn new(pages: Pages, metadata: Metadata, absent: &[bool]) -> Self {
         let blocks = pages.0.div_ceil(BLOCK_PAGES) as usize;
         let mut split = Vec::new();

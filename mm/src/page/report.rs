@@ -40,8 +40,8 @@ pub struct Sweep {
 pub struct Reported {
     /// The number of free pages whose memory was given back to the host or hypervisor.
     pub given: Pages,
-    /// The number of free pages whose memory the embedder's function did not give back. Later
-    /// rounds try them again.
+    /// The number of free pages whose memory the caller's function `report` did not give back.
+    /// Later rounds try them again.
     pub refused: Pages,
 }
 
@@ -169,7 +169,7 @@ impl<M: Machine> Zone<M> {
 }
 
 /// Free blocks that are off the free lists while their memory is given back. Dropping this value
-/// puts the blocks back, even if the embedder's function panics.
+/// puts the blocks back, even if the function that gives the memory back panics.
 struct Away<'a, M: Machine> {
     zone: &'a Zone<M>,
     machine: &'a M,

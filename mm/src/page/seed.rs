@@ -24,7 +24,8 @@ use crate::units::{CpuId, Nanos, Order, Pfn};
 use crate::vmstat::counters::ZoneItem;
 use crate::vmstat::threshold;
 
-/// The reason why a state cannot be set. Nothing changes unless the variant says so.
+/// The reason why the given state of a zone or of its page lists cannot be set. Nothing changes
+/// unless the variant says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedError {
     /// There is no zone with this index.

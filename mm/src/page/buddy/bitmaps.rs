@@ -143,7 +143,7 @@ impl Bitmaps {
     }
 
     /// Splits the whole block at `first`, which is not on the free lists any more: all its pages
-    /// are now free pages of a split block.
+    /// are now free pages in the bitmap of the block.
     pub(super) fn open(&mut self, links: &mut Links, first: u32) {
         let split = &mut self.blocks[(first / HUGE) as usize];
         debug_assert_eq!(split.free, 0, "a whole block has no bits");
@@ -188,8 +188,8 @@ impl Bitmaps {
         Some(list.head)
     }
 
-    /// Moves the split block at `first`, from which pages were taken, to the list that it belongs
-    /// to now.
+    /// Moves the partly free huge block at `first`, from which pages were taken, to the list that
+    /// it belongs to now.
     fn sort_in(&mut self, links: &mut Links, first: u32) {
         let split = &mut self.blocks[(first / HUGE) as usize];
         let old = split.largest;

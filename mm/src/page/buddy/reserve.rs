@@ -20,8 +20,9 @@ impl Buddy {
         self.kept
     }
 
-    /// Keeps the page block around `page`, which was just taken as a block of `order`, unless
-    /// `most` pages are kept already (Linux: `reserve_highatomic_pageblock`).
+    /// Keeps the page block around `page`, which was just taken as a block of `order`, for later
+    /// atomic requests, unless `most` pages are kept already (Linux:
+    /// `reserve_highatomic_pageblock`).
     pub(in crate::page) fn keep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -25,10 +25,11 @@ use crate::units::{CpuId, count_of, narrow, signed};
 /// The pages of one block that other CPUs have freed, and that are still in the inbox of the
 /// block's owner.
 pub(super) struct Mail<M: Machine> {
-    /// A bit for each page. Word `g` has the bits of group `g`.
+    /// A bit for each page. Word `g` has the bits of the 64 pages of group `g`.
     bits: M::Line,
-    /// For each group, the group below it on the stack of the owner's inbox. Only the CPU that
-    /// pushes the group writes this field, and only the CPU that collects the stack reads it.
+    /// For each group of 64 pages, the group below it on the stack of the owner's inbox. Only the
+    /// CPU that pushes the group writes this field, and only the CPU that collects the stack reads
+    /// it.
     below: [M::Field; GROUPS],
 }
 
@@ -165,7 +166,7 @@ impl<M: Machine> Owners<M> {
     pub(in crate::page) fn has_mail(&self, machine: &M, cpu: CpuId) -> bool {
         let inbox = self.inboxes.get(cpu.index());
         // Acquire pairs with the Release in `collect`: if another CPU has just emptied the inbox,
-        // this CPU then reads a number of listed pages that is not zero.
+        // this CPU then reads a number of pages on the lists that is not zero.
         inbox.is_some_and(|inbox| inbox.0.load(machine, TOP, Acquire) != 0)
     }
 
@@ -183,7 +184,7 @@ impl<M: Machine> Owners<M> {
             // the stack. This includes the lower groups, because each push is in the release
             // sequences of the pushes before it. Release pairs with the Acquire in `has_mail` and
             // in `show_loss`: a drain that finds the inbox empty sees the number of pages that the
-            // caller has published.
+            // caller has stored.
             match inbox.compare_exchange(machine, TOP, top, 0, AcqRel) {
                 Ok(_) => break,
                 Err(other) => top = other,

@@ -193,8 +193,9 @@ impl<M: Machine> Owners<M> {
         self.entries[block as usize].owner.set(0);
     }
 
-    /// Creates the block's [`Mail`] if inboxes are used and the block has none yet. With
-    /// [`Metadata::Eager`], every `Mail` exists from the start, so this allocates no memory.
+    /// Creates the block's [`Mail`] if freed pages reach their owners through inboxes, and the
+    /// block has no `Mail` yet. With [`Metadata::Eager`], every `Mail` exists from the start, so
+    /// this allocates no memory.
     fn provide_mail(&self, machine: &M, block: u32) {
         let mail = &self.entries[block as usize].mail;
         if self.has_inboxes() && mail.get().is_none() {

@@ -130,10 +130,10 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Takes the ownership of all blocks away from `cpu`, except blocks of which it has free pages
-    /// (a record in its stock). When a CPU goes offline, its pages are drained first. So a block
-    /// has a record only if its pages were freed since then, and another CPU has emptied the inbox
-    /// of `cpu`.
+    /// Takes the ownership of all blocks away from `cpu`, except blocks of which it keeps free
+    /// pages (as a record in its `stock`). When a CPU goes offline, its pages are drained first. So
+    /// a block has a record only if its pages were freed since then, and another CPU has emptied
+    /// the inbox of `cpu`.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();
