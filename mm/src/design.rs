@@ -21,7 +21,8 @@ use crate::vmstat::schedule::{
 };
 use crate::vmstat::shepherd::{AtOnce, AtPhase, Shepherd};
 
-/// A choice of one variant for each mechanism.
+/// A choice of one variant (implementation) for each mechanism of the memory manager that has
+/// several.
 #[derive(Clone, Copy, Debug)]
 pub struct Design {
     /// The rule for when per-CPU vmstat work fires.

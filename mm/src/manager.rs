@@ -145,8 +145,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Drains the page lists and folds the differentials of `cpu`, which no longer runs anything.
-    /// Must be called on another CPU.
+    /// Drains the page lists of `cpu`, which no longer runs anything, and adds its differentials to
+    /// the shared counters. Must be called on another CPU.
     pub fn cpu_dead(&self, machine: &M, cpu: CpuId) {
         self.pages.drain_cpu(machine, cpu);
         self.pages.disown(machine, cpu);
@@ -246,7 +246,8 @@ impl<M: Machine> Manager<M> {
         zones.into_iter().chain(nodes)
     }
 
-    /// Returns whether `cpu` has differentials to fold (Linux: `need_update`).
+    /// Returns whether `cpu` has differentials that are not in the shared counters yet (Linux:
+    /// `need_update`).
     pub fn is_dirty(&self, machine: &M, cpu: CpuId) -> bool {
         let mut zones = self.pages.zones().iter().map(|zone| &zone.counters);
         zones.any(|counters| counters.is_dirty(machine, cpu))

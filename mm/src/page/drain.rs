@@ -177,8 +177,8 @@ impl<M: Machine> Zone<M> {
 
     /// Moves a batch of pages from `cpu`'s lists to the zone if the zone is on a remote node and
     /// `cpu` has stopped using it (Linux: `drain_zone_pages`). Called once in each vmstat interval
-    /// of `cpu`; `used` says whether `cpu` had differentials of the zone to fold in this interval.
-    /// The batch moves in the second interval in a row in which `used` is false.
+    /// of `cpu`; `used` says whether `cpu` had counted something for the zone in this interval (had
+    /// differentials). The batch moves in the second interval in a row in which `used` is false.
     pub(crate) fn expire(&self, machine: &M, cpu: CpuId, used: bool) -> Decayed {
         let batch = self.sizes(machine).batch.0;
         if machine.topology().place(cpu).node == self.node {

@@ -56,7 +56,8 @@ impl<M: Machine> PageAllocator<M> {
 
     /// Frees a block by the path that handles every case: it may return pages from a list to the
     /// zone, or free the block to the zone. If `forced` is given, the block goes onto the list of
-    /// that type. `is_tagged` says that the block has already been tagged as listed.
+    /// that type. `is_tagged` says that the tag of the block already says that it is on a page
+    /// list.
     #[inline(never)]
     fn free_fully(
         &self,
@@ -222,9 +223,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Frees a block that is tagged as listed. The block goes onto the list of the type `forced` if
-    /// that is given, otherwise onto the list of the type of the page block around it. If there are
-    /// no lists for blocks of `order`, the block goes to the zone.
+    /// Frees a block whose tag already says that it is on a page list. The block goes onto the list
+    /// of the type `forced` if that is given, otherwise onto the list of the type of the page block
+    /// around it. If there are no lists for blocks of `order`, the block goes to the zone.
     #[inline]
     fn free_block(&self, machine: &M, page: u32, order: Order, forced: Option<Mobility>) {
         match list_of(order, Mobility::Unmovable) {
@@ -352,7 +353,7 @@ impl<M: Machine> Zone<M> {
         let mut left = self.spill_once(machine, pcp, part, excess);
         let batch = self.sizes(machine).batch;
         if let Some(most) = self.holds.pages_per_pcp_hold(part.site(), batch) {
-            // The loop ends: each hold returns at least one block to the zone.
+            // The loop ends: each hold of the zone lock returns at least one block to the zone.
             while left.pages > 0 && left.given - excess.given < most.0 {
                 left = self.spill_once(machine, pcp, part, left);
             }

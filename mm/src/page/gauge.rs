@@ -122,7 +122,8 @@ impl Gauge {
         }
     }
 
-    /// Returns whether another block of `order` stays within the limit.
+    /// Returns whether another block of `order` stays within the limit of this hold of the zone
+    /// lock.
     pub(super) fn fits(&self, order: Order) -> bool {
         if self.counts_blocks {
             return self.blocks_left() > 0;

@@ -336,7 +336,8 @@ impl<M: Machine> Zone<M> {
             Site::Refill | Site::AllocDirect => -i64::from(pages),
             _ => i64::from(pages),
         };
-        // With bitmaps, all pages of a hold are counted in one step.
+        // If free pages are in bitmaps, all pages of this hold of the zone lock are counted in one
+        // step.
         let steps = if self.has_bitmaps { 1 } else { blocks };
         self.counters
             .add_blocks(machine, ZoneItem::FreePages as usize, delta, steps);

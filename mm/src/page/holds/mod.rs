@@ -21,7 +21,8 @@ pub use self::unbatched::Unbatched;
 use crate::site::Site;
 use crate::units::Pages;
 
-/// A policy: the rule for how much a CPU does while it holds a zone lock once.
+/// A policy for holds of the zone lock: the rule for how many pages a CPU moves while it holds the
+/// lock once.
 pub trait Holds: fmt::Debug + Sync {
     /// The policy's name on the command line.
     fn name(&self) -> &'static str;

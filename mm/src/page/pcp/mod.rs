@@ -428,7 +428,7 @@ impl Pcp {
 
     /// Says whether a batch of pages must be returned to the zone, which is on a remote node. Each
     /// call counts down by one vmstat interval. The countdown starts again if `used` is true: the
-    /// CPU had differentials of the zone to fold in this interval.
+    /// CPU had counted something for the zone in this interval (it had differentials).
     pub(super) fn expires(&mut self, used: bool) -> Expiry {
         const INTERVALS: u8 = 3;
         if used {

@@ -36,6 +36,6 @@ pub enum Leftovers {
     Nothing,
     /// The CPU has no differentials, but more than `high_min` pages on its lists.
     Pages,
-    /// The CPU has differentials to fold (Linux: `need_update`).
+    /// The CPU has differentials that are not in the shared counters yet (Linux: `need_update`).
     Differentials,
 }
