@@ -12,8 +12,8 @@ pub struct Deferral {
     pub idle: WhenIdle,
 }
 
-/// The deferred jobs: one row for each CPU, with one entry for each kind of job. A job can be
-/// pending and running at once: then it was deferred again while it ran.
+/// The deferred jobs: one row for each CPU, with one entry for each kind of job. A job that is
+/// deferred again while it runs is both pending and running.
 #[derive(Debug)]
 pub(crate) struct JobTable {
     rows: Vec<[JobEntry; Job::ALL.len()]>,

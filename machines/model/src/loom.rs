@@ -29,8 +29,8 @@ const BRANCHES_MAX: usize = 10_000;
 /// Tries every interleaving of the bodies of `law` on a machine of `cpus` CPUs.
 ///
 /// # Panics
-/// If the law is broken. Also if it has more bodies than CPUs, more than three, or needs more
-/// steps than loom can try.
+/// If the law is broken. Also if the law has more bodies than CPUs or more than three bodies, or
+/// needs more steps than loom can try.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
     let asked = model::Builder::new().preemption_bound;
     run_law_within(law, cpus, asked.unwrap_or(PREEMPTIONS));

@@ -1,4 +1,4 @@
-//! Tests that run in processes of their own.
+//! Tests that run in separate processes.
 //!
 //! Loom maps and unmaps a stack for each thread of each interleaving. If several tests run in one
 //! process, they wait for the lock of the process's address space, and each unmapping interrupts
@@ -12,7 +12,7 @@ use std::thread;
 /// [`in_own_process`] runs the test on the calling thread.
 const ALONE: &str = "PLIMSOLL_TEST_ALONE";
 
-/// Runs `test`, which must be the whole body of a test, in a process of its own.
+/// Runs `test`, which must be the whole body of a test, in a separate process.
 ///
 /// The calling thread has the name of the test, because the test harness names it so. This function
 /// starts the same program again, with that name as its argument and with `PLIMSOLL_TEST_ALONE`

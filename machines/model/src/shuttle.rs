@@ -25,7 +25,8 @@ const PCT_DEPTH: usize = 3;
 const STACK_BYTES: usize = 256 << 10;
 
 /// Tries `iterations` interleavings of the bodies of `law`, on a machine of `cpus` CPUs. Half of
-/// them are uniformly random; the other half have few preemptions, at random places (PCT).
+/// the interleavings are uniformly random; the other half have few preemptions, at random places
+/// (PCT).
 ///
 /// # Panics
 /// If the law is broken: shuttle then prints the schedule, which [`replay_law`] takes. Also if the

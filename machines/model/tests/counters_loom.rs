@@ -29,7 +29,7 @@ fn going_and_returning() {
 }
 
 /// Runs the laws about reading a counter during additions, on one kind of counter. Each kind in
-/// [`counter::setups`] has a test of its own, because these laws take longest.
+/// [`counter::setups`] has a separate test, because these laws take longest.
 fn looking_while_adding(setup: usize) {
     for law in counter::looking_while_adding(counter::setups()[setup]) {
         run_law(&law, CPUS);

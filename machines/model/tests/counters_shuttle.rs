@@ -6,8 +6,8 @@ use plimsoll_mm::laws::counter::{self, CPUS};
 use plimsoll_mm::laws::{area, under_way};
 use plimsoll_model::shuttle::run_law;
 
-/// The number of random interleavings that shuttle tries for each law and kind of counter. All of
-/// them together take several seconds in a debug build.
+/// The number of random interleavings that shuttle tries for each law and kind of counter. All
+/// interleavings together take several seconds in a debug build.
 const SCHEDULES: u32 = 1000;
 
 #[test]

@@ -51,8 +51,8 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// Loom does not know that a holder will leave, and may show the lock to a waiter as held forever.
-/// So waiters give up in this test; under shuttle they wait.
+/// Loom does not know that a holder will leave, so a waiter may find the lock held forever. So
+/// waiters give up in this test; under shuttle they wait.
 #[test]
 fn a_biased_lock_has_one_holder_of_two_threads() {
     explore(None, laws::an_owner_meets_a_drain);

@@ -1,5 +1,5 @@
-//! Laws of the stacks behind the fronts of `host`. Each function is one run; a checker calls it once
-//! for each interleaving.
+//! Laws of the stacks behind the fronts of `host`. Each function is one run; a checker calls it
+//! once for each interleaving.
 //!
 //! A thread that owns a page adds 1 to the page's word by a separate load and store. If two threads
 //! own the page at once, or the second owner does not see what the first one did, an addition is
@@ -22,12 +22,12 @@ const CPUS: usize = 2;
 /// A stack with all pages, and what the threads did with the pages.
 struct World {
     stack: Stack,
-    /// For each page, the sum of the owners' additions, and their number.
+    /// For each page, the sum of the owners' additions, and the number of these additions.
     pages: [[AtomicU32; 2]; PAGES as usize],
     cpus: [Cpu; CPUS],
     /// True when the first owner of the stack will not use it any more. A thread that waits for the
-    /// owner to leave the stack sleeps until this is true. If it spun instead, a checker would let
-    /// it spin forever.
+    /// owner to leave the stack sleeps until this is true. If the waiting thread spun instead, a
+    /// checker would let it spin forever.
     is_done: Mutex<bool>,
     done: Condvar,
 }
@@ -251,7 +251,8 @@ impl World {
                 return Some(None);
             };
             let top = usize::try_from(top).expect("few pages");
-            // If the sequence has been stopped, the state may belong to pages that are gone.
+            // If the sequence has been stopped, the state may describe pages that have left the
+            // stack.
             let page = stack.pages.get(top)?.load(Relaxed);
             sequence.step(|| stack.state.store(state + OPERATION - 1, Relaxed))?;
             Some(Some(page))

@@ -175,7 +175,8 @@ impl Owned {
         self.add_with(self.lock.try_local(me));
     }
 
-    /// Tries the owner's fast path on seat `seat`, then `try_local`. Adds 1 if it gets the lock.
+    /// Tries the owner's fast path on seat `seat`, then `try_local`. Adds 1 to the sum if one of
+    /// these attempts gets the lock.
     fn try_quickly_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         let held = self.lock.try_quick(me);
@@ -221,7 +222,8 @@ pub(crate) fn an_owner_meets_a_drain() {
     owned.is_whole();
 }
 
-/// Asserts that the owner of a lock and a thread that becomes its owner never hold it at once.
+/// Asserts that the owner of a lock and a thread that becomes its owner never hold the lock at
+/// once.
 pub(crate) fn an_owner_meets_another_thread() {
     let owned = Owned::by_this_thread();
     let other = spawn(&owned, |owned| owned.try_on(1));
@@ -351,7 +353,8 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Waits to be first or killed. If it is first, it adds to the sum; returns whether it did.
+    /// Waits to be first or killed. If the thread is first, it adds to the sum. Returns whether it
+    /// did.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {
@@ -373,7 +376,7 @@ impl Behind {
 }
 
 /// Asserts that only one thread at a time is first in the queue and adds to the sum. The main
-/// thread and `others` more threads do so.
+/// thread and `others` more threads do this.
 pub(crate) fn waiters_pass_alone(others: u32) {
     let behind = Arc::new(Behind::default());
     let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();

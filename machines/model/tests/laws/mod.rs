@@ -20,8 +20,8 @@ struct Folded {
     parts: Vec<ModelWord>,
 }
 
-/// Adds 1 to the counter `STEPS` times on the calling CPU. Folds the CPU's differential whenever it
-/// reaches two.
+/// Adds 1 to the counter `STEPS` times on the calling CPU. Adds the CPU's differential to the total
+/// whenever the differential reaches two.
 fn count(machine: &M, state: &Folded) {
     let part = &state.parts[machine.this_cpu().index()];
     for _ in 0..STEPS {
@@ -31,15 +31,15 @@ fn count(machine: &M, state: &Folded) {
     }
 }
 
-/// Folds the differentials of all CPUs, from the calling CPU.
+/// Adds the differentials of all CPUs to the total, from the calling CPU.
 fn fold(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.take(machine), Relaxed);
     }
 }
 
-/// Folds the differentials of all CPUs wrongly: reads a differential, and sets it to 0 only in a
-/// second step. Additions between these two steps are lost.
+/// Adds the differentials of all CPUs to the total in a wrong way: reads a differential, and sets
+/// it to 0 only in a second step. Additions between these two steps are lost.
 fn fold_in_two_steps(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.read(machine), Relaxed);
