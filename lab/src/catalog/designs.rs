@@ -26,12 +26,12 @@ impl fmt::Display for Named {
     }
 }
 
-/// Finds the design called `name`. A name is a base (a named design), or variants of mechanisms, or
-/// a base followed by variants. A variant after a base replaces the base's variant of the same
-/// mechanism. `+` joins the parts.
+/// Finds the design called `name`. A name is a base (a named design), variants of mechanisms, or a
+/// base followed by variants. Its parts are joined by `+`. A variant after a base replaces the
+/// base's variant of the same mechanism.
 ///
 /// # Errors
-/// [`Error::Unknown`] for the first unknown part, with the nearest names; [`Error::Invalid`] if a
+/// [`Error::Unknown`] for the first unknown part, with the nearest names. [`Error::Invalid`] if a
 /// base is not the first part, or if two parts are variants of one mechanism.
 pub fn find(name: &str) -> Result<Named, Error> {
     match Design::named(name) {
@@ -46,11 +46,11 @@ pub fn find(name: &str) -> Result<Named, Error> {
     }
 }
 
-/// Finds the designs called `names`. The caller compares the designs, so no two names may mean the
-/// same design.
+/// Finds the designs called `names`. The caller compares the designs, so two names must not mean
+/// the same design.
 ///
 /// # Errors
-/// The errors of [`find`], and [`Error::Invalid`] if two names mean one design.
+/// The errors of [`find`]. Also [`Error::Invalid`] if two names mean one design.
 pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     let mut all: Vec<Named> = Vec::new();
     for name in names {
@@ -68,7 +68,7 @@ pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
 }
 
 /// Returns two tables. The first lists the bases (named designs), each with its variants of the
-/// mechanisms; the second describes every variant in one line.
+/// mechanisms. The second describes every variant in one line.
 #[must_use]
 pub fn list() -> Vec<Table> {
     let bases = Design::BASES

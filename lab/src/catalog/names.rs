@@ -1,6 +1,6 @@
-//! Suggestions of names that a user may have meant by an unknown name.
+//! Suggests known names for an unknown name.
 
-/// Returns up to three of `names` that the user may have meant by `name`, best match first.
+/// Returns up to three of `names` that are similar to `name`, the most similar first.
 #[must_use]
 pub(crate) fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();

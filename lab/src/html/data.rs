@@ -6,14 +6,13 @@ use super::text::in_script;
 use crate::report::Report;
 use crate::watch::{Course, Map, Span};
 
-/// The largest number of bytes that all maps of a page may have together.
+/// How many bytes all maps of a page can have together.
 const MAPS_MAX: usize = 2_500_000;
-/// The largest number of bytes that the longest lists of a page (phases, longest waits) may have.
+/// How many bytes the longest lists of a page (phases, longest waits) can have.
 const LISTS_MAX: usize = 1_200_000;
-/// The largest number of designs whose courses a page shows in a report.
+/// For how many designs of a report a page shows courses (what happened in a run, over time).
 const DESIGNS_MAX: usize = 6;
-/// The smallest number of columns of a map. A map is not made shorter than this, because a shorter
-/// map would show too little.
+/// How many columns a map has at least. A map with fewer columns would show too little.
 const COLUMNS_MIN: usize = 32;
 
 #[derive(Serialize)]
@@ -25,11 +24,11 @@ struct Data {
 #[derive(Serialize)]
 struct OfReport {
     courses: Vec<Course>,
-    /// The number of designs whose courses the page does not show.
+    /// How many designs there are whose courses the page does not show.
     left_out: usize,
 }
 
-/// Returns the data of `reports`. If there are too many data, maps get fewer columns and lists get
+/// Returns the data of `reports`. If there are too much data, maps get fewer columns, and lists get
 /// shorter.
 pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
     let mut data = Data {
@@ -47,8 +46,8 @@ pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
 /// other designs follow, in the order of the rows of `report`.
 fn of_report(report: &Report, courses: &[Course]) -> OfReport {
     let of_machine = |course: &&Course| {
-        // A course has the plain name of its machine; the report's name of the machine may end in
-        // additions by the user.
+        // A course has the plain name of its machine. In the report, the name of the machine may be
+        // followed by the user's additions.
         let rest = report.machine.strip_prefix(&course.machine);
         course.experiment == report.experiment && rest.is_some_and(is_added)
     };
@@ -73,7 +72,7 @@ fn of_report(report: &Report, courses: &[Course]) -> OfReport {
     }
 }
 
-/// Returns whether `rest`, the text after the name of a machine, is empty or begins a variant.
+/// Returns whether `rest`, the text after the name of a machine, is empty or names a variant.
 fn is_added(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with(['+', '@'])
 }
@@ -113,8 +112,8 @@ fn shrink(data: &mut Data) {
     }
 }
 
-/// Keeps `most` of `spans`. Spans that no other span encloses are kept first, and longer spans
-/// before shorter spans.
+/// Keeps `most` of `spans`. Spans that no other span encloses are kept first. Of all other spans,
+/// the longest are kept first.
 fn keep_outer(spans: &mut Vec<Span>, most: usize) {
     spans.sort_by_key(|span| {
         let length_ns = span.until_ns - span.from_ns;
@@ -159,7 +158,7 @@ mod tests {
     #[test]
     fn too_much_data_is_made_smaller_but_no_design_is_lost() {
         let map = || {
-            // The map of 512 CPUs is full: its cells are base 64 of bytes that are not 0.
+            // The map of 512 CPUs is full: its cells are bytes that are not 0, in base 64.
             let cells = "ZGRk".repeat(512 * 256 / 3 + 1);
             Map {
                 name: "waits".to_owned(),

@@ -2,8 +2,8 @@
 //! design, then all tables.
 //!
 //! The page is one file. It contains its style, its scripts and its data, and loads nothing. Texts
-//! and tables are HTML, so they can be read without scripts. The scripts draw the charts. They are
-//! in `lab/assets/page`; the chart library is `lab/assets/charts.min.js`.
+//! and tables are HTML, so they can be read without scripts. The scripts draw the charts. The
+//! scripts are in `lab/assets/page`, and the chart library is `lab/assets/charts.min.js`.
 
 mod data;
 mod report;
@@ -41,7 +41,8 @@ pub struct Page<'a> {
     pub reports: &'a [Report],
     /// The table of the published figures beside ours. `None` if the run has no such table.
     pub figures: Option<&'a Table>,
-    /// The courses of the runs that were watched. Empty if no run was watched.
+    /// The courses (what happened in a run, over time) of the runs that were watched. Empty if no
+    /// run was watched.
     pub courses: &'a [Course],
     /// The machines whose prices the page shows: names of built-in machines, or paths of profile
     /// files.
@@ -95,7 +96,7 @@ fn body(page: &Page<'_>) -> String {
     html
 }
 
-/// The answers of all reports, with a link to each report.
+/// Makes the list of the answers of all reports, with a link to each report.
 fn index(page: &Page<'_>) -> String {
     let mut html = "<section class=\"report index\"><h2>All answers</h2>\n".to_owned();
     html.push_str(&report::table(&summary::table(page.reports)));
@@ -117,12 +118,12 @@ fn index(page: &Page<'_>) -> String {
     html
 }
 
-/// The prices of the machines, each with its source.
+/// Makes tables of the prices of the machines. Each price has its source.
 fn prices(names: &[String]) -> String {
     let mut html = String::new();
     for name in names {
-        // A variant of a machine has the prices of the plain machine, so the plain machine's
-        // description shows all prices.
+        // A variant of a machine has the same prices as the plain machine. So the description of
+        // the plain machine shows all prices.
         let plain = name.split(['@', '+']).next().unwrap_or(name);
         let described = machines::describe(name).or_else(|_| machines::describe(plain));
         let Ok(tables) = described else {

@@ -1,6 +1,6 @@
 //! Text as HTML.
 
-/// Escapes `text`, so that a browser shows every character of `text` as it is.
+/// Escapes `text`, so that a browser shows each of its characters as it is.
 pub(super) fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
@@ -31,11 +31,11 @@ pub(super) fn code(text: &str) -> String {
     html
 }
 
-/// Replaces each `{{name}}` in `template` by the value of that name. A `{{name}}` inside a value is
-/// not replaced.
+/// Replaces each `{{name}}` in `template` by the value of that name. If a value contains a
+/// `{{name}}`, it is not replaced.
 ///
 /// # Panics
-/// If the template has a name without a value.
+/// If `values` has no value for a name in the template.
 pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut parts = template.split("{{");
     let mut filled = parts.next().unwrap_or("").to_owned();

@@ -7,11 +7,12 @@ use super::read::Problem;
 use crate::catalog::knobs;
 use crate::error::Error;
 
-/// The plan of a command line. Each of `designs` has the form `DESIGN` or `DESIGN@KNOB=VALUE,...`.
-/// Each of `settings` has the form `KNOB=VALUE`, and sets a knob of all designs.
+/// Makes the plan of a command line. Each of `designs` has the form `DESIGN` or
+/// `DESIGN@KNOB=VALUE,...`. Each of `settings` has the form `KNOB=VALUE`, and sets a knob of all
+/// designs. The function does not check whether the names exist.
 ///
 /// # Errors
-/// [`Error::Invalid`] if a knob is not set as `KNOB=VALUE`. Does not check whether the names exist.
+/// [`Error::Invalid`] if a knob is not set as `KNOB=VALUE`.
 pub fn plan(
     workload: &str,
     machine: &str,
@@ -61,8 +62,8 @@ pub fn set(plan: &mut Plan, settings: &[&str]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Turns the first of `problems` into an error for a command line, which has no lines and columns
-/// that a message could show.
+/// Makes an error for a command line from the first of `problems`. A command line has no lines and
+/// columns that a message could show.
 #[must_use]
 pub fn first(problems: Vec<Problem>) -> Error {
     let first = problems.into_iter().next();

@@ -1,8 +1,8 @@
 //! A plan: everything that determines the results of an experiment that a user asks for.
 //!
 //! The command line of `plimsoll compare` and an experiment file both make a plan. A plan is plain
-//! data: names in it need not exist, and values need not be within bounds.
-//! [`prepare`](super::prepare::prepare) checks a plan.
+//! data. The names in a plan do not have to exist, and the values do not have to be within bounds,
+//! until [`prepare`](super::prepare::prepare) checks the plan.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ use crate::run::options::Jitter;
 /// Values of knobs. The key is the name of the knob, in Plimsoll or in Linux.
 pub type Knobs = BTreeMap<String, u64>;
 
-/// Sets the knob `name` in `knobs`. If `knobs` has a value under the knob's other name, removes
-/// this value.
+/// Sets the knob `name` in `knobs`. A knob can have a name in Plimsoll and a name in Linux. If
+/// `knobs` has a value under the other name, removes this value.
 pub fn set_knob(knobs: &mut Knobs, name: &str, value: u64) {
     if let Some(knob) = Knob::named(name) {
         knobs.retain(|other, _| Knob::named(other) != Some(knob));
@@ -26,7 +26,8 @@ pub fn set_knob(knobs: &mut Knobs, name: &str, value: u64) {
     knobs.insert(name.to_owned(), value);
 }
 
-/// The number of seeds unless the user chooses another: the fewest that permit a verdict.
+/// How many seeds a plan has unless the user chooses another number. It is the smallest number that
+/// permits a verdict.
 pub const SEEDS: u64 = 6;
 
 /// An experiment that a user asks for, with all its settings.
@@ -34,55 +35,57 @@ pub const SEEDS: u64 = 6;
 pub struct Plan {
     /// The name in the title of the reports.
     pub name: String,
-    /// The question that the experiment answers; may be empty.
+    /// The question that the experiment answers. It can be empty.
     pub question: String,
     /// The machines: names of built-in machines, or paths of profile files. A relative path begins
     /// at `folder`.
     pub machines: Vec<String>,
-    /// The folder of the experiment file; empty for the current folder.
+    /// The folder of the experiment file. Empty for the current folder.
     pub folder: PathBuf,
     /// The name of the workload.
     pub workload: String,
-    /// The parameters of the workload that do not have their default values.
+    /// The values of those parameters of the workload that do not have their default values.
     pub parameters: BTreeMap<String, u64>,
-    /// The state of memory when a run begins; `None` leaves all memory free, in the largest blocks.
-    /// Otherwise, all memory that the workload does not need is in use until the run ends.
+    /// The state of memory when a run begins. With `None`, all memory is free, in blocks of the
+    /// largest size. Otherwise, all memory that the workload does not need is in use until the run
+    /// ends.
     pub memory: Option<Memory>,
-    /// The virtual duration of each run, in milliseconds. `None` stands for 1500 ms after the last
-    /// moment of `timeline`. If the designs differ in the times at which vmstat work runs, `None`
-    /// stands for at least five intervals of vmstat work.
+    /// The virtual duration of each run, in milliseconds. With `None`, a run ends 1500 ms after the
+    /// last moment of `timeline`. If the designs differ in the times at which vmstat work runs, it
+    /// then lasts at least five intervals of vmstat work.
     pub length_ms: Option<u64>,
-    /// The number of seeds. Every design runs with seeds 1 to this number.
+    /// The number of seeds. Every design runs with each of the seeds from 1 to this number.
     pub seeds: u64,
-    /// Whether interrupts, softirqs and steals disturb the CPUs.
+    /// Says whether interrupts, softirqs and steals disturb the CPUs.
     pub jitter: Jitter,
     /// The price card: the low end, the middle or the high end of every price range.
     pub card: Card,
-    /// The knobs of all designs. If a design sets a knob itself, the design's value counts.
+    /// The knobs of all designs. If a design sets a knob itself, this value replaces the value
+    /// here.
     pub knobs: Knobs,
-    /// The prices to scale, each with its factor in percent. 100 leaves the machine's price as it
-    /// is.
+    /// The prices to scale, each with its factor in percent. The factor 100 does not change the
+    /// price.
     pub prices: BTreeMap<String, u32>,
     /// The designs. Each design after the first is compared with the first.
     pub designs: Vec<DesignOf>,
-    /// The names of the metrics to show; empty shows all.
+    /// The names of the metrics to show. If it is empty, all metrics are shown.
     pub metrics: Vec<String>,
     /// Published figures to show beside ours.
     pub published: Vec<PublishedOf>,
-    /// The axes along which the experiment is repeated; `None` runs it once.
+    /// The axes along which the experiment is repeated. `None` runs the experiment once.
     pub sweep: Option<Sweep>,
-    /// What happens at certain times of each run, in the order of the file.
+    /// What happens at certain times of each run. The moments are in the order of the file.
     pub timeline: Vec<Moment>,
 }
 
 /// A design of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignOf {
-    /// The name in reports; unique in the plan.
+    /// The name of this design in reports. No other design of the plan has this name.
     pub label: String,
     /// The name of the design, such as `linux+phased`.
     pub design: String,
-    /// Knobs that only this design sets.
+    /// The knobs that only this design sets.
     pub knobs: Knobs,
 }
 
@@ -106,14 +109,14 @@ pub struct PublishedOf {
 pub struct Sweep {
     /// The axes, in the order of the columns that show their values.
     pub axes: Vec<Axis>,
-    /// How to draw at random the points of the grid that run; `None` runs all points.
+    /// How to draw at random the points of the grid that run. `None` runs all points.
     pub random: Option<Draw>,
 }
 
 /// A random choice of points from a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// The number of points.
+    /// The number of points to draw.
     pub points: u64,
     /// The seed of the random choice of points.
     pub seed: u64,
@@ -159,7 +162,7 @@ impl Target {
         }
     }
 
-    /// The target whose key is `key`; `None` if there is no such target.
+    /// Finds the target whose key is `key`. Returns `None` if there is no such target.
     #[must_use]
     pub fn of_key(key: &str) -> Option<Self> {
         let named = |prefix: &str| key.strip_prefix(prefix).map(str::to_owned);
@@ -175,10 +178,10 @@ impl Target {
     }
 }
 
-/// One value of an axis.
+/// One value of an axis of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AxisValue {
-    /// A whole number: a parameter or a knob.
+    /// A whole number: the value of a parameter or of a knob.
     Whole(u64),
     /// The factor by which a price is scaled, in percent.
     Percent(u32),
@@ -186,7 +189,7 @@ pub enum AxisValue {
     Name(String),
 }
 
-/// A time of each run, and what happens at this time.
+/// A time in each run, and what happens at this time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// The virtual time since the beginning of the run.
@@ -197,7 +200,8 @@ pub struct Moment {
     pub online: CpuList,
     /// The knobs that change, with their new values.
     pub set: Knobs,
-    /// The labels of the designs in which `set` changes knobs; empty for all designs.
+    /// The labels of the designs in which `set` changes knobs. If it is empty, `set` changes the
+    /// knobs of all designs.
     pub designs: Vec<String>,
 }
 

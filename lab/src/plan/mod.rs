@@ -1,14 +1,14 @@
 //! Experiments of users. A command line or an experiment file makes a [`Plan`], and one driver runs
 //! the plan.
 //!
-//! The catalog of experiments reproduces published results; a plan makes the same comparisons with
+//! The catalog of experiments reproduces published results. A plan makes the same comparisons with
 //! the user's own choice of machine, workload and designs. The stages of a plan are:
 //!
-//! 1. [`command::plan`] or [`FromFile::load`] makes the [`Plan`], which is plain data;
-//! 2. [`sweep::points`] makes a plan for each point of the plan's sweep, if it has one;
-//! 3. [`prepare`](prepare::prepare) finds everything that the plan names;
+//! 1. [`command::plan`] or [`FromFile::load`] makes the [`Plan`], which is plain data.
+//! 2. [`sweep::points`] makes a plan for each point of the plan's sweep, if the plan has a sweep.
+//! 3. [`prepare`](prepare::prepare) finds everything that the plan names.
 //! 4. [`drive::run`] runs the plan and makes a report. For a sweep, [`sweep_report::run`] runs all
-//!    points and shows them; [`sweep_summary::run`] runs some points or all, and counts verdicts.
+//!    points and shows them. [`sweep_summary::run`] runs some or all points, and counts verdicts.
 
 pub mod command;
 pub mod data;

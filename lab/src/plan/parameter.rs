@@ -8,14 +8,15 @@ use crate::error::Error;
 /// A number that a user can choose for a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// The key in the table `[workload]`. It ends in its unit, unless the value is a plain count.
+    /// The key in the table `[workload]`. The key ends in the unit of the value, unless the value
+    /// is a plain count.
     pub name: &'static str,
     /// A description in one line.
     pub about: &'static str,
     /// The unit of the value.
     pub unit: &'static str,
-    /// The value if the user chooses none; `None` means one for each CPU that is online when a run
-    /// begins.
+    /// The value if the user chooses none. `None` stands for the number of CPUs that are online
+    /// when a run begins.
     pub default: Option<u64>,
     /// The smallest value.
     pub min: u64,
@@ -36,7 +37,7 @@ impl Parameter {
     /// Checks that `value` is within the bounds.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the bounds and the unit.
+    /// [`Error::Invalid`] if it is not. The error states the bounds and the unit.
     pub fn check(&self, value: u64) -> Result<(), Error> {
         let Self {
             name,
@@ -54,13 +55,13 @@ impl Parameter {
     }
 }
 
-/// A value for every parameter of a workload, each within its bounds.
+/// The values of all parameters of a workload. Each value is within its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values(BTreeMap<&'static str, u64>);
 
 impl Values {
-    /// The values of `parameters`: the values in `chosen`, and the defaults of all other
-    /// parameters. `cpus` is the number of CPUs that are online when a run begins.
+    /// Makes the values of `parameters`: the values in `chosen`, and for all other parameters the
+    /// defaults. `cpus` is the number of CPUs that are online when a run begins.
     pub(super) fn new(
         parameters: &'static [Parameter],
         chosen: &BTreeMap<String, u64>,

@@ -1,4 +1,5 @@
-//! A part of a sweep, for computers that share its points.
+//! A part of a sweep. Several computers can share the points of a sweep, so that each runs one
+//! part.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -7,14 +8,14 @@ use std::str::FromStr;
 use super::sweep::Point;
 use crate::error::Error;
 
-/// Part `number` of `of` parts of a sweep. It has every `of`th point of the sweep, beginning with
+/// One of `of` parts of a sweep. The part has every `of`th point of the sweep, beginning with the
 /// point `number`. So the runs of all parts take about equally long, even if some values of the
 /// first axis make runs longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The number of the part, from 1.
+    /// The number of this part. The first part has the number 1.
     number: NonZeroUsize,
-    /// The number of parts.
+    /// How many parts the sweep has.
     of: NonZeroUsize,
 }
 
@@ -25,8 +26,8 @@ impl Part {
         of: NonZeroUsize::MIN,
     };
 
-    /// The part that has only the point `nth`, from 0, of a sweep of `points` points; `None` if the
-    /// sweep has no such point.
+    /// Makes the part that has only the point at index `nth` of a sweep with `points` points.
+    /// Returns `None` if the sweep has no such point.
     #[must_use]
     pub fn of_point(nth: usize, points: usize) -> Option<Self> {
         let (number, of) = (NonZeroUsize::new(nth + 1)?, NonZeroUsize::new(points)?);

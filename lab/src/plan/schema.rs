@@ -98,13 +98,14 @@ fn kind(kind: Kind) -> Value {
     }
 }
 
-/// The schema of a table that may have the numbers of every workload of a built-in experiment.
+/// Makes the schema of a table that can have the numbers of the workload of any built-in
+/// experiment.
 fn numbers() -> Value {
     let numbers = subjects().flat_map(|of| of.numbers());
     json!({ "type": "object", "properties": Map::from_iter(numbers.map(number)) })
 }
 
-/// The schema of a number that a file gives to the workload of a built-in experiment.
+/// Makes the schema of a number that a file gives to the workload of a built-in experiment.
 fn number(of: &Number) -> (String, Value) {
     let one = json!({ "type": "integer", "minimum": of.min, "maximum": of.max });
     let schema = if of.is_list {
@@ -115,7 +116,7 @@ fn number(of: &Number) -> (String, Value) {
     (of.name.to_owned(), described(schema, of.about))
 }
 
-/// The schema of the workload of a built-in experiment.
+/// Makes the schema of the workload of a built-in experiment.
 fn subject(of: &dyn Subject) -> Value {
     let mut properties: Map<String, Value> = of.numbers().iter().map(number).collect();
     let name = described(json!({ "const": of.workload() }), of.about());
@@ -188,7 +189,7 @@ fn sweep(keys: &[Key]) -> Value {
     schema
 }
 
-/// Properties of a JSON object: one for each of `names`, each with the schema that `schema` makes.
+/// Makes properties of a JSON object: one for each of `names`, with the schema that `schema` makes.
 fn named(
     names: impl IntoIterator<Item = String>,
     schema: impl Fn() -> Value,
@@ -200,8 +201,8 @@ fn factor() -> Value {
     json!({ "type": "number", "minimum": 0.01, "maximum": 100 })
 }
 
-/// The schema of each knob under both of its names, in the unit that goes with the name. A knob
-/// that Linux does not have has only one name.
+/// Makes the schema of each knob, under each of the knob's names. The unit depends on the name. If
+/// Linux does not have the knob, there is only one name.
 fn knobs() -> Vec<(String, Value)> {
     let schema = |name: &str, unit: &str, min: u64, max: u64| {
         let schema = json!({ "type": "integer", "minimum": min, "maximum": max });

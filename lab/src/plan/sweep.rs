@@ -1,4 +1,4 @@
-//! The points of a sweep: a plan for each combination of the axes' values.
+//! The points of a sweep. There is a plan for each combination of values of the axes.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ use super::text::factor_text;
 use crate::error::Error;
 use crate::run::aging::Memory;
 
-/// The most points that may run.
+/// How many points can run at most.
 pub const POINTS_MAX: u64 = 10_000;
 
 /// One point of a sweep.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The index, from 0, of the point among the points that the sweep runs.
+    /// The index of this point among the points that the sweep runs.
     pub nth: usize,
     /// The value on each axis, as text.
     pub values: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// The point in words: each axis with the value that it has at this point.
+    /// The point in words: the name of each axis, with its value at this point.
     #[must_use]
     pub fn title(&self, sweep: &Sweep) -> String {
         let pairs = sweep.axes.iter().zip(&self.values);
@@ -82,11 +82,11 @@ pub fn points(plan: &Plan, sweep: &Sweep) -> Result<Vec<Point>, Vec<Problem>> {
     points.collect()
 }
 
-/// The point with the number `nth`, from 0, of the sweep of `plan`. The function checks only this
-/// point, so its running time does not grow with the number of points.
+/// Makes the point at index `nth` of the sweep of `plan`. The function checks only this point, so
+/// its running time does not grow with the number of points.
 ///
 /// # Errors
-/// If the sweep has no point `nth`; otherwise, everything that is wrong with this point.
+/// If the sweep has no point `nth`. Otherwise, everything that is wrong with this point.
 pub fn one(plan: &Plan, sweep: &Sweep, nth: usize) -> Result<Point, Vec<Problem>> {
     let base = Plan {
         sweep: None,
@@ -155,8 +155,8 @@ fn check(base: &Plan, sweep: &Sweep) -> Vec<Problem> {
     problems
 }
 
-/// Returns whether two axes change the same setting. One axis may use a knob's name in Plimsoll,
-/// and the other axis its name in Linux.
+/// Returns whether two axes change the same setting. This is also the case if one axis uses a
+/// knob's name in Plimsoll, and the other axis uses its name in Linux.
 fn is_same(one: &Target, other: &Target) -> bool {
     match (one, other) {
         (Target::Knob(one), Target::Knob(other)) => {
@@ -166,8 +166,8 @@ fn is_same(one: &Target, other: &Target) -> bool {
     }
 }
 
-/// Returns the label of a design that sets the knob `target` itself. A sweep over this knob would
-/// not change the knob's value in this design.
+/// If the axis `target` is a knob that a design sets itself, returns the label of this design. A
+/// sweep over this knob would not change the knob's value in this design.
 fn fixed_by<'p>(plan: &'p Plan, target: &Target) -> Option<&'p str> {
     let Target::Knob(name) = target else {
         return None;
@@ -178,7 +178,8 @@ fn fixed_by<'p>(plan: &'p Plan, target: &Target) -> Option<&'p str> {
     plan.designs.iter().find(sets).map(|of| of.label.as_str())
 }
 
-/// Makes the point with the number `nth`, which has the index `of_grid` in the grid, and checks it.
+/// Makes and checks the point at index `nth` of the sweep. In the whole grid, the point has the
+/// index `of_grid`.
 fn point(
     base: &Plan,
     sweep: &Sweep,
@@ -238,8 +239,7 @@ fn chosen(sweep: &Sweep) -> Vec<u64> {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut drawn = BTreeSet::new();
             if points > grid / 2 {
-                // The sweep leaves out fewer points than it runs, so it draws the points to leave
-                // out.
+                // Fewer points are left out than run, so draw the points to leave out.
                 while (drawn.len() as u64) < grid - points {
                     drawn.insert(rng.random_range(0..grid));
                 }

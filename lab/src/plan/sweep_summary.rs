@@ -1,5 +1,5 @@
-//! Runs some points of a sweep, and counts the verdicts instead of showing every point. The
-//! resulting table is for sweeps whose samples another program reads.
+//! Runs some points of a sweep. The resulting table does not show every point, but counts the
+//! verdicts. It is for sweeps whose samples another program reads.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,11 @@ use crate::measure::comparison::Comparison;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// For each design after the first, and each metric: how many points reached each verdict.
+/// For each design after the first, and for each metric, how many points have each verdict.
 type Counts = BTreeMap<(usize, usize), BTreeMap<&'static str, usize>>;
 
-/// Runs `points` of `plan`, each on all its machines, and returns the table of the verdicts.
+/// Runs `points` of `plan`, and returns the table of the verdicts. Each point runs on all machines
+/// of its plan.
 ///
 /// # Errors
 /// If a point cannot run.

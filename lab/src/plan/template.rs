@@ -1,5 +1,5 @@
-//! The file that `plimsoll new` writes: an experiment that runs as it is, and that shows each key
-//! it does not use in a comment.
+//! The file that `plimsoll new` writes. It is an experiment that can run as it is, and has comments
+//! that show each key that it does not use.
 
 use super::keys::builtin::TOP;
 use super::keys::{FILE, Key, Kind};
@@ -9,7 +9,7 @@ use super::write::quoted;
 /// The workload of the template.
 const WORKLOAD: &str = "stress-vm";
 
-/// The values that the template gives to keys; all other keys are comments.
+/// The keys that the template has, with their values. All other keys are in comments.
 const GIVEN: [(&str, &str); 5] = [
     ("schema", "1"),
     ("question", "\"What does ours change on two CPUs?\""),
@@ -54,7 +54,7 @@ pub fn text(name: &str) -> String {
         "# An experiment of Plimsoll. Run it with `plimsoll run FILE`.\n\
          # Check it with `plimsoll check FILE`. Format: docs/experiments.md\n",
     );
-    // In TOML, the keys at the top level must stand before the first table.
+    // In TOML, the keys at the top level must come before the first table.
     let mut tables = String::new();
     let of_plans = FILE.iter().filter(|key| !TOP.contains(&key.name));
     for key in of_plans {
@@ -109,7 +109,7 @@ fn example(name: &str) -> &'static str {
     found.map_or("", |(_, example)| example)
 }
 
-/// `about` as the lines of a comment, each at most 80 columns wide.
+/// Formats `about` as a comment, in lines of at most 80 characters.
 fn comment(about: &str) -> String {
     let mut text = String::new();
     let mut line = String::from("#");
@@ -146,8 +146,8 @@ mod tests {
         }
     }
 
-    /// The template stays a valid experiment file if the comment marks before its examples are
-    /// removed.
+    /// If the comment marks before its examples are removed, the template is still a valid
+    /// experiment file.
     #[test]
     fn the_comments_of_the_template_are_right() {
         let is_example = |line: &str| line.contains(" = ") || line.contains('[');
@@ -173,7 +173,8 @@ mod tests {
             ..plan.clone()
         };
         prepare(&once).unwrap();
-        // A plan with a sweep has no published figures, and no design may set the knob of an axis.
+        // A plan with a sweep must not have published figures. No design is allowed to set a knob
+        // that is an axis of the sweep.
         let problems = sweep::points(&plan, &axes).unwrap_err();
         let keys: Vec<&str> = problems.iter().map(|of| of.key.as_str()).collect();
         assert_eq!(keys, ["published", "sweep.\"knob:batch_scale_max\""]);

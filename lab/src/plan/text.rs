@@ -13,7 +13,7 @@ const UNITS: [(&str, u64); 4] = [
     ("ns", 1),
 ];
 
-/// The latest time that a file may name: one hour.
+/// The latest time that a file can name: one hour.
 pub const TIME_MAX: Nanos = Nanos(3_600_000_000_000);
 
 /// A span of virtual time, written as a whole number with a unit: `2s`, `500ms`, `20us`, `7ns`.
@@ -49,10 +49,10 @@ impl fmt::Display for Time {
     }
 }
 
-/// The largest number of a CPU. The simulator has at most 4096 CPUs.
+/// The largest id of a CPU, because the simulator has at most 4096 CPUs.
 const CPU_MAX: u32 = 4095;
 
-/// A set of CPUs in the format of Linux's lists of CPUs: `4-7,9`.
+/// A set of CPUs. In text, it has the format of Linux's lists of CPUs, such as `4-7,9`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuList(Vec<u32>);
 
@@ -65,7 +65,7 @@ impl CpuList {
         Self(cpus)
     }
 
-    /// The numbers of the CPUs, in ascending order.
+    /// The ids of the CPUs, in ascending order.
     #[must_use]
     pub fn cpus(&self) -> &[u32] {
         &self.0
@@ -122,7 +122,7 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// Formats hundredths as a number with at most two decimals: 50 is `0.5`.
+/// Formats hundredths as a number with at most two decimals, so that 50 gives `0.5`.
 #[must_use]
 pub fn factor_text(percent: u32) -> String {
     let (whole, part) = (percent / 100, percent % 100);

@@ -18,9 +18,9 @@ use super::read::Problem;
 use crate::error::Error;
 use crate::run::testbed::Testbed;
 
-/// The interval at which the daemon that takes CPUs offline checks whether the tasks of these CPUs
-/// have moved. A task can move only while it holds no sleeping lock and is outside every section
-/// that keeps it on its CPU.
+/// How often the daemon that takes CPUs offline checks whether the tasks of these CPUs have moved.
+/// A task can move only while it holds no sleeping lock and is outside every section that keeps it
+/// on its CPU.
 const LOOK_EVERY: Nanos = Nanos(1_000_000);
 
 /// The moments of `plan` that happen in runs of the design `label`, in the order of time.
@@ -32,7 +32,7 @@ pub(super) fn of_design(plan: &Plan, label: &str) -> Vec<Moment> {
         }
     }
     moments.retain(|of| !(of.set.is_empty() && of.offline.is_empty() && of.online.is_empty()));
-    // The sort is stable, so moments at one time keep the order of the file.
+    // The sort is stable, so moments at the same time keep the order of the file.
     moments.sort_by_key(|moment| moment.at);
     moments
 }
@@ -54,13 +54,13 @@ pub(super) fn online_at_start(plan: &Plan, cpus: u32) -> u32 {
     cpus.saturating_sub(u32::try_from(offline).unwrap_or(u32::MAX))
 }
 
-/// The last time at which something happens; zero if the timeline is empty.
+/// The last time at which something happens. Zero if the timeline is empty.
 pub(super) fn last(plan: &Plan) -> Nanos {
     let times = plan.timeline.iter().map(|moment| moment.at.0);
     times.max().unwrap_or(Nanos(0))
 }
 
-/// The mistakes in the timeline of `plan` on a machine with `cpus` CPUs.
+/// Returns the mistakes in the timeline of `plan`, for a machine with `cpus` CPUs.
 pub(super) fn check(plan: &Plan, machine: &str, cpus: u32, length: Nanos) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut order: Vec<(usize, &Moment)> = plan.timeline.iter().enumerate().collect();
@@ -102,7 +102,7 @@ pub(super) fn check(plan: &Plan, machine: &str, cpus: u32, length: Nanos) -> Vec
     problems
 }
 
-/// Updates the set `online` of CPUs as `moment` says. Returns the mistakes in `moment`.
+/// Changes the set `online` of CPUs as `moment` says. Returns the mistakes in `moment`.
 fn changes(moment: &Moment, online: &mut BTreeSet<u32>) -> Vec<(&'static str, String)> {
     let mut mistakes = Vec::new();
     for cpu in moment.offline.cpus() {
@@ -117,12 +117,13 @@ fn changes(moment: &Moment, online: &mut BTreeSet<u32>) -> Vec<(&'static str, St
             mistakes.push((".online", format!("CPU {cpu} is online already")));
         }
     }
-    // Reports only one mistake for each key: the first wrong CPU of the key's list.
+    // Report only one mistake for each key: the first wrong CPU in the key's list.
     mistakes.dedup_by_key(|(key, _)| *key);
     mistakes
 }
 
-/// Makes `moments` happen in a run that has not begun yet. Moments at time zero happen at once.
+/// Arranges that `moments` happen in a run that has not begun yet. Moments at time zero happen at
+/// once.
 pub(super) fn begin(testbed: &Testbed, moments: Vec<Moment>) {
     let (now, later): (Vec<Moment>, Vec<Moment>) = moments
         .into_iter()
@@ -147,8 +148,8 @@ fn happen(sim: &Sim, mm: &Manager<Sim>, moment: &Moment) {
     if !going.is_empty() {
         let stays = |cpu: &CpuId| sim.is_online(*cpu) && !going.contains(cpu);
         let other = sim.topology().ids().find(stays);
-        // A CPU cannot take itself offline, so the current task first moves to a CPU that stays
-        // online. Before a run there is no current task, and `migrate` does nothing.
+        // A CPU cannot take itself offline. So the current task first moves to a CPU that stays
+        // online. Before a run, there is no current task, and `migrate` does nothing.
         sim.migrate(other.expect("CPU 0 stays online"));
         for &cpu in &going {
             mm.cpu_going(sim, cpu);
@@ -170,7 +171,7 @@ fn happen(sim: &Sim, mm: &Manager<Sim>, moment: &Moment) {
     }
 }
 
-/// The moment in words, as part of a sentence.
+/// Describes the moment in words, for a part of a sentence.
 pub(super) fn about(moment: &Moment) -> String {
     let mut happens = Vec::new();
     if !moment.offline.is_empty() {

@@ -31,7 +31,8 @@ fn plan(workload: &str, timeline: Vec<Moment>) -> Plan {
     }
 }
 
-/// Runs `plan` up to the virtual time `ms` (milliseconds), and returns the testbed as it is then.
+/// Runs `plan` up to the virtual time `ms` (milliseconds), and returns the testbed in the state at
+/// this time.
 fn run(plan: &Plan, ms: u64) -> Testbed {
     let prepared = prepare(plan).unwrap();
     let planned = &prepared.machines[0];
@@ -97,8 +98,9 @@ fn a_timeline_that_cannot_happen_is_refused() {
     );
     assert_eq!(keys(vec![moment("1ms", "", "2")]), ["[0].online"]);
     assert_eq!(keys(vec![moment("1ms", "", "")]), ["[0]"]);
-    // The check takes moments in the order of time, not in the order of the file: here, the first
-    // entry of the file brings a CPU back at 2 ms that the second entry takes away at 1 ms.
+    // The check takes moments in the order of time, and not in the order of the file. In this test,
+    // the first entry of the file brings a CPU back at 2 ms. The second entry takes this CPU away
+    // at 1 ms.
     let (back, away) = (moment("2ms", "", "1"), moment("1ms", "1", ""));
     prepare(&plan("stress-vm", vec![back.clone(), away.clone()])).unwrap();
     assert_eq!(keys(vec![away.clone(), away]), ["[1].offline"]);

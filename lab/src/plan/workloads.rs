@@ -19,17 +19,18 @@ pub struct Workload {
     pub name: &'static str,
     /// A one-line description. `{parameter}` stands for the value of a parameter.
     pub about: &'static str,
-    /// A description of the workload's tasks; a run measures how long each task takes. `None` if
+    /// A description of the workload's tasks. A run measures how long each task takes. `None` if
     /// the workload has no tasks.
     pub task: Option<&'static str>,
     /// The parameters that the user can choose.
     pub parameters: &'static [Parameter],
-    /// The number of swap slots; `None` if no pages are to be reclaimed.
+    /// The function that returns the number of swap slots. `None` if no pages are reclaimed.
     pub(super) swap: Option<fn(&Values) -> u32>,
-    /// The bytes that each worker needs. If the user chooses a state of memory, a run begins with
-    /// one and a half times the bytes of all workers free.
+    /// The function that returns how many bytes each worker needs. If the user chooses a state of
+    /// memory, one and a half times the bytes of all workers are free when a run begins.
     pub(super) needs: fn(&Values) -> u64,
-    /// Starts the workload. Returns a record of its tasks, or `None` if it has no tasks.
+    /// The function that starts the workload. It returns a record of the workload's tasks, or
+    /// `None` if there are no tasks.
     pub(super) start: fn(&Testbed, &Values, Nanos) -> Option<Tasks>,
 }
 
@@ -69,7 +70,7 @@ const PAUSE_MS: Parameter = Parameter {
     max: 3_600_000,
 };
 
-/// The parameters of a `stress-vm` that sleeps for `pause_ms` between two rounds.
+/// The parameters of a `stress-vm` in which workers sleep for `pause_ms` between two rounds.
 const fn stress_parameters(pause_ms: u64) -> [Parameter; 4] {
     let pause = Parameter {
         default: Some(pause_ms),
@@ -131,7 +132,7 @@ pub static WORKLOADS: [Workload; 5] = [
             },
         ],
         swap: None,
-        // A process maps up to one and a half times `pages` pages.
+        // A process maps at most one and a half times `pages` pages.
         needs: |values| (values.get("pages") * 3 / 2) << 12,
         start: |testbed, values, until| {
             let make = MakeLike {
@@ -214,10 +215,10 @@ pub static WORKLOADS: [Workload; 5] = [
 ];
 
 impl Workload {
-    /// The declaration of the parameter `name`.
+    /// Finds the declaration of the parameter `name`.
     ///
     /// # Errors
-    /// [`Error::Unknown`] with the nearest names.
+    /// [`Error::Unknown`] with the nearest names, if there is no such parameter.
     pub fn parameter(&self, name: &str) -> Result<&'static Parameter, Error> {
         let found = self.parameters.iter().find(|of| of.name == name);
         let names: Vec<&str> = self.parameters.iter().map(|of| of.name).collect();
@@ -228,15 +229,15 @@ impl Workload {
 /// Finds the workload called `name`.
 ///
 /// # Errors
-/// [`Error::Unknown`] with the nearest names.
+/// [`Error::Unknown`] with the nearest names, if there is no such workload.
 pub fn find(name: &str) -> Result<&'static Workload, Error> {
     let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
     let found = WORKLOADS.iter().find(|workload| workload.name == name);
     found.ok_or_else(|| Error::unknown("workload", name, &names))
 }
 
-/// Returns the CPU of each worker, spread evenly over the CPUs that are online. If there are more
-/// workers than CPUs, several run on one CPU.
+/// Returns the CPU of each worker. Workers are spread evenly over the CPUs that are online. If
+/// there are more workers than CPUs, several workers run on one CPU.
 fn spread(testbed: &Testbed, workers: u32) -> Vec<CpuId> {
     let sim = &testbed.sim;
     let online: Vec<CpuId> = sim
@@ -258,7 +259,7 @@ fn overcommitted(values: &Values) -> Overcommit {
 
 fn stress_needs(values: &Values) -> u64 {
     let bytes = values.get("mib_per_worker") << 20;
-    // With pauses, a round maps up to one and a half times `bytes`.
+    // With pauses, a round maps at most one and a half times `bytes`.
     if values.get("pause_ms") == 0 {
         bytes
     } else {

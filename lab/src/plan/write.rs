@@ -20,7 +20,7 @@ pub fn label_of(design: &str, knobs: &Knobs) -> String {
     }
 }
 
-/// The text in double quotes, with escapes where TOML demands them.
+/// Puts `text` in double quotes, with escapes where TOML requires them.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
@@ -39,7 +39,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// The text of an experiment file that holds `plan`. Reading the text gives an equal plan, except
-/// that the plan's folder is then the folder of the file.
+/// for the plan's folder. This is then the folder of the file.
 #[must_use]
 pub fn to_toml(plan: &Plan) -> String {
     let mut lines = Lines::default();

@@ -1,6 +1,6 @@
-//! The rows of reports as comma-separated values (RFC 4180): a line for each experiment, machine,
-//! design and metric. CSV leaves out the other tables of a report, which are text for people; the
-//! report as JSON has these tables.
+//! The rows of reports as comma-separated values (RFC 4180), with a line for each experiment,
+//! machine, design and metric. CSV leaves out the other tables of a report, which are text for
+//! people. The report as JSON has these tables.
 
 use super::pick::Detail;
 use super::{Report, Row, Table};
@@ -9,8 +9,8 @@ use super::{Report, Row, Table};
 pub const HEAD: &str =
     "experiment,machine,card,seeds,design,metric,unit,median,low,high,published\n";
 
-/// Renders the rows of `report` without the line of column names. A number that is not finite, or a
-/// value that was not published, becomes an empty field.
+/// Renders the rows of `report` without the line of column names. If a number is not finite, or a
+/// value was not published, its field is empty.
 #[must_use]
 pub fn render(report: &Report, detail: Detail<'_>) -> String {
     let shown = detail.of_report(report);
@@ -42,8 +42,8 @@ fn line(report: &Report, row: &Row) -> String {
 }
 
 /// Renders tables that belong to no report, with a line for each cell. A line has the table's
-/// title, the row's number (from 1), the column's head, and the cell. So one file can have tables
-/// with different columns.
+/// title, the number of the row (the first is 1), the column's head, and the cell. So one file can
+/// have tables with different columns.
 #[must_use]
 pub fn render_tables(tables: &[Table]) -> String {
     let of_table = |table: &Table| -> String {
@@ -65,7 +65,7 @@ pub fn render_tables(tables: &[Table]) -> String {
         .collect()
 }
 
-/// Puts a text in quotation marks if it has a character that would end the field.
+/// Puts a text in quotation marks if one of its characters would end the field.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

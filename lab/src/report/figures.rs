@@ -1,12 +1,12 @@
-//! The content of a table as numbers with keys, before it becomes text. The same figures can be
-//! shown as one table, or side by side with the figures of another recording.
+//! The content of a table as numbers with keys, before it becomes text. It can be shown as one
+//! table, or side by side with the content of another recording's table.
 
 use super::Table;
 use super::value::{NOTHING, human, ratio_of};
 use crate::measure::metric::Unit;
 
-/// The maximum number of rows that a table shows when several tables are shown. `--table NAME`
-/// shows only one table, with all its rows.
+/// How many rows of a table are shown at most, if several tables are shown. `--table NAME` shows
+/// only one table, with all its rows.
 pub const ROWS_MAX: usize = 20;
 
 /// One table of a recording, with its cells as numbers.
@@ -16,16 +16,16 @@ pub struct Figures {
     pub name: &'static str,
     /// The table's title.
     pub title: &'static str,
-    /// Advice on how to read the table, with a warning about data that the recording lacks. May be
-    /// empty.
+    /// Advice on how to read the table, with a warning about data that the recording lacks. It can
+    /// be empty.
     pub note: String,
     /// The heads of the key columns. The keys identify a row.
     pub keys: Vec<&'static str>,
-    /// The number of key columns, from the first on, that say which rows of two recordings are
-    /// compared: two rows are compared if they agree in these columns. Keys that differ between
-    /// recordings, such as process ids, are in later columns.
+    /// How many of the first key columns are compared between two recordings. Two rows are compared
+    /// if they agree in these columns. Keys that differ between recordings, such as process ids,
+    /// are in later columns.
     pub same: usize,
-    /// Whether the key columns come before or after the numbers.
+    /// Says whether the key columns come before or after the numbers.
     pub keys_stand: Stand,
     /// The columns of numbers.
     pub measures: Vec<Measure>,
@@ -59,7 +59,7 @@ pub struct Measure {
 pub struct Line {
     /// The keys of the row, one for each key column.
     pub keys: Vec<String>,
-    /// The numbers of the row, one for each measure; `None` where the recording has no number.
+    /// The numbers of the row, one for each measure. `None` where the recording has no number.
     pub values: Vec<Option<f64>>,
 }
 
@@ -86,7 +86,7 @@ impl Line {
 }
 
 impl Figures {
-    /// Formats these figures as a separate table, with at most `rows_max` rows.
+    /// Makes a separate table from these figures, with at most `rows_max` rows.
     #[must_use]
     pub fn table(&self, rows_max: usize) -> Table {
         let in_order = |keys: Vec<String>, numbers: Vec<String>| match self.keys_stand {
@@ -135,8 +135,8 @@ impl Figures {
         }
     }
 
-    /// The rows that compare one line of A with one line of B, one row for each number. Only the
-    /// first of these rows shows the keys.
+    /// Makes the rows that compare one line of A with one line of B. There is a row for each
+    /// number. Only the first row shows the keys.
     fn rows_beside(&self, a: Option<&Line>, b: Option<&Line>) -> Vec<Vec<String>> {
         let key = |nth: usize| {
             let [a, b] = [a, b].map(|line| line.map_or("", |line| line.keys[nth].as_str()));

@@ -3,17 +3,19 @@
 
 use super::layout::{Column, GAP, Grid};
 
-/// Grids that fit a width, or lists in place of a grid that no split makes narrow enough.
+/// Grids that fit a width. If no split makes a grid narrow enough, lists that take the place of the
+/// grid.
 pub(super) enum Fitted {
-    /// The parts of a grid, each of which fits the width; there is one part if the whole grid fits.
+    /// The parts of a grid, each of which fits the width. If the whole grid fits, it is the only
+    /// part.
     Grids(Vec<Grid>),
-    /// The caption of the grid, and a list for each row. The list has each cell with the head of
-    /// its column.
+    /// The caption of the grid, and a list for each row. A list has each cell of the row with the
+    /// head of the cell's column.
     Lists(String, Vec<Vec<(String, String)>>),
 }
 
 /// Splits `grid` until each part is at most `width` characters wide when its cells break between
-/// words. Each part repeats the first columns, whose cells together tell the rows apart.
+/// words. Each part repeats the first columns, by whose cells a reader can tell the rows apart.
 pub(super) fn fit(grid: Grid, width: usize) -> Fitted {
     let least: Vec<usize> = (0..grid.columns.len())
         .map(|nth| longest_word(&grid, nth))
@@ -58,13 +60,13 @@ pub(super) fn fit(grid: Grid, width: usize) -> Fitted {
     Fitted::Grids(groups.iter().enumerate().map(of_group).collect())
 }
 
-/// The width of columns with these widths, including the gaps between the columns.
+/// The width of columns that have these widths, including the gaps between the columns.
 fn together(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// The number of columns, from the first, whose cells together tell each row from the others; all
-/// columns if some rows are equal.
+/// How many of the first columns are needed so that no two rows have the same cells in them. If
+/// some rows are equal, this is the number of all columns.
 fn keys(grid: &Grid) -> usize {
     let tell_apart = |keys: &usize| {
         let mut rows: Vec<&[String]> = grid.rows.iter().map(|row| &row[..*keys]).collect();

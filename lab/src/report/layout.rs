@@ -1,8 +1,9 @@
 //! A report as a sequence of texts and grids, which the renderers for the terminal and for Markdown
 //! draw.
 //!
-//! The results by design and metric are split into grids that fit a width. A metric and its
-//! published values stay in one grid, and every grid repeats the designs.
+//! The results by design and metric are split into grids that fit a width. The column of a metric
+//! and the column of its published values stay in one grid. Every grid repeats the names of the
+//! designs.
 
 use super::value::{NOTHING, human, human_estimate, human_ratio};
 use super::{Decided, DecidedHeadline, DecidingPrice, Report, Row, Table, VerdictRow};
@@ -42,8 +43,8 @@ pub(crate) enum Align {
 /// The number of characters between two columns.
 pub(super) const GAP: usize = 2;
 
-/// Everything that `report` shows below its answer. Grids are at most `width` characters wide where
-/// possible.
+/// Everything that `report` shows below its answer. If possible, grids are at most `width`
+/// characters wide.
 pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     let mut blocks = rows_and_verdicts(report, width);
     blocks.extend(tables(&report.tables));
@@ -62,7 +63,7 @@ pub(super) fn rows_and_verdicts(report: &Report, width: usize) -> Vec<Block> {
     rows.chain(verdict_blocks(report)).collect()
 }
 
-/// The verdicts of `report`, as grids, and advice if a verdict shows no difference.
+/// The verdicts of `report` as grids. If a verdict shows no difference, advice follows.
 pub(crate) fn verdict_blocks(report: &Report) -> Vec<Block> {
     let grids = verdicts(&report.verdicts).into_iter();
     let mut blocks: Vec<Block> = grids.map(Block::Grid).collect();
@@ -78,8 +79,8 @@ pub(crate) fn verdict_blocks(report: &Report) -> Vec<Block> {
     blocks
 }
 
-/// For each headline, one line with the prices that decide it. If the sensitivity table was made on
-/// another machine than the report, or with other prices, the first line says so.
+/// For each headline, one line with the prices that decide the headline. If the sensitivity table
+/// was made on another machine than the report, or with other prices, the first line says so.
 pub(crate) fn decided(decided: &Decided) -> Vec<String> {
     let note = (!decided.note.is_empty()).then(|| format!("Deciding prices: {}.", decided.note));
     let line = |headline: &DecidedHeadline| {
@@ -115,10 +116,11 @@ pub(crate) fn decided(decided: &Decided) -> Vec<String> {
     note.into_iter().chain(headlines).collect()
 }
 
-/// The middle of a sentence about prices whose effect may be noise; the number of seeds follows.
+/// The middle of a sentence about prices whose effect is possibly only noise. The number of seeds
+/// follows.
 const WITHIN_NOISE: &str = "the verdict or the ratio, but within the noise of";
 
-/// Each table as a grid, followed by its note.
+/// Makes a grid of each table. The note of the table follows the grid.
 pub(crate) fn tables(tables: &[Table]) -> Vec<Block> {
     let mut blocks = Vec::new();
     for table in tables {
@@ -146,7 +148,7 @@ pub(crate) fn title(report: &Report) -> String {
     format!("{experiment} · {machine} · card {card} · {seeds} · hash {hash:016x}")
 }
 
-/// Formats consecutive seeds as `8 seeds (1–8)` and others as `2 seeds (3, 9)`.
+/// Formats consecutive seeds as `8 seeds (1–8)`, and other seeds as `2 seeds (3, 9)`.
 pub(super) fn seed_list(seeds: &[u64]) -> String {
     let consecutive = seeds.windows(2).all(|pair| pair[0] + 1 == pair[1]);
     match seeds {
@@ -160,8 +162,8 @@ pub(super) fn seed_list(seeds: &[u64]) -> String {
     }
 }
 
-/// The head and alignment of each column. The first column names the rows and is aligned left,
-/// unless it has only numbers and the last column names the rows.
+/// The head and alignment of each column. The first column usually names the rows, and is aligned
+/// left. If the first column has only numbers and the last column names the rows, it is not.
 fn columns(table: &Table) -> Vec<Column> {
     let columns = table.columns.iter().enumerate();
     let mut columns: Vec<Column> = columns.map(text_column(&table.rows)).collect();
@@ -179,8 +181,8 @@ fn columns(table: &Table) -> Vec<Column> {
     columns
 }
 
-/// Returns a function that makes a column from its index and its head. Columns whose cells are all
-/// numbers are aligned right, so that the digits line up, except the first column. All other
+/// Returns a function that makes a column from its index and its head. If all cells of a column are
+/// numbers, the column is aligned right, so that the digits line up. The first column and all other
 /// columns are aligned left.
 fn text_column(rows: &[Vec<String>]) -> impl Fn((usize, &String)) -> Column {
     move |(nth, head)| {
@@ -233,7 +235,7 @@ fn design_by_metric(rows: &[Row], width: usize) -> Vec<Grid> {
     groups.into_iter().map(transpose).collect()
 }
 
-/// The column of a metric, and the column of its published values if there are any.
+/// Makes the column of a metric, and the column of the metric's published values if there are any.
 fn metric_columns(rows: &[Row], designs: &[&str], name: &str) -> Vec<(Column, Vec<String>)> {
     let row_of = |design: &str| {
         rows.iter()
@@ -261,7 +263,8 @@ fn metric_columns(rows: &[Row], designs: &[&str], name: &str) -> Vec<(Column, Ve
     columns
 }
 
-/// The name of a metric, with its unit if neither the name nor the values show the unit.
+/// The name of a metric for the head of a column. The unit is added if neither the name nor the
+/// values show the unit.
 fn metric_head(metric: &Metric) -> String {
     match metric.unit {
         Unit::Nanos => metric
@@ -300,8 +303,8 @@ fn transpose(columns: Vec<(Column, Vec<String>)>) -> Grid {
     }
 }
 
-/// Returns one grid for each design A. Its rows compare designs B with A. A design B may have
-/// several rows, of which only the first shows its name.
+/// Returns one grid for each design A. The rows of the grid compare designs B with A. If a design B
+/// has several rows, only the first shows its name.
 fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     let against = first_seen(rows.iter().map(|row| row.a.as_str()));
     let grid = |a: &str| {
@@ -338,7 +341,7 @@ fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     against.into_iter().map(grid).collect()
 }
 
-/// The verdict in a few words, and whether it makes B better or worse than A.
+/// The verdict in a few words. If B is better or worse than A by this verdict, the words say so.
 pub(crate) fn words(row: &VerdictRow) -> String {
     let lower_is = |better| {
         if row.metric.better == better {

@@ -1,4 +1,4 @@
-//! Tests that every report fits its width, whatever the report contains.
+//! Tests that reports with any content fit into their width.
 
 use proptest::prelude::*;
 

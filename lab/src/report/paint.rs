@@ -2,24 +2,24 @@
 
 use anstyle::{AnsiColor, Style};
 
-/// Whether a report has colours.
+/// Says whether a report has colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paint {
     /// No colours, for files, mails and pipes.
     #[default]
     Plain,
-    /// The escape sequences of a terminal: titles are bold, the word `better` is green, and `worse`
-    /// is red.
+    /// Colours by the escape sequences of a terminal. Titles are bold, the word `better` is green,
+    /// and the word `worse` is red.
     Colour,
 }
 
 impl Paint {
-    /// The text of a title.
+    /// Formats `text` as a title.
     pub(crate) fn bold(self, text: &str) -> String {
         self.styled(Style::new().bold(), text)
     }
 
-    /// Colours a word of a verdict, if it is `better` or `worse`.
+    /// Colours `word`, a verdict, if it is `better` or `worse`.
     pub(crate) fn word(self, word: &str) -> String {
         let colour = match word {
             "better" => AnsiColor::Green,
@@ -29,8 +29,8 @@ impl Paint {
         self.styled(Style::new().fg_color(Some(colour.into())), word)
     }
 
-    /// Colours the verdict in brackets at the end of a line of a table, if it is `better` or
-    /// `worse`.
+    /// Colours the verdict in brackets at the end of `line`, a line of a table, if the verdict is
+    /// `better` or `worse`.
     pub(crate) fn line(self, line: &str) -> String {
         for word in ["better", "worse"] {
             if let Some(rest) = line.strip_suffix(&format!("({word})")) {

@@ -2,7 +2,7 @@
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// One block character for each of `values`, on a scale from 0 to the largest value.
+/// One block character for each of `values`. The scale goes from 0 to the largest value.
 #[must_use]
 pub(crate) fn spark(values: &[u64]) -> String {
     let top = values.iter().copied().max().unwrap_or(0).max(1);

@@ -6,14 +6,15 @@ use crate::measure::stats::Estimate;
 /// The text of a cell that has no value.
 pub(crate) const NOTHING: &str = "–";
 
-/// Formats `value` in the unit that keeps it short: `35.76 ms`, `872`, `0.42 %`.
+/// Formats `value` with a unit in which it is short, such as `35.76 ms`, `872` or `0.42 %`.
 #[must_use]
 pub(crate) fn human(value: f64, unit: Unit) -> String {
     let scale = Scale::of(value, unit);
     join(&scale.number(value), scale.suffix)
 }
 
-/// Formats a median with its interval, both in the median's unit: `199.43 ms [180.12–210.55]`.
+/// Formats a median with its interval, both in the median's unit, such as
+/// `199.43 ms [180.12–210.55]`.
 #[must_use]
 pub(crate) fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
     let scale = Scale::of(estimate.median, unit);
@@ -22,14 +23,15 @@ pub(crate) fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
     format!("{} [{low}–{high}]", join(&median, scale.suffix))
 }
 
-/// Formats a ratio with its interval: `0.134 [0.121–0.147]`.
+/// Formats a ratio with its interval, such as `0.134 [0.121–0.147]`.
 #[must_use]
 pub(crate) fn human_ratio(ratio: &Estimate) -> String {
     let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(three_digits);
     format!("{median} [{low}–{high}]")
 }
 
-/// Formats the ratio of B to A without an interval: `0.134`, or [`NOTHING`] if both are zero.
+/// Formats the ratio of B to A without an interval, such as `0.134`. Returns [`NOTHING`] if both
+/// are zero.
 #[must_use]
 pub(crate) fn ratio_of(a: f64, b: f64) -> String {
     three_digits(b / a)
@@ -57,8 +59,8 @@ struct Scale {
 
 enum Decimals {
     Fixed(usize),
-    /// No decimals for whole numbers and for numbers of a thousand or more, one decimal for other
-    /// numbers of ten or more, and two decimals for smaller numbers.
+    /// Whole numbers and numbers of a thousand or more have no decimals. Other numbers of ten or
+    /// more have one decimal, and smaller numbers have two.
     Needed,
 }
 

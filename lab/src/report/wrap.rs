@@ -1,7 +1,7 @@
 //! Breaks text into lines.
 
 /// Breaks `text` between words into lines of at most `width` characters. Only a line with a single
-/// word may be longer.
+/// word can be longer.
 #[must_use]
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -17,7 +17,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Breaks `text` into lines as [`wrap`] does. Puts `first` before the first line, and spaces of the
+/// Breaks `text` into lines like [`wrap`]. Puts `first` before the first line, and spaces of the
 /// same width before each other line.
 #[must_use]
 pub(crate) fn hanging(first: &str, text: &str, width: usize) -> Vec<String> {

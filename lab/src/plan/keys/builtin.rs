@@ -1,8 +1,9 @@
-//! The keys that only the workloads of built-in experiments take.
+//! The keys that only the workloads of built-in experiments have.
 
 use super::{Key, Kind, key, required};
 
-/// The keys at the top of an experiment file that only workloads of built-in experiments take.
+/// The keys at the top of an experiment file that are valid only with workloads of built-in
+/// experiments.
 pub const TOP: [&str; 8] = [
     "quick",
     "on",
@@ -14,7 +15,8 @@ pub const TOP: [&str; 8] = [
     "causes",
 ];
 
-/// The keys at the top of an experiment file that workloads of built-in experiments do not take.
+/// The keys at the top of an experiment file that are not valid with workloads of built-in
+/// experiments.
 pub const NOT_TAKEN: [&str; 8] = [
     "length_ms",
     "seeds",
@@ -70,7 +72,7 @@ pub const ANSWER: &[Key] = &[
     ),
 ];
 
-/// The keys of a row of `[answer]`.
+/// The keys of a row of the table `[answer]`.
 pub const ROW: &[Key] = &[
     required(
         "what",
@@ -112,7 +114,7 @@ pub const CARDS: &[Key] = &[
     ),
 ];
 
-/// The keys of a pair of `[cards]`.
+/// The keys of a pair of designs in the table `[cards]`.
 pub const CARD_PAIR: &[Key] = &[
     required("a", Kind::Text, "the label of design A, the base"),
     required("b", Kind::Text, "the label of design B"),
@@ -124,7 +126,7 @@ pub const CARD_PAIR: &[Key] = &[
     ),
 ];
 
-/// The keys of a figure of `[[published]]`.
+/// The keys of a figure in a table `[[published]]`.
 pub const FIGURE: &[Key] = &[
     required("what", Kind::Text, "the published quantity in a few words"),
     required("metric", Kind::Text, "the name of the metric"),

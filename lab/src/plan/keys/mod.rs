@@ -1,25 +1,26 @@
 //! The keys of an experiment file, declared once as data. The reader refuses every other key. The
-//! template and the JSON Schema use these declarations too.
+//! template and the JSON Schema also use these declarations.
 
 pub mod builtin;
 
-/// A key of a table of the file.
+/// A key in a table of an experiment file.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// The key.
     pub name: &'static str,
     /// The kind of value that the key takes.
     pub kind: Kind,
-    /// True if a file or table without the key is an error.
+    /// True if the key must be present in the file or table.
     pub required: bool,
-    /// A description in one line, with the default.
+    /// A description in one line, which includes the default value.
     pub about: &'static str,
 }
 
 /// A kind of value.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// A whole number from the first to the second number.
+    /// A whole number. The first number is the smallest and the second is the largest allowed
+    /// value.
     Whole(u64, u64),
     /// A number that is not negative.
     Number,
@@ -41,7 +42,7 @@ pub enum Kind {
     Prices,
     /// The table of the workload: its name and its parameters.
     Workload,
-    /// The table of the sweep. Its keys are these, and one for each axis of the sweep.
+    /// The table of the sweep. It has these keys, and a key for each axis of the sweep.
     Sweep(&'static [Key]),
     /// A list of tables with these keys.
     Tables(&'static [Key]),
@@ -49,13 +50,13 @@ pub enum Kind {
     Table(&'static [Key]),
     /// A list of pairs of texts.
     Pairs,
-    /// A number, or a list of numbers, that may be negative.
+    /// A number, or a list of numbers. The numbers can be negative.
     Numbers,
     /// A table of the workload's numbers that have other values in a quick run.
     Quick,
     /// For each machine, a table of the workload's numbers that have other values on this machine.
     On,
-    /// A table whose values are texts and whose keys the reader does not restrict.
+    /// A table whose values are texts. The reader allows any keys in it.
     Named,
 }
 

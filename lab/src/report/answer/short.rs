@@ -1,4 +1,4 @@
-//! The verdicts of a report, counted: how often each design is better or worse than another.
+//! Counts the verdicts of a report: how often each design is better or worse than another.
 
 use super::words::full;
 use crate::report::layout::{Align, Column, Grid};
@@ -15,8 +15,9 @@ const WORDS: [&str; 7] = [
     "too few seeds",
 ];
 
-/// A grid with a row for each pair of designs: how many metrics have each verdict. A verdict that
-/// no metric has gets no column. `None` if the report has no verdicts.
+/// Makes a grid with a row for each pair of designs. A row shows how many metrics have each
+/// verdict. If no metric has a certain verdict, the grid has no column for this verdict. Returns
+/// `None` if the report has no verdicts.
 pub(crate) fn grid(report: &Report) -> Option<Grid> {
     let mut pairs: Vec<(&str, &str)> = Vec::new();
     for row in &report.verdicts {

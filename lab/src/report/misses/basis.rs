@@ -1,4 +1,4 @@
-//! How our figure depends on the published one.
+//! Says how our figure depends on the published figure.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 pub enum Basis {
     /// Our figure does not depend on the published figure.
     Independent,
-    /// We derived a price from the published figure, so it proves nothing if the two figures agree.
+    /// We derived a price from the published figure. So if the two figures agree, this proves
+    /// nothing.
     Fitted,
-    /// Both figures follow directly from how the patch is built: nothing has to be measured.
+    /// Both figures follow directly from how the patch is built, so nothing has to be measured.
     Construction,
 }
 
@@ -26,7 +27,7 @@ impl Basis {
         }
     }
 
-    /// The basis with this [`Basis::name`].
+    /// Finds the basis whose [`Basis::name`] is `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Independent, Self::Fitted, Self::Construction];

@@ -4,30 +4,31 @@ use std::borrow::Borrow;
 
 use super::{Agreement, Basis, Beside, Place};
 
-/// How many published figures match ours, miss, are open, or are not measured (see `Agreement`).
+/// How many published figures match ours, do not match ours, are open, or are not measured (see
+/// `Agreement`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of all figures.
     pub all: usize,
-    /// The number of our measurements with which published figures are compared. It is smaller than
-    /// the number of these figures if several postings have the same figure.
+    /// How many of our measurements are compared with published figures. If several postings
+    /// published the same figure, one measurement is compared with several figures.
     pub ours: usize,
     /// The number of figures that match.
     pub matches: usize,
-    /// The number of matches that prove nothing, because our figure depends on the published one;
-    /// see [`Basis`].
+    /// The number of matches that prove nothing, because our figure depends on the published figure
+    /// (see [`Basis`]).
     pub given: usize,
-    /// The number of matches that would still be matches if the patch had no effect in our runs.
+    /// The number of matches that would also be matches if the patch had no effect in our runs.
     pub without_effect: usize,
-    /// The number of matches that neither `given` nor `without_effect` counts.
+    /// The number of matches that are counted neither in `given` nor in `without_effect`.
     pub telling: usize,
-    /// The number of matches in which only the ratio matches: at least one of our values does not
-    /// match the published one.
+    /// The number of matches in which the ratio matches, but at least one of our values does not
+    /// match the published value.
     pub off: usize,
     /// The number of figures that do not match.
     pub misses: usize,
-    /// The number of figures that are open: the published change is nearly zero, and the interval
-    /// of our change is too wide to say whether our change is nearly zero, too.
+    /// The number of open figures. For such a figure, the published change is nearly zero. The
+    /// interval of our change is too wide to say whether our change is nearly zero, too.
     pub open: usize,
     /// The number of figures for which nothing is measured.
     pub not_measured: usize,
@@ -57,7 +58,7 @@ impl Counts {
         counts
     }
 
-    /// Returns one sentence, which says how many figures match, and where the user can find all
+    /// Returns one sentence, which says how many figures match and where the user can find all
     /// figures.
     #[must_use]
     pub fn sentence(&self) -> String {

@@ -25,11 +25,11 @@ use crate::measure::stats::Estimate;
 /// Two values or ratios match if the larger is at most this many times the smaller.
 pub const FACTOR: f64 = 2.0;
 /// A published ratio that differs from 1 by less than this counts as no change by the patch. Even a
-/// bad simulation is likely to show no change, so the rule for such a figure is stricter than
-/// [`FACTOR`]; see [`Beside::agreement`].
+/// bad simulation is likely to show no change. So the rule for such a figure is stricter than
+/// [`FACTOR`] (see [`Beside::agreement`]).
 pub const NO_CHANGE: f64 = 0.05;
-/// The largest change, in percent, that counts as no change. This is the largest variation between
-/// runs that the thread on batched frees gives for its measurements.
+/// The largest change, in percent, that counts as no change. In the thread on batched frees, this
+/// is the largest variation between runs.
 pub const EQUAL_PERCENT: f64 = 0.56;
 
 /// The published values of a figure.
@@ -56,13 +56,13 @@ pub struct Place {
     pub designs: Vec<Cow<'static, str>>,
 }
 
-/// Our measured values for a figure.
+/// The values that we measured for a figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ours {
     /// The median with each design, in the order of [`Place::designs`].
     pub values: Vec<f64>,
-    /// The ratio of the second design's value to the first design's value: its median over the
-    /// seeds, with the interval. `None` if there is only one design.
+    /// The ratio of the second design's value to the first design's value: the median over the
+    /// seeds, with its interval. `None` if there is only one design.
     pub ratio: Option<Estimate>,
 }
 
@@ -79,28 +79,28 @@ pub struct Beside {
     pub unit: Unit,
     /// The published values.
     pub published: Values,
-    /// How our figure depends on the published one. This decides whether it proves anything if the
-    /// two figures agree.
+    /// How our figure depends on the published figure. This decides whether an agreement of the two
+    /// figures proves anything.
     pub basis: Basis,
-    /// Where our figure is measured; `None` if no experiment measures it.
+    /// Where our figure is measured. `None` if no experiment measures it.
     pub place: Option<Place>,
     /// The cause of the difference between the published figure and ours, or the reason why we do
     /// not measure our figure.
     pub why: Cow<'static, str>,
-    /// Our figure; `None` if it was not measured.
+    /// Our figure. `None` if it was not measured.
     pub ours: Option<Ours>,
 }
 
-/// Whether a published figure and ours agree.
+/// Says whether a published figure and ours agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// The ratios, or the single values, match: the larger is at most [`FACTOR`] times the smaller.
-    /// Published ratios near 1 have a stricter rule; see [`Beside::agreement`].
+    /// For published ratios near 1, the rule is stricter (see [`Beside::agreement`]).
     Match,
     /// The ratios, or the single values, differ too much to be an [`Agreement::Match`].
     Miss,
-    /// The published change is below [`NO_CHANGE`], and the interval of our change is too wide to
-    /// say whether the patch changes nothing in our runs.
+    /// The published change is below [`NO_CHANGE`]. The interval of our change is too wide to say
+    /// whether the patch changes anything in our runs.
     Open,
     /// Our figure was not measured.
     NotMeasured,
@@ -120,7 +120,7 @@ impl Agreement {
 }
 
 impl Beside {
-    /// The published ratio of the patch to Linux; `None` if only one value was published.
+    /// The published ratio of the patch to Linux. `None` if only one value was published.
     #[must_use]
     pub fn published_ratio(&self) -> Option<f64> {
         match &self.published {
@@ -156,8 +156,8 @@ impl Beside {
         }
     }
 
-    /// Whether the published figure and ours agree. The function compares the ratios of the patch
-    /// to Linux or, if only one value was published, this value with ours.
+    /// Says whether the published figure and ours agree. The function compares the ratios of the
+    /// patch to Linux. If only one value was published, it compares this value with ours.
     ///
     /// If the published change is below [`NO_CHANGE`], the figure is
     ///
@@ -171,10 +171,9 @@ impl Beside {
         ours.map_or(Agreement::NotMeasured, |ours| self.agreement_with(ours))
     }
 
-    /// The agreement that there would be if the patch had no effect in our runs: our value for
-    /// Linux takes the place of our value for the patch. If even this is a match, a match of our
-    /// figure says nothing about the patch. `None` if our figure is not a ratio, or was not
-    /// measured.
+    /// The agreement that there would be if the patch had no effect in our runs, so that our value
+    /// for the patch were our value for Linux. If even this is a match, a match of our figure says
+    /// nothing about the patch. `None` if our figure is not a ratio, or was not measured.
     #[must_use]
     pub fn agreement_without_effect(&self) -> Option<Agreement> {
         let ours = self.ours.as_ref().filter(|ours| ours.ratio.is_some())?;
@@ -226,7 +225,7 @@ impl Beside {
     }
 }
 
-/// `b` divided by `a`; 1 if the two are equal.
+/// Returns `b` divided by `a`, or 1 if the two are equal.
 fn ratio(a: f64, b: f64) -> f64 {
     if a == b { 1.0 } else { b / a }
 }
@@ -237,13 +236,13 @@ fn near(one: f64, other: f64) -> bool {
     (1.0 / FACTOR..=FACTOR).contains(&off)
 }
 
-/// Returns whether `off`, the quotient of two values, is more than [`FACTOR`] or less than its
-/// inverse.
+/// Returns whether `off`, the quotient of two values, is more than [`FACTOR`] or less than 1 /
+/// [`FACTOR`].
 fn is_off(off: f64) -> bool {
     !near(1.0, off)
 }
 
-/// The published values as text: `872 → 117`, or `-0.0011 %` for a change.
+/// The published values as text, such as `872 → 117`, or `-0.0011 %` for a change.
 pub(super) fn published_text(figure: &Beside) -> String {
     match &figure.published {
         Values::Levels(levels) => levels_text(levels, figure.unit),
@@ -251,7 +250,7 @@ pub(super) fn published_text(figure: &Beside) -> String {
     }
 }
 
-/// Our values as text, in the form that [`published_text`] gives the published values.
+/// Our values as text, in the same form as the published values in [`published_text`].
 pub(super) fn our_text(figure: &Beside) -> String {
     match (&figure.ours, &figure.published) {
         (None, _) => NOTHING.to_owned(),
@@ -273,7 +272,7 @@ pub(super) fn ratio_text(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| NOTHING.to_owned(), |ratio| ratio_of(1.0, ratio))
 }
 
-/// Each thread with its figures. The figures are in the order in which they were declared.
+/// The threads, each with its figures. The figures are in the order in which they were declared.
 pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec<&Beside>)> {
     let of = |thread| figures.iter().filter(move |figure| figure.thread == thread);
     Thread::ALL
@@ -281,13 +280,14 @@ pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec
         .map(move |thread| (thread, of(thread).collect()))
 }
 
-/// The word for the figure's agreement if the patch had no effect in our runs, or a dash.
+/// The word for the agreement that the figure would have if the patch had no effect in our runs, or
+/// a dash.
 pub(super) fn without_effect_text(figure: &Beside) -> &'static str {
     let agreement = figure.agreement_without_effect();
     agreement.map_or(NOTHING, Agreement::word)
 }
 
-/// The table at the end of a run of all experiments: each figure in one line.
+/// Makes the table at the end of a run of all experiments. Each figure has one line.
 #[must_use]
 pub fn table(figures: &[Beside]) -> Table {
     let rows: Vec<&Beside> = by_thread(figures).flat_map(|(_, of)| of).collect();
@@ -324,8 +324,8 @@ pub fn table(figures: &[Beside]) -> Table {
     )
 }
 
-/// Figures for the tests of this folder: a match, a miss with two levels, a single level, a change,
-/// and a figure that nothing measures.
+/// Figures for the tests in this folder: a match, a miss with two levels, a single level, a change,
+/// and a figure that no experiment measures.
 #[cfg(test)]
 pub(crate) fn sample() -> Vec<Beside> {
     let place = |designs: &[&'static str]| {

@@ -55,7 +55,7 @@ pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, E
     of_stored(declared, &stored)
 }
 
-/// Returns the page `committed` with new values: the values in `reports` replace the page's values
+/// Returns the page `committed` with new values. The values in `reports` replace the page's values
 /// of the same experiments and machines.
 ///
 /// # Errors
@@ -210,9 +210,9 @@ fn verdict(figure: &Beside) -> String {
     }
 }
 
-/// For each figure, a paragraph that says where it was published, which experiment measures our
-/// figure, and why the two figures differ. Successive figures share a paragraph if all three
-/// statements are the same.
+/// Makes a paragraph for each figure. The paragraph says where the figure was published, which
+/// experiment measures our figure, and why the two figures differ. Successive figures share a
+/// paragraph if all three statements are the same.
 fn notes(figures: &[&Beside]) -> String {
     let same = |one: &&Beside, next: &&Beside| {
         let run = |figure: &Beside| {
@@ -293,10 +293,11 @@ fn runs(stored: &[Stored]) -> Table {
     )
 }
 
-/// The width of a line of the documentation, in characters.
+/// The width of a line of the documentation pages, in characters.
 const WIDTH: usize = 120;
 
-/// Breaks `text` into lines of the documentation's width, each of which begins with `indent`.
+/// Breaks `text` into lines of the width of the documentation pages. Each line begins with
+/// `indent`.
 fn wrap(indent: &str, text: &str) -> String {
     let mut wrapped = String::new();
     let mut line = indent.to_owned();
@@ -333,8 +334,8 @@ mod tests {
         insta::assert_snapshot!(page);
     }
 
-    /// No page is made from a run that lacks a figure. A figure that was declared after the run is
-    /// not called a miss.
+    /// If a run lacks a figure, no page is made from the run. A figure that was declared after the
+    /// run is not called a miss.
     #[test]
     fn a_figure_that_has_not_run_is_named_and_is_no_miss() {
         let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);

@@ -1,7 +1,8 @@
-//! The measured values, as they are kept at the end of `docs/misses.md`.
+//! The measured values, in the form in which they are kept at the end of `docs/misses.md`.
 //!
-//! The page is made of the declared figures and of these values. So a test can make the page again
-//! without running an experiment, and notices if the committed page differs from the declarations.
+//! The page is made from the declared figures and from these values. So a test can make the page
+//! again without running an experiment. It fails if the committed page differs from the page that
+//! it makes.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ pub struct Stored {
     pub seeds: usize,
     /// The report's hash, as 16 hexadecimal digits.
     pub hash: String,
-    /// The hash of the machine's prices, [`hash_of_prices`]; empty if the machine has no prices.
+    /// The hash of the machine's prices ([`hash_of_prices`]). Empty if the machine has no prices.
     #[serde(default)]
     pub prices: String,
     /// The values of each figure, in the order of the declaration.
@@ -36,7 +37,7 @@ pub struct StoredFigure {
     metric: String,
     designs: Vec<String>,
     values: Vec<f64>,
-    /// Median, low end and high end of the ratio.
+    /// The median, the low end and the high end of the ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ratio: Option<[f64; 3]>,
 }
@@ -70,13 +71,13 @@ impl Stored {
         }
     }
 
-    /// Returns whether the machine's prices have not changed since the report ran.
+    /// Returns whether the prices of the machine are still the same as when the report was made.
     #[must_use]
     pub fn has_prices_of_now(&self) -> bool {
         hash_of_prices(&self.machine).unwrap_or_default() == self.prices
     }
 
-    /// The values of `metric` with Linux and with the patch, if a figure has both.
+    /// The values of `metric` with Linux and with the patch, if one of the figures has both.
     #[cfg(test)]
     pub(crate) fn linux_and_patch(&self, metric: &str) -> Option<[f64; 2]> {
         let of_metric = self.figures.iter().filter(|figure| figure.metric == metric);
@@ -84,8 +85,8 @@ impl Stored {
         pairs.next()
     }
 
-    /// These values, rounded to 12 significant digits. A rounded value does not change when it is
-    /// written, read and written again.
+    /// Returns these values, rounded to 12 significant digits. A rounded value does not change when
+    /// it is written, read, and written again.
     fn rounded(&self) -> Self {
         let mut rounded = self.clone();
         for figure in &mut rounded.figures {
@@ -98,7 +99,7 @@ impl Stored {
         rounded
     }
 
-    /// Reads the values that are stored at the end of a page.
+    /// Reads the values that are stored at the end of `page`.
     ///
     /// # Errors
     /// If the page has no stored values, or they cannot be read.
@@ -125,7 +126,7 @@ impl Stored {
 /// The text that stores the values of `stored` at the end of a page.
 ///
 /// # Panics
-/// Never: numbers and text always serialise.
+/// Never: numbers and text can always be written as JSON.
 #[must_use]
 pub fn text(stored: &[Stored]) -> String {
     let line = |figure: &Stored| {
@@ -154,10 +155,10 @@ pub fn still_declared(mut stored: Vec<Stored>, declared: &[Beside]) -> Vec<Store
     stored
 }
 
-/// Fills in our values of the declared figures from the stored values.
+/// Fills in our values in `declared`, from the stored values.
 ///
 /// # Errors
-/// If a stored figure is not declared, or is declared for other designs.
+/// If a stored figure is not declared, or is declared with other designs.
 pub fn fill(declared: &mut [Beside], stored: &[Stored]) -> Result<(), Error> {
     for of in stored {
         for figure in &of.figures {

@@ -11,14 +11,14 @@ pub enum Thread {
     /// The thread about splitting long holds of the zone lock into batches.
     Batching,
     /// The thread about an OOM reaper that starts at the highest mapping, while the exit starts at
-    /// the lowest.
+    /// the lowest mapping.
     Reaper,
-    /// The threads about trees of counters, and about an OOM killer that chooses a victim by these
-    /// counters in two passes.
+    /// The threads about trees of counters, and about an OOM killer that uses these counters to
+    /// choose a victim in two passes.
     Counters,
     /// The self-test of the lab. Its figures are made up.
     Selftest,
-    /// A source that the page `docs/misses.md` does not show, such as the source in a user's
+    /// A source that the page `docs/misses.md` does not show, such as a source in a user's
     /// experiment.
     Other,
 }
@@ -53,14 +53,14 @@ impl Thread {
         }
     }
 
-    /// The thread with this [`Thread::name`].
+    /// Finds the thread whose [`Thread::name`] is `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter().chain([Self::Selftest, Self::Other]);
         all.find(|thread| thread.name() == name)
     }
 
-    /// The author of the patch, and when the author posted it.
+    /// The author of the patch, and the date on which the author posted the patch.
     #[must_use]
     pub const fn posted(self) -> &'static str {
         match self {
