@@ -6,11 +6,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::Ordering::AcqRel;
 
-use super::{Body, FewPages, Law, few_pages};
+use super::{Body, FEW, FewPages, Law, few_pages, few_pages_in};
 use crate::design::Design;
-use crate::machine::{Lock, Machine};
+use crate::machine::{Lock, Machine, Word};
 use crate::page::owned::Owning;
+use crate::page::{Layout, ListState, Mobility, TypedBlock};
 use crate::site::{LockClass, Site};
 use crate::units::{CpuId, Order, Pages, Pfn};
 
@@ -37,7 +39,17 @@ impl<M: Machine> fmt::Debug for Handed<M> {
 impl<M: Machine> Handed<M> {
     /// Makes the state of a law: CPU 0 has allocated `count` pages.
     fn new(machine: &M, owning: Owning, count: usize) -> Self {
-        let few = few_pages(machine, design(owning));
+        Self::of(machine, few_pages(machine, design(owning)), count)
+    }
+
+    /// Makes the state of a law with inboxes, whose zone keeps small free blocks in bitmaps.
+    fn with_bitmaps(machine: &M, count: usize) -> Self {
+        let layout = Layout::arena(Pages(FEW)).with_bitmaps();
+        let few = few_pages_in(machine, design(Owning::Inbox), layout);
+        Self::of(machine, few, count)
+    }
+
+    fn of(machine: &M, few: FewPages<M>, count: usize) -> Self {
         let taken = (0..count).filter_map(|_| few.take(machine, Order::ZERO));
         let pages = taken.collect();
         Self {
@@ -52,6 +64,27 @@ impl<M: Machine> Handed<M> {
         if let Some(pfn) = page {
             self.few.give(machine, pfn, Order::ZERO);
         }
+    }
+
+    /// Puts all pages that CPU 0 has allocated on the lists of `cpu`, although CPU 0 owns their
+    /// blocks.
+    fn list_all(&self, machine: &M, cpu: CpuId) {
+        let pages = self.pages.with(machine, Site::Gather, core::mem::take);
+        let listed = |pfn: Pfn| {
+            self.few.holders[pfn.0 as usize].add(machine, -1, AcqRel);
+            let (order, mobility) = (Order::ZERO, Mobility::Unmovable);
+            TypedBlock {
+                pfn,
+                order,
+                mobility,
+            }
+        };
+        let state = ListState {
+            blocks: pages.into_iter().map(listed).collect(),
+            ..ListState::default()
+        };
+        let set = self.few.pages.seed_lists(machine, 0, cpu, &state);
+        set.expect("the pages were allocated, and the lists have room");
     }
 
     fn decay(&self, machine: &M, cpu: CpuId) {
@@ -166,6 +199,52 @@ pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
+/// As [`inboxes_and_everything`], in a zone that keeps small free blocks in bitmaps.
+#[must_use]
+pub fn inboxes_with_bitmaps<M: Machine>() -> Law<M, Handed<M>> {
+    law(
+        "no page is lost or shared, whoever frees it, with inboxes and bitmaps",
+        |machine| Handed::with_bitmaps(machine, 6),
+        mixed(),
+    )
+}
+
+/// All pages are in use. A CPU frees pages of CPU 0's blocks, while CPU 2 takes such a block, with
+/// its ownership, from CPU 0. A page that still reaches the inbox of CPU 0 is not of its block any
+/// more, so it goes onto a list. No page is lost.
+#[must_use]
+pub fn robbing_against_sending<M: Machine>() -> Law<M, Handed<M>> {
+    law(
+        "no page is lost that reaches an inbox after its block was taken by another CPU",
+        |machine| Handed::new(machine, Owning::Inbox, FEW as usize),
+        robbed(),
+    )
+}
+
+/// As [`robbing_against_sending`], in a zone that keeps small free blocks in bitmaps.
+#[must_use]
+pub fn robbing_with_bitmaps<M: Machine>() -> Law<M, Handed<M>> {
+    law(
+        "the same with bitmaps",
+        |machine| Handed::with_bitmaps(machine, FEW as usize),
+        robbed(),
+    )
+}
+
+fn robbed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
+    vec![
+        |machine, handed| {
+            let decayed = handed.few.pages.decay_lists(machine, 0, CpuId(0));
+            decayed.expect("there is a zone");
+        },
+        |machine, handed| {
+            handed.free_one(machine);
+            handed.free_one(machine);
+        },
+        |machine, handed| handed.allocate_one(machine),
+    ]
+}
+
 /// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A CPU that frees
 /// a page of another CPU's block takes the owner's pcp lock.
 #[must_use]
@@ -229,6 +308,28 @@ pub fn disowning_against_sending<M: Machine>() -> Law<M, Handed<M>> {
                     handed.free_one(machine);
                     handed.free_one(machine);
                 },
+            ],
+        )
+    }
+}
+
+/// A CPU goes offline and loses its blocks, while the decay of another CPU sends pages of these
+/// blocks from its list to their owner. No page stays with the CPU that is offline.
+#[must_use]
+pub fn disowning_against_decaying<M: Machine>() -> Law<M, Handed<M>> {
+    Law {
+        check: |machine, handed| handed.is_left_by(machine, CpuId(0)),
+        ..law(
+            "a page that a decay sends to a CPU that goes offline does not stay there",
+            |machine| {
+                let handed = Handed::new(machine, Owning::Inbox, 8);
+                handed.few.pages.drain_cpu(machine, CpuId(0));
+                handed.list_all(machine, CpuId(1));
+                handed
+            },
+            vec![
+                |machine, handed| handed.few.pages.disown(machine, CpuId(0)),
+                |machine, handed| handed.decay(machine, CpuId(1)),
             ],
         )
     }

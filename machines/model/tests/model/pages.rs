@@ -176,6 +176,13 @@ fn loom_disowning_against_one_page() {
 }
 
 #[test]
+fn loom_disowning_against_decaying() {
+    in_own_process(|| {
+        loom::run_law(&laws::owning::disowning_against_decaying(), 2);
+    });
+}
+
+#[test]
 fn loom_draining_against_collecting() {
     in_own_process(|| {
         loom::run_law(&laws::owning::draining_against_collecting(), 2);
@@ -189,10 +196,15 @@ fn shuttle_blocks_with_owners() {
     let senders = laws::owning::two_senders_against_their_owner();
     shuttle::run_law(&senders, 3, SCHEDULES);
     shuttle::run_law(&laws::owning::inboxes_and_everything(), 3, SCHEDULES);
+    shuttle::run_law(&laws::owning::inboxes_with_bitmaps(), 3, SCHEDULES);
+    shuttle::run_law(&laws::owning::robbing_against_sending(), 3, SCHEDULES);
+    shuttle::run_law(&laws::owning::robbing_with_bitmaps(), 3, SCHEDULES);
     let locks = laws::owning::owner_locks_and_everything();
     shuttle::run_law(&locks, 3, SCHEDULES);
     let draining = laws::owning::draining_against_collecting();
     shuttle::run_law(&draining, 2, SCHEDULES);
+    let decaying = laws::owning::disowning_against_decaying();
+    shuttle::run_law(&decaying, 2, SCHEDULES);
     let one_page = laws::owning::disowning_against_one_page();
     shuttle::run_law(&one_page, 2, SCHEDULES);
     let disowning = laws::owning::disowning_against_sending();

@@ -33,6 +33,7 @@ impl<M: Machine> PageAllocator<M> {
             loop {
                 zone.disown(machine, cpu);
                 // Another CPU may have sent pages to `cpu` just before the blocks lost their owner.
+                zone.wait_for_spills(machine);
                 zone.drain_unowned(machine, cpu);
                 if !zone.owners.owns(cpu) {
                     break;
@@ -54,6 +55,16 @@ impl<M: Machine> Zone<M> {
     pub(super) fn drain_unowned(&self, machine: &M, cpu: CpuId) {
         self.owners.show_loss(machine, cpu);
         self.drain(machine, cpu);
+    }
+
+    /// Waits until every spill or decay that has begun has released the pcp lock of its CPU. A CPU
+    /// that moves pages from its lists to the inbox of their owner holds its pcp lock, so it cannot
+    /// drain the owner's lists afterwards. After this call, the pages are in the inbox, and later
+    /// spills and decays see the owners that the caller sees.
+    fn wait_for_spills(&self, machine: &M) {
+        for cpu in machine.topology().ids() {
+            self.slot(cpu).pcp.with(machine, Site::Control, |_| {});
+        }
     }
 
     /// Takes the free pages of one block from another CPU, and allocates from them. Returns `None`
