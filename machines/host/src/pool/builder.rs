@@ -94,8 +94,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets the number of pages of memory. Default: [`PAGES_DEFAULT`]. The number must be at least
-    /// 1. The address space of the process limits it, and so does
+    /// Sets the number of pages of memory, which must not be 0. Default: [`PAGES_DEFAULT`]. The
+    /// address space of the process limits the number, and so does
     /// [`ZONE_PAGES_MAX`](plimsoll_mm::page::ZONE_PAGES_MAX) for each node.
     #[must_use]
     pub fn pages(self, pages: Pages) -> Self {
