@@ -74,8 +74,10 @@ impl<M: Machine> Zone<M> {
         if ask.order >= self.owners.order() {
             return None;
         }
+        let mut left = Some(self.find_victim(machine, ask)?);
+        // The task may have moved to another CPU, and the CPU that became the owner may even have
+        // gone offline since. Then the pages go onto the lists of the CPU that runs the task now.
         let thief = machine.this_cpu();
-        let mut left = Some(self.find_victim(machine, thief, ask)?);
         let slot = self.slot(thief);
         let page = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
             self.put_all(machine, pcp, &left.take()?);
@@ -96,12 +98,13 @@ impl<M: Machine> Zone<M> {
 
     /// Looks for a CPU that has at least a batch of pages, or pages that other CPUs have freed for
     /// it (its inbox), and among them a block that can serve `ask`. Removes the record of this
-    /// block's free pages from that CPU's `stock`, and makes `thief` the owner of the block.
-    fn find_victim(&self, machine: &M, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
+    /// block's free pages from that CPU's `stock`, and makes the calling CPU the owner of the block.
+    fn find_victim(&self, machine: &M, ask: ZoneRequest) -> Option<Record> {
         let cpus = machine.topology().cpus();
+        let first = machine.this_cpu();
         let batch = i64::from(self.sizes(machine).batch.0);
         for step in 1..cpus.min(LOOKED_AT) {
-            let cpu = CpuId((thief.0 + step) % cpus);
+            let cpu = CpuId((first.0 + step) % cpus);
             machine.spend(Work::ScanCpu, 1);
             let slot = self.slot(cpu);
             if slot.count.read(machine) < batch && !self.owners.has_mail(machine, cpu) {
@@ -109,7 +112,8 @@ impl<M: Machine> Zone<M> {
             }
             let found = slot.pcp.with(machine, Site::Drain, |pcp| {
                 self.bring_home(machine, pcp);
-                let found = self.take_record(pcp, thief, ask);
+                // In here the task cannot move to another CPU, so the new owner is online.
+                let found = self.take_record(pcp, machine.this_cpu(), ask);
                 slot.count.set(machine, i64::from(pcp.count()));
                 found
             });
