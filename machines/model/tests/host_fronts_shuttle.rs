@@ -4,8 +4,14 @@
 #[expect(dead_code, reason = "only the seats are used")]
 #[path = "../../host/src/locks/biased.rs"]
 mod biased;
+#[path = "host_fronts/counters.rs"]
+mod counters;
+#[path = "../../host/src/fronts/homes.rs"]
+mod homes;
 #[path = "host_fronts/laws.rs"]
 mod laws;
+#[path = "host_fronts/rseq.rs"]
+mod rseq;
 #[expect(dead_code, reason = "the laws use no counts")]
 #[path = "../../host/src/fronts/stack.rs"]
 mod stack;
@@ -15,12 +21,13 @@ mod sync {
     use std::sync::atomic::Ordering::SeqCst;
 
     use shuttle::sync::atomic::fence;
-    pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+    pub(crate) use shuttle::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
     pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 
     pub(crate) use crate::biased::{Seat, Sitter};
 
     pub(crate) const STACK_CAPACITY: usize = 2;
+    pub(crate) const STRANGE_MAX: u32 = 1;
 
     pub(crate) fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         lock.try_lock().ok()
@@ -35,16 +42,22 @@ mod sync {
     }
 }
 
-/// What the laws need from shuttle: threads, atomics, and seats.
+/// What the laws need from shuttle: threads, atomics, seats and CPUs.
 mod checker {
     pub(crate) use shuttle::sync::atomic::AtomicU32;
     pub(crate) use shuttle::sync::{Condvar, Mutex};
-    pub(crate) use shuttle::thread;
+    pub(crate) use shuttle::{thread, thread_local};
 
     use crate::biased::Seat;
+    use crate::rseq::{CPUS, Cpu};
 
     shuttle::lazy_static! {
         static ref SEATS: Vec<Seat> = (0..2).map(Seat::new).collect();
+        static ref REAL_CPUS: [Cpu; CPUS] = Default::default();
+    }
+
+    pub(crate) fn cpus() -> &'static [Cpu; CPUS] {
+        &REAL_CPUS
     }
 
     pub(crate) fn seats() -> &'static [Seat] {
@@ -78,4 +91,12 @@ fn a_restartable_stack_loses_no_page() {
     explore(4000, laws::two_threads_share_a_cpu);
     explore(4000, laws::a_cpu_meets_another);
     explore(8000, laws::cpus_and_a_drain_meet);
+}
+
+#[test]
+fn counters_by_restartable_sequences_are_exact() {
+    explore(4000, counters::two_threads_add_on_a_cpu);
+    explore(4000, counters::a_home_moves);
+    explore(4000, counters::two_cpus_want_the_home);
+    explore(8000, counters::a_home_moves_among_three);
 }

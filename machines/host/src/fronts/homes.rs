@@ -9,13 +9,12 @@
 //! [`LocalWord::add_here`]: plimsoll_mm::machine::LocalWord::add_here
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI64, AtomicU32};
-use std::sync::{Mutex, PoisonError};
 
 use plimsoll_mm::units::CpuId;
 
 use super::rseq;
-use super::stack::{NOBODY, STRANGE_MAX};
+use super::stack::NOBODY;
+use super::sync::{AtomicI64, AtomicU32, Mutex, STRANGE_MAX, try_lock};
 
 /// For each CPU of a machine, its *home*: the real CPU whose threads add to the CPU's counters by
 /// restartable sequences. The table is empty if the machine does not use restartable sequences.
@@ -90,12 +89,7 @@ impl Homes {
         if real != NOBODY && home.strange.fetch_add(1, Relaxed) + 1 < STRANGE_MAX {
             return false;
         }
-        let changing = self.changing.try_lock();
-        let poisoned = |why: std::sync::TryLockError<_>| match why {
-            std::sync::TryLockError::Poisoned(held) => Some(PoisonError::into_inner(held)),
-            std::sync::TryLockError::WouldBlock => None,
-        };
-        let Some(_changing) = changing.map_or_else(poisoned, Some) else {
+        let Some(_changing) = try_lock(&self.changing) else {
             return false;
         };
         // Acquire pairs with the Release below: the last thread that changed the home has stopped

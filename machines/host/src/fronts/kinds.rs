@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::rseq;
-use super::stack::STRANGE_MAX;
+use super::sync::STRANGE_MAX;
 use crate::locks;
 
 /// How the threads of a [`Host`](crate::Host) use *fronts*, the stacks of free pages in front of

@@ -28,10 +28,6 @@ use super::sync::{Seat, Sitter, light_barrier, try_lock};
 /// The value of a stack's home (the number of the stack's user) while no thread may use the stack.
 pub(crate) const NOBODY: u32 = u32::MAX - 1;
 
-/// The number of calls of [`Stack::admit`] in a row by threads other than the stack's user, after
-/// which the caller becomes the user. Each use of the stack by its user resets the count.
-pub(crate) const STRANGE_MAX: u32 = 1024;
-
 /// Each operation adds this number to the state, whose bits from bit 16 on count operations.
 pub(crate) const OPERATION: u64 = 1 << 16;
 /// The bits of the state that hold the number of pages.

@@ -1,15 +1,21 @@
-//! The atomics, the mutex, the seats and the barrier of `stack.rs`, and the size of a stack.
+//! The atomics, the mutex, the seats and the barrier of `stack.rs` and `homes.rs`, and two numbers:
+//! the size of a stack, and [`STRANGE_MAX`].
 //!
-//! That file imports such primitives only from this module. So the model checkers can run it with
-//! primitives of their own, and with a small stack (`machines/model/tests/host_fronts_*.rs`).
+//! Those files import such primitives only from this module. So the model checkers can run them
+//! with primitives of their own and with small numbers (`machines/model/tests/host_fronts_*.rs`).
 
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
+pub(crate) use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
 pub(crate) use crate::locks::{Seat, Sitter, light_barrier};
 
 /// The number of pages that a stack can hold: 4 KiB of page numbers.
 pub(crate) const STACK_CAPACITY: usize = 1024;
+
+/// The number of calls of `Stack::admit` in a row by threads other than the stack's user, after
+/// which the caller becomes the user. Each use of the stack by its user resets the count. A home
+/// (`homes.rs`) moves after the same number of additions by threads on other real CPUs.
+pub(crate) const STRANGE_MAX: u32 = 1024;
 
 /// Locks a mutex if no thread holds it.
 pub(crate) fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {

@@ -11,13 +11,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::biased::{Seat, Seating, Sitter};
 use crate::checker::thread::{self, JoinHandle};
 use crate::checker::{self, AtomicU32, Condvar, Mutex};
+use crate::rseq::{CPUS, Cpu};
 use crate::stack::{OPERATION, Stack};
 use crate::sync::heavy_barrier;
 
 /// The number of pages in a law.
 const PAGES: u32 = 2;
-/// The number of real CPUs in a law.
-const CPUS: usize = 2;
 
 /// A stack with all pages, and what the threads did with the pages.
 struct World {
@@ -30,13 +29,6 @@ struct World {
     /// checker would let it spin forever.
     is_done: Mutex<bool>,
     done: Condvar,
-}
-
-/// A real CPU. A restartable sequence on it is stopped at its next store if another thread has run
-/// on the CPU, or has asked for it, since the sequence began.
-#[derive(Default)]
-struct Cpu {
-    switches: Mutex<u32>,
 }
 
 impl World {
@@ -199,50 +191,11 @@ pub(crate) fn a_drained_stack_gets_one_owner() {
     world.is_whole(join(other).into_iter().chain(kept));
 }
 
-/// A restartable sequence that a thread has begun on `cpu`.
-struct Sequence<'a> {
-    cpu: &'a Cpu,
-    begun: u32,
-}
-
-impl Cpu {
-    /// Makes sequences that have begun on this CPU start again.
-    fn switch(&self) -> u32 {
-        let mut switches = self.switches.lock().expect("no thread panics inside");
-        *switches += 1;
-        *switches
-    }
-
-    /// Begins a sequence. The calling thread now runs on this CPU, so the sequences of other
-    /// threads on the CPU are stopped.
-    fn begin(&self) -> Sequence<'_> {
-        let begun = self.switch();
-        Sequence { cpu: self, begun }
-    }
-}
-
-impl Sequence<'_> {
-    /// Runs `store`, unless the sequence has been stopped.
-    fn step(&self, store: impl FnOnce()) -> Option<()> {
-        let switches = self.cpu.switches.lock().expect("no thread panics inside");
-        (*switches == self.begun).then(store)
-    }
-}
-
 impl World {
-    /// Runs the steps of a sequence on `cpu` again and again, until a run is not stopped.
-    fn restart<R>(&self, cpu: usize, steps: impl Fn(&Sequence<'_>) -> Option<R>) -> R {
-        loop {
-            if let Some(done) = steps(&self.cpus[cpu].begin()) {
-                return done;
-            }
-        }
-    }
-
     /// The sequence of a pop, step by step as in assembly (`rseq/x86_64.rs`).
     fn pop_on(&self, cpu: usize) -> Option<u32> {
         let stack = &self.stack;
-        self.restart(cpu, |sequence| {
+        self.cpus[cpu].restart(|sequence| {
             if stack.home.load(Acquire) as usize != cpu {
                 return Some(None);
             }
@@ -262,7 +215,7 @@ impl World {
     /// The sequence of a push, step by step as in assembly (`rseq/x86_64.rs`).
     fn push_on(&self, cpu: usize, page: u32) -> bool {
         let stack = &self.stack;
-        self.restart(cpu, |sequence| {
+        self.cpus[cpu].restart(|sequence| {
             if stack.home.load(Acquire) as usize != cpu {
                 return Some(false);
             }
