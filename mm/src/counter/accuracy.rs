@@ -4,7 +4,8 @@ use core::cmp::Ordering;
 use core::iter::Sum;
 use core::ops::Add;
 
-/// The bounds of an approximate sum: `precise − under ≤ approximate ≤ precise + over`.
+/// The bounds of an approximate sum, which is read without visiting every CPU: `precise − under ≤
+/// approximate ≤ precise + over`.
 ///
 /// The bounds for the sum of several counters are the sums of the counters' bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Groups of counters of any variant. A design chooses at run time whether they count in a shared
-//! cache line, per CPU, or in a tree.
+//! Groups of counters of any variant. The creator of a group chooses at run time whether the group
+//! counts in a shared cache line, per CPU, or in a tree.
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;
@@ -13,7 +13,8 @@ use super::precise_totals;
 use super::{Area, Batch, Counters, Flat, Items, OneSidedTree, Shape, Shared, Tree};
 use crate::machine::Machine;
 
-/// The counter variant that a design uses for resident pages.
+/// The variants of counters, one of which is chosen at run time, for example to count resident
+/// pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counting {
     /// All CPUs write one cache line: [`Shared`].
@@ -30,7 +31,7 @@ impl Counting {
     /// All variants.
     pub const ALL: [Self; 4] = [Self::Shared, Self::Flat, Self::Tree, Self::OneSided];
 
-    /// Returns the variant's name as it is written in designs.
+    /// Returns the name by which users choose the variant.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,8 +60,8 @@ impl Counting {
     }
 }
 
-/// Creates the groups of counters of one variant and one width on a machine. The plan holds the
-/// parts that all these groups share: the per-CPU memory, and the shape of their trees.
+/// Creates groups of counters, all of one variant and with the same number of counters. The plan
+/// holds the parts that all these groups share: the per-CPU memory, and the shape of their trees.
 pub struct Plan<M: Machine> {
     counting: Counting,
     area: Arc<Area<M>>,
@@ -140,7 +141,7 @@ impl<M: Machine> Plan<M> {
 pub enum AnyCounters<M: Machine> {
     /// All CPUs write one cache line.
     Shared(Shared<M>),
-    /// A part per CPU, which is folded into a shared part.
+    /// A part per CPU, which the CPU adds to a shared part once its own part is large enough.
     Flat(Flat<M>),
     /// The tree that was proposed for Linux.
     Tree(Tree<M>),

@@ -1,4 +1,5 @@
-//! Per-CPU memory that groups of counters allocate and free (Linux: the percpu allocator).
+//! Per-CPU memory that groups of counters allocate and free (Linux: the percpu allocator). A group
+//! has the counters of one owner, such as a process.
 //!
 //! Memory is allocated in chunks. In a chunk each CPU has a row, and each group has a place in
 //! every row. So several groups share a cache line, but no two CPUs do. A reader that sums many
@@ -17,7 +18,8 @@ use crate::machine::{Field, LINE_WORDS, LocalWord, Lock, Machine};
 use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site, Work};
 
-/// The number of words in a block. Every row starts at the start of a block.
+/// The number of words in a [`Block`]. Every row (one CPU's words in a chunk of memory) starts at
+/// the start of a block.
 const BLOCK: usize = 16;
 
 /// The number of counters in the groups that [`Row::total`] sums without a loop.
@@ -33,29 +35,32 @@ pub struct Area<M: Machine> {
 /// What the area's lock protects: all runs of memory, and the places (the memory for one group on
 /// every CPU) that no group holds.
 struct Free<M: Machine> {
-    /// All runs of chunks. They are all created together with the area, because allocating an `Arc`
-    /// aborts when memory runs out. Until a run has memory for its rows, the area holds the only
-    /// reference to the run. So the area can still change the run and add that memory.
+    /// All runs. A run is one or more chunks of memory. The runs are all created together with the
+    /// area, because allocating an `Arc` aborts when memory runs out. Until a run has memory for
+    /// its rows, the area holds the only reference to the run. So the area can still change the run
+    /// and add that memory.
     runs: Box<[Arc<Run<M>>]>,
-    /// The free places. The list has room for all existing places, so returning a place never
-    /// allocates.
+    /// The free places; each is memory for one group of counters on every CPU. The list has room
+    /// for all existing places, so returning a place never allocates.
     places: Vec<Place<M>>,
-    /// The number of runs that have memory. These runs come first in `runs`.
+    /// The number of elements of `runs` that have memory. These elements come first.
     made: usize,
 }
 
-/// [`BLOCK`] words of a row, aligned so that the row shares no cache line with other rows.
+/// [`BLOCK`] words of one CPU, aligned so that they share no cache line with the words of other
+/// CPUs.
 #[repr(align(128))]
 struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
-/// Chunks that are allocated together. The more chunks an area has, the more chunks its next run
-/// has. At most a fifth of an area's chunks are allocated before they are needed.
+/// Chunks of per-CPU memory that are allocated together. The more chunks an area has, the more
+/// chunks its next run has. At most a fifth of an area's chunks are allocated before they are
+/// needed.
 struct Run<M: Machine> {
-    /// The words of all CPUs, chunk by chunk and row by row. The vector is empty until the first
-    /// place of the run is needed.
+    /// The words of all CPUs, chunk by chunk, and CPU by CPU within a chunk. The vector is empty
+    /// until a group of counters first needs memory in this run.
     blocks: Vec<Block<M>>,
-    /// For each place, 1 if the group that held it was dropped without being destroyed, otherwise
-    /// 0.
+    /// For each place (memory for one group of counters), 1 if the group was dropped without being
+    /// destroyed, otherwise 0.
     lost: Vec<M::Field>,
 }
 
@@ -68,33 +73,35 @@ struct NewRun<M: Machine> {
     places: Vec<Place<M>>,
 }
 
-/// The result of looking for a free place, while the CPU holds the area's lock.
+/// The result of looking for a free place (memory for one group of counters), while the CPU holds
+/// the area's lock.
 enum Found<M: Machine> {
     /// A free place whose words an earlier group may have used.
     Used(Place<M>),
-    /// The first place of the run that this CPU has just allocated. All words of the place are 0.
+    /// The first place of the [`Run`] that this CPU has just allocated. All words of the place are
+    /// 0.
     Fresh(Place<M>),
     /// No place is free. The fields describe the run that must be allocated next.
     NoPlace { run: usize, is_list_too_short: bool },
 }
 
-/// One CPU's words of all groups of a chunk.
+/// One CPU's words in a chunk of memory: the words of all groups of counters that share the chunk.
 pub(super) struct Row<'a, M: Machine>(&'a [Block<M>]);
 
 /// The memory of one group of counters: its words on every CPU. If a place is dropped without
-/// [`Area::put`], the area recovers it when places run out.
+/// [`Area::put`], the area recovers it when no free place is left.
 pub(super) struct Place<M: Machine> {
     run: Arc<Run<M>>,
-    /// The index of the group's first word on CPU 0, among all words of the run.
+    /// The index of the group's first word on CPU 0, among all words of the [`Run`].
     first: usize,
-    /// The index of the group's first word within its row.
+    /// The index of the group's first word within a row, which is one CPU's words in the chunk.
     first_in_row: u32,
-    /// The index of the chunk's first block among all blocks of the run.
+    /// The index of the chunk's first [`Block`] among all blocks of the [`Run`].
     base: u32,
     /// The number of counters of the group.
     width: u32,
-    /// The number of blocks of a row. It is stored here rather than in the run, to keep the chain
-    /// of dependent loads in an addition short.
+    /// The number of [`Block`]s in a row, which is one CPU's words in the chunk. It is stored here
+    /// rather than in the run, to keep the chain of dependent loads in an addition short.
     blocks_per_row: u32,
     number: u32,
     /// 1 if a group holds the place, otherwise 0. The field is not a `bool`, because the compiler
@@ -105,7 +112,7 @@ pub(super) struct Place<M: Machine> {
 
 impl<M: Machine> Area<M> {
     /// Creates an area for groups of `width` counters on every CPU of `machine`. The area allocates
-    /// per-CPU memory when the first place is taken.
+    /// per-CPU memory when a group first needs it.
     ///
     /// # Errors
     /// [`InitError::Width`] if `width` is 0 or more than 8.
@@ -163,8 +170,8 @@ impl<M: Machine> Area<M> {
         places / PLACES * row * self.cpus as usize
     }
 
-    /// Returns the number of groups that hold a place now. A [one-sided tree](super::OneSidedTree)
-    /// holds no place before it grows from one cache line into a tree.
+    /// Returns the number of groups that use the area now. A [one-sided tree](super::OneSidedTree)
+    /// uses no per-CPU memory before it grows from one cache line into a tree.
     pub fn groups(&self, machine: &M) -> usize {
         self.free.with(machine, Site::CounterInit, |free| {
             self.recover(free);
@@ -173,8 +180,8 @@ impl<M: Machine> Area<M> {
         })
     }
 
-    /// Takes a free place and sets all its words to 0. If no place is free, allocates the memory of
-    /// a run (one or more chunks) outside the lock.
+    /// Takes a free [`Place`], which is memory for one group of counters, and sets all its words to
+    /// 0. If no place is free, allocates the memory of a run (one or more chunks) outside the lock.
     ///
     /// If several CPUs allocate memory at once, all of them allocate the same run. The first CPU
     /// adds its memory to the area, and the others free theirs and try again. If each CPU allocated
@@ -425,7 +432,7 @@ impl<M: Machine> Place<M> {
         self.width as usize
     }
 
-    /// Returns the index of the group's first word in a row.
+    /// Returns the index of the group's first word in each CPU's row.
     pub(super) fn first(&self) -> usize {
         self.first_in_row as usize
     }
@@ -444,8 +451,8 @@ impl<M: Machine> Place<M> {
 
 impl<M: Machine> Drop for Place<M> {
     fn drop(&mut self) {
-        // `drop` has no machine and so cannot take the lock. It marks the place, and
-        // [`Area::recover`] finds the mark when places run out.
+        // `drop` gets no `Machine`, and so cannot take the lock. It marks the place, and
+        // [`Area::recover`] finds the mark when no free place is left.
         if self.held != 0 {
             let (_, nth) = run_of(self.number as usize);
             self.run.lost[nth].set(1);

@@ -1,7 +1,9 @@
-//! Computes how much a cell or item of a counter tree passes up to the item above it.
+//! Computes how much of a count one level of a tree of counters passes up to the next. The levels
+//! are the CPUs' cells, the items that several CPUs share, and the root.
 
-/// Returns the amount to carry when a cell changes from `old` to `new`: `batch × (⌊new / batch⌋ −
-/// ⌊old / batch⌋)`. `batch` is a power of two. The remainder that is not carried is never negative.
+/// Returns the amount that a cell passes upwards when its value changes from `old` to `new`: `batch
+/// × (⌊new / batch⌋ − ⌊old / batch⌋)`. `batch` is a power of two. The remainder that stays in the
+/// cell is never negative.
 #[inline]
 pub(super) const fn carry(old: i64, new: i64, batch: i64) -> i64 {
     let above = !(batch - 1);

@@ -62,21 +62,21 @@ pub enum InitError {
     AreaWidth {
         /// The requested number of counters.
         counters: usize,
-        /// The number of counters for which each place in the area has room.
+        /// The number of counters per group for which the per-CPU memory was created.
         area: usize,
     },
     /// The shape of the tree was created for a different number of CPUs than the machine or the
-    /// area has.
+    /// per-CPU memory has.
     Cpus {
         /// The number of CPUs for which the shape was created.
         shape: u32,
-        /// The number of CPUs of the machine or the area.
+        /// The number of CPUs of the machine or of the per-CPU memory.
         machine: u32,
     },
     /// The memory that the caller supplied for the items, which are the upper levels of the tree,
     /// is too small.
     Items {
-        /// The number of cache lines that the items need.
+        /// The number of cache lines that the upper levels of the tree need.
         needed: usize,
         /// The number of cache lines that the caller supplied.
         given: usize,

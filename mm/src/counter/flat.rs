@@ -1,5 +1,5 @@
-//! Counters with one part per CPU. When a CPU's part reaches the batch, that CPU folds it into a
-//! shared part (Linux: `percpu_counter`).
+//! Counters with one part per CPU. When a CPU's part reaches the batch, that CPU *folds* it, that
+//! is, moves it into a shared part (Linux: `percpu_counter`).
 //!
 //! The batch and the number of parts both grow with the number of CPUs. The error therefore grows
 //! with the square of the number of CPUs: on 384 CPUs a count of 4 KiB pages may be wrong by 1150
@@ -21,8 +21,8 @@ use crate::machine::{LocalWord, Lock, Machine};
 use crate::site::{LockClass, Site, Work};
 use crate::units::count_of;
 
-/// Returns the batch on a machine with `cpus` CPUs, in units of the counter: a CPU folds its part
-/// once the part has reached the batch (Linux: `compute_batch_value`).
+/// Returns the batch on a machine with `cpus` CPUs, in units of the counter: a CPU moves its part
+/// into the shared part once its part has reached the batch (Linux: `compute_batch_value`).
 #[must_use]
 pub fn flat_batch(cpus: u32) -> i64 {
     i64::from(cpus).saturating_mul(2).max(32)

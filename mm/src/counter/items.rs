@@ -8,8 +8,8 @@ use super::error::InitError;
 use crate::machine::{LINE_WORDS, Line, Machine};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Cache lines for the items of one group of counters. When the group is destroyed, the caller gets
-/// the lines back and can use them for another group.
+/// Cache lines for the items (the upper levels of the tree) of one group of counters. When the
+/// group is destroyed, the caller gets the lines back and can use them for another group.
 pub struct Items<M: Machine>(Box<[M::Line]>);
 
 impl<M: Machine> Items<M> {

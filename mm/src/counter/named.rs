@@ -123,8 +123,9 @@ impl<M: Machine> NamedCounters<M> {
         group.add(machine, counter, delta);
     }
 
-    /// Adds `delta` to a counter like [`NamedCounters::add`], but can also allocate a tree for the
-    /// counter's group, if several CPUs add to the group. The caller must hold no spinlock.
+    /// Adds `delta` to a counter like [`NamedCounters::add`], but can also allocate memory:
+    /// counters of the variant [`Counting::OneSided`] grow into a tree when several CPUs add to
+    /// them. The caller must hold no spinlock.
     ///
     /// # Panics
     /// If `self` has no counter `id`.

@@ -6,8 +6,8 @@
 //!   of that range.
 //! - `T` covers only CPUs that ever added. An owner that ran on eight CPUs has the error of eight
 //!   CPUs, however many the machine has. The precise sum reads only those CPUs' cells.
-//! - Neighbouring CPUs share an item, and each socket has a root, so no addition crosses sockets.
-//! - The counters of one owner share the cache line of each item.
+//! - Each CPU has a *cell*, neighbouring CPUs share *items*, and each socket has a *root*, so no
+//!   addition crosses sockets. Cells and items *carry*: they pass multiples of a batch upwards.
 //! - A group starts as one shared cache line of plain integers, whose sums are exact. Whenever a
 //!   different CPU adds, the line moves to that CPU. When these moves have cost about as much as a
 //!   tree, the tree is created. So an owner that stays on one CPU never pays for a tree. An owner
@@ -38,10 +38,10 @@ use crate::site::Work;
 use crate::units::{CpuId, count_of};
 
 /// The largest number of counters in a group. The two other words of the group's first cache line
-/// are for bookkeeping.
+/// are for book-keeping.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
 /// The index, in the group's first cache line, of the word that holds `T`: the largest amount that
-/// the tree may not have carried to its roots yet.
+/// CPUs may have added and the tree has not yet passed up to its roots.
 const BEHIND: usize = WIDTH_MAX;
 /// The index, in the group's first cache line, of the word that tells which CPU added last, and how
 /// often an addition came from another CPU than the addition before.
@@ -60,7 +60,7 @@ pub struct OneSidedTree<M: Machine> {
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
     /// The group's first cache line. A counter's word sums the additions before the tree existed,
-    /// and the additions to no cell. Two more words are [`BEHIND`] and [`HOME`].
+    /// and later ones whose CPU was uncertain. Two more words are [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -84,12 +84,12 @@ struct Grown<M: Machine> {
 }
 
 impl<M: Machine> OneSidedTree<M> {
-    /// The default maximum number of CPUs that share an item. On most machines these CPUs also
-    /// share a last-level cache.
+    /// The default maximum number of CPUs that share an item, which adds up what these CPUs pass
+    /// upwards. On most machines these CPUs also share a last-level cache.
     pub const FAN_IN: u32 = 16;
 
     /// Returns the number of cache lines that a tree of `shape` needs for all counters of a group:
-    /// one for each item and root, and the lines that hold one bit per CPU and item.
+    /// one for each item and root (upper levels), and lines with one bit per CPU and per item.
     #[must_use]
     pub fn items_lines(shape: &Shape) -> usize {
         marks(shape) + shape.items()
@@ -102,7 +102,7 @@ impl<M: Machine> OneSidedTree<M> {
     }
 
     /// Creates a group of counters with the value 0. The group has as many counters as `area` was
-    /// created for. The tree is not created yet.
+    /// created for. The group starts as one shared cache line, without a tree.
     ///
     /// # Errors
     /// If `shape` and `area` are for different numbers of CPUs, or if `area` is for more than 6
@@ -163,7 +163,7 @@ impl<M: Machine> OneSidedTree<M> {
         })
     }
 
-    /// Destroys the counters and returns the memory of their items, if the tree existed.
+    /// Destroys the counters. Returns the memory of the tree's upper levels, if the tree existed.
     pub fn destroy_many(self, machine: &M) -> Option<Items<M>> {
         let grown = self.grown.into_inner()?;
         self.area.put(machine, grown.cells);
@@ -269,7 +269,7 @@ impl<M: Machine> OneSidedTree<M> {
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let word = grown.cells.word(cpu, counter);
         let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            // The counter's word in the first line is part of all sums, so no carry is needed.
+            // The counter's word in the first line is part of all sums, so the tree is not used.
             self.first.add(machine, counter, delta, Relaxed);
             return;
         };
@@ -280,8 +280,8 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When
-    /// an item passes a multiple of its own batch, carries on to the next level, up to the root.
+    /// Adds `carried`, which the cell of `cpu` has passed on, to the item above the cell. When an
+    /// item passes a multiple of its batch, adds that amount to the next level, up to the root.
     #[cold]
     #[inline(never)]
     fn carry_up(
@@ -344,8 +344,8 @@ impl<M: Machine> OneSidedTree<M> {
     }
 
     /// Returns an upper bound on the number of CPUs that have never added. The bound is computed
-    /// from `T`: each CPU that adds for the first time raises `T` by at least what its cell can
-    /// keep. `T` is on the cache line that every reader needs anyway.
+    /// from [`Self::behind`], which each CPU that adds for the first time raises by at least what
+    /// its cell can keep. It is on the cache line that every reader needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self
@@ -357,7 +357,7 @@ impl<M: Machine> OneSidedTree<M> {
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 
-    /// Returns `R`: the roots' sum, plus what was added before the tree existed.
+    /// Returns the roots' sum, plus what was added before the tree existed.
     #[inline]
     fn settled(&self, machine: &M, counter: usize) -> i64 {
         self.check_counter(counter);
@@ -404,9 +404,9 @@ fn home_of(cpu: CpuId) -> i64 {
     i64::from(cpu.0) + 1
 }
 
-// All accesses are relaxed: a sum orders no other memory access. A CPU marks its cell before it
-// adds to the cell. So a reader that has learnt of the addition by other means, such as a lock,
-// finds the mark too.
+// All accesses are relaxed: a sum orders no other memory access. A CPU sets the bit that marks its
+// cell as used before it adds to the cell. So a reader that has learnt of the addition by other
+// means, such as a lock, finds the mark too.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn width(&self) -> usize {
         self.width

@@ -1,24 +1,26 @@
-//! The numbering of the runs, chunks and places of an area (`area.rs`).
+//! The numbering of the runs, chunks and places of an area, which is per-CPU memory for groups of
+//! counters (`area.rs`). A place is the memory of one group.
 //!
 //! An area allocates its memory in runs. A run consists of chunks, and a chunk has [`PLACES`]
 //! places. Places are numbered through all runs, in the order of the runs.
 
-/// The number of places in a chunk. With four counters, each CPU's row of a chunk takes 2 KiB on
-/// 64-bit hosts.
+/// The number of places in a chunk; each place is memory for one group of counters. With four
+/// counters per group, each CPU's part of a chunk takes 2 KiB on 64-bit hosts.
 pub(super) const PLACES: usize = 64;
-/// The number of consecutive runs that have equally many chunks. The runs after them have twice as
-/// many chunks each.
+/// A run is memory that is allocated at once, in chunks. This is the number of consecutive runs
+/// that have equally many chunks. The runs after them have twice as many chunks each.
 const RUNS_OF_A_LENGTH: usize = 4;
 /// The maximum number of runs. Together these runs have 16,380 chunks, which is room for a million
 /// groups.
 pub(super) const RUNS: usize = 48;
 
-/// Returns the number of chunks of the run with the number `run`.
+/// Returns the number of chunks of the run with the index `run`.
 pub(super) const fn chunks_of(run: usize) -> usize {
     1 << (run / RUNS_OF_A_LENGTH)
 }
 
-/// Returns the number of the first place of the run with the number `run`.
+/// Returns the index of the first place of the run with the index `run`, among the places of all
+/// runs.
 pub(super) const fn first_of(run: usize) -> usize {
     // The first `RUNS_OF_A_LENGTH` runs have 1 chunk each, the next `RUNS_OF_A_LENGTH` runs have 2,
     // the next have 4, and so on. So all runs with fewer chunks than this run together have
@@ -28,8 +30,8 @@ pub(super) const fn first_of(run: usize) -> usize {
     chunks * PLACES
 }
 
-/// Returns the index of the run that contains the place `number`, and the index of the place within
-/// that run.
+/// Returns the index of the run that contains the place with the index `number`, and the index of
+/// the place within that run.
 pub(super) const fn run_of(number: usize) -> (usize, usize) {
     let chunk = number / PLACES;
     let longer = (chunk / RUNS_OF_A_LENGTH + 1).ilog2() as usize;

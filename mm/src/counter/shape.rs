@@ -89,7 +89,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Returns the largest amount that an item of this level keeps without carrying it.
+    /// Returns the largest amount that an item of this level keeps before it passes something on.
     pub(super) const fn kept_max(&self) -> u64 {
         self.batch.abs_diff(self.step)
     }
@@ -147,9 +147,9 @@ impl Shape {
     }
 
     /// Creates a tree that follows `topology`. At most `fan_in` neighbouring CPUs share an item,
-    /// and only within a last-level cache. At most `fan_in` of those items share an item of the
-    /// next level, and only within a socket, and so on up to one root per socket. So no addition
-    /// crosses sockets.
+    /// which adds up what their cells pass on, and only within a last-level cache. At most `fan_in`
+    /// of those items share an item of the next level, and only within a socket, and so on up to
+    /// one root per socket. So no addition crosses sockets.
     ///
     /// # Errors
     /// [`ShapeError::FanIn`] if `fan_in` is less than 2.
@@ -164,15 +164,15 @@ impl Shape {
         cpus.sort_by_key(|(place, cpu)| (place.socket, place.node, place.llc, place.core, *cpu));
         let socket = |nth: usize| cpus[nth].0.socket;
         let llc = |nth: usize| cpus[nth].0.llc;
-        // `starts` holds the positions, in the sorted list of CPUs, at which the groups of the
-        // current level begin.
+        // `starts` holds the positions, in the sorted list of CPUs, at which the groups of CPUs of
+        // the current level begin.
         let mut levels: Vec<Level> = Vec::new();
         let mut of_level: Vec<Vec<u32>> = Vec::new();
         let mut starts: Vec<usize> = (0..cpus.len()).collect();
         let mut step = i64::from(batch.get());
         let mut within_caches = true;
-        // The loop ends: from the second round on, groups may cross caches, and each such round
-        // reduces the `n` groups of a socket to `n / 2`, rounded up, or fewer.
+        // The loop ends: from the second round on, groups of CPUs may cross caches, and each such
+        // round reduces the `n` groups of a socket to `n / 2`, rounded up, or fewer.
         while most_per(&starts, socket) > fan_in {
             let same =
                 |a: usize, b: usize| socket(a) == socket(b) && (!within_caches || llc(a) == llc(b));
@@ -288,7 +288,8 @@ impl Shape {
         &self.levels
     }
 
-    /// Returns the indices of `cpu`'s items, level by level, and then the index of its root.
+    /// Returns the indices of the items above the cell of `cpu`, level by level, and then the index
+    /// of its root.
     #[inline]
     pub(super) fn path(&self, cpu: usize) -> &[u32] {
         let width = self.levels.len() + 1;
@@ -301,8 +302,8 @@ impl Shape {
     }
 }
 
-/// Returns how many of `starts` have the most frequent `key`. Starts with equal keys must be
-/// adjacent.
+/// Returns how many of `starts` share the value of `key` that is most frequent. Starts with equal
+/// keys must be adjacent.
 fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
     let runs = starts.chunk_by(|&a, &b| key(a) == key(b));
     let most = runs.map(<[usize]>::len).max().unwrap_or(0);
@@ -328,7 +329,7 @@ fn grouped(
     (groups, fullest)
 }
 
-/// Returns the positions in `0..count` at which a run of equal keys starts.
+/// Returns the positions in `0..count` at which a run of equal values of `key` starts.
 fn grouped_by<K: PartialEq>(count: usize, key: impl Fn(usize) -> K) -> Vec<usize> {
     (0..count)
         .filter(|&nth| nth == 0 || key(nth - 1) != key(nth))

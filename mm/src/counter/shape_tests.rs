@@ -8,9 +8,9 @@ fn published(cpus: u32) -> Shape {
     Shape::published(cpus, Batch::RSS).expect("in the table")
 }
 
-/// Creates a machine of `sockets` sockets with `llcs` last-level caches each. Each cache has
-/// `cores` cores, and each core `smt` hardware threads. CPUs are numbered as in Linux: the second
-/// threads of the cores come last.
+/// Creates the topology of a machine of `sockets` sockets with `llcs` last-level caches each. Each
+/// cache has `cores` cores, and each core `smt` hardware threads. CPUs are numbered as in Linux:
+/// the second threads of the cores come last.
 fn machine(sockets: u32, llcs: u32, cores: u32, smt: u32) -> Topology {
     let total = sockets * llcs * cores;
     let place = |cpu: u32| {
@@ -87,8 +87,8 @@ fn a_large_cache_is_split_evenly() {
 }
 
 /// On a machine whose last-level caches have only one CPU each, CPUs with different caches share
-/// the lowest items. So each level has fewer items than the level below, and the tree ends in one
-/// root.
+/// the items of the lowest level, which add up what the CPUs' cells pass on. So each level has
+/// fewer items than the level below, and the tree ends in one root.
 #[test]
 fn caches_of_one_cpu_do_not_stop_the_tree() {
     let shape = Shape::of_topology(&machine(1, 100, 1, 1), Batch::RSS, 8).expect("a shape");

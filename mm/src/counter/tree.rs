@@ -27,23 +27,23 @@ use crate::machine::{LINE_WORDS, Line, LocalWord, Machine};
 use crate::site::Work;
 use crate::units::count_of;
 
-/// Counters that each have one cell per CPU, their own items, and a root.
+/// Counters that are trees: each has one cell per CPU, a root, and levels of items in between.
 pub struct Tree<M: Machine> {
     /// The number of counters. It is stored here so that reading it follows no pointer.
     width: usize,
     shape: Arc<Shape>,
     area: Arc<Area<M>>,
     cells: Place<M>,
-    /// The items of all counters, one counter after the other. Each item has a cache line to
-    /// itself.
+    /// The items (the upper levels of the trees) of all counters, one counter after the other. Each
+    /// item has a cache line to itself.
     items: Items<M>,
     /// For each counter, the amount that [`Counters::set`] has added to the counter's sum.
     bias: M::Line,
 }
 
 impl<M: Machine> Tree<M> {
-    /// Returns the number of cache lines that the items of a group of `counters` counters need, if
-    /// their trees have the shape `shape`.
+    /// Returns the number of cache lines that the items (the upper levels of the trees) of a group
+    /// of `counters` counters need, if their trees have the shape `shape`.
     #[must_use]
     pub fn items_lines(shape: &Shape, counters: usize) -> usize {
         shape.items() * counters
@@ -89,7 +89,7 @@ impl<M: Machine> Tree<M> {
         })
     }
 
-    /// Destroys the counters and returns the memory of their items (Linux:
+    /// Destroys the counters and returns the memory of their upper levels (Linux:
     /// `percpu_counter_tree_destroy_many`).
     pub fn destroy_many(self, machine: &M) -> Items<M> {
         self.area.put(machine, self.cells);
@@ -109,13 +109,14 @@ impl<M: Machine> Tree<M> {
     }
 
     /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When
-    /// an item passes a multiple of its own batch, carries on to the next level, up to the root.
+    /// an item's value passes a multiple of the item's own batch, adds that multiple to the next
+    /// level, and so on up to the root.
     #[cold]
     #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
         let path = self.shape.path(cpu);
         for (level, &item) in self.shape.levels().iter().zip(path) {
-            // If the item would pass on the whole carry, the carry skips the item, which saves a
+            // If the item would pass on the whole amount, the amount skips the item, which saves a
             // write to the item's cache line.
             if carried & (level.batch - 1) == 0 {
                 continue;
@@ -156,8 +157,8 @@ impl<M: Machine> Tree<M> {
     }
 }
 
-/// Checks that a shape and an area are for the same number of CPUs, and that enough lines are
-/// given.
+/// Checks that a shape and an area are for the same number of CPUs, and that enough cache lines are
+/// given for the upper levels of the tree.
 pub(super) fn check<M: Machine>(
     area: &Area<M>,
     shape: &Shape,
@@ -176,8 +177,8 @@ pub(super) fn check<M: Machine>(
     Ok(())
 }
 
-// All accesses are relaxed: a sum orders no other memory access, and no CPU depends on how far a
-// carry has got.
+// All accesses are relaxed: a sum orders no other memory access, and no CPU depends on how far up
+// the tree an amount has been passed.
 impl<M: Machine> Counters<M> for Tree<M> {
     fn width(&self) -> usize {
         self.width
