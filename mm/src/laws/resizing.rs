@@ -89,8 +89,8 @@ impl<M: Machine> Blocks<M> {
         }
     }
 
-    /// Adds `delta`, 1 or −1, to the number of users of each huge block within the block at `pfn`.
-    /// Asserts that no huge block has two users.
+    /// Adds `delta`, which is 1 or −1, to the number of users of each huge block within the block
+    /// at `pfn`. Asserts that no huge block has two users.
     fn count(&self, machine: &M, pfn: Pfn, order: Order, delta: i64) {
         let Pages(huge) = Order::HUGE.pages();
         for block in pfn.0 / huge..(pfn.0 + order.pages().0) / huge {

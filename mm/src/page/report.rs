@@ -158,7 +158,8 @@ impl<M: Machine> Zone<M> {
         has_room
     }
 
-    /// Adds the pages of `blocks` to the counter of free pages, or subtracts them if `sign` is −1.
+    /// Adds the pages of `blocks` to the counter of free pages. Subtracts these pages if `sign` is
+    /// −1.
     fn count_isolated(&self, machine: &M, blocks: &[Option<Isolated>], sign: i64) {
         for block in blocks.iter().flatten() {
             let pages = sign * i64::from(block.order.pages().0);

@@ -83,8 +83,8 @@ impl<M: Machine> Zone<M> {
     /// of this CPU's own blocks (`pcp.stock`), to the inbox of the CPU that owns the block, or to
     /// the zone.
     fn sort_out(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32, list: &mut usize) {
-        // A drain empties the lists of all CPUs in turn. So it must not send pages to the inbox of
-        // a CPU, because it may have drained that CPU already.
+        // A drain empties the lists of all CPUs in turn. So the drain must not send pages to the
+        // inbox of a CPU that it may have drained already.
         let may_send = self.owners.has_inboxes() && part.site() != Site::Drain;
         let mut blocks = Blocks::new();
         let mut planned = self.gauge(machine, part.site());
@@ -136,8 +136,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns about `wanted` pages to the zone, in one hold of the zone lock. They are pieces of a
-    /// single block, of which `pcp.stock` has many pages (see `fullest`).
+    /// Returns about `wanted` pages to the zone, in one hold of the zone lock. The pages are pieces
+    /// of a single block, of which `pcp.stock` has many pages (see `fullest`).
     fn give_fragments(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32) {
         let Some(at) = pcp.stock.fullest() else {
             return;
@@ -195,8 +195,8 @@ impl<M: Machine> Zone<M> {
     /// Returns `blocks` to the zone. `joins` is the number of times that two blocks were joined to
     /// make `blocks` out of single pages; the machine is told of this work.
     fn give_joined(&self, machine: &M, part: Part, blocks: &mut Blocks, joins: u32) {
-        // Joining two blocks costs as much here as merging them does under the lock, but here no
-        // CPU waits for it.
+        // Joining two blocks costs as much here as merging them does under the zone lock. But here
+        // this CPU does not hold the zone lock, so no other CPU waits for that lock.
         machine.spend(Work::BuddyFree, joins);
         self.give_planned(machine, part, blocks);
     }
@@ -227,7 +227,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Converts the number `order` to an [`Order`]. If it is too large, returns the largest order.
+/// Converts the number `order` to an [`Order`]. If the number is too large, returns the largest
+/// order.
 fn order_at_most(order: u32) -> Order {
     let order = u8::try_from(order).ok().and_then(Order::new);
     order.unwrap_or(Order::MAX)

@@ -1,4 +1,5 @@
-//! Inboxes: a page that another CPU frees reaches the owner of its block without a lock.
+//! Inboxes: if a CPU frees a page of another CPU's block, the page reaches the owner of the block
+//! without a lock.
 //!
 //! Each block has a bit for each of its pages. The 64 pages whose bits are in one word are a
 //! *group*. A CPU that frees pages of another CPU's block sets their bits, up to 64 in one
@@ -6,14 +7,14 @@
 //! stack whose links are stored in the groups. A group is pushed again only after its word has
 //! become 0, so it is on at most one stack.
 //!
-//! The owner takes the whole stack in one step. For each group, it first reads the link, and then
-//! subtracts the bits that it has seen until the word is 0. From that moment another CPU may push
-//! the group again, so the owner must not read the link afterwards. A CPU that pushes never follows
-//! a link. So it does no harm if a group was removed and pushed again in the meantime (the ABA
-//! problem).
+//! The owner takes the whole stack in one step. For each group, the owner first reads the link. It
+//! then subtracts from the word the bits that it has seen, until the word is 0. From that moment
+//! another CPU may push the group again, so the owner must not read the link afterwards. A CPU that
+//! pushes never follows a link. So it does no harm if a group was removed and pushed again in the
+//! meantime (the ABA problem).
 //!
-//! Locks: a CPU that sends pages to an inbox takes none. A CPU that empties an inbox holds the pcp
-//! lock of the inbox's owner, so only one CPU at a time empties it.
+//! Locks: a CPU that sends pages to an inbox takes no lock. A CPU that empties an inbox holds the
+//! pcp lock of the inbox's owner, so only one CPU at a time empties it.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};

@@ -3,7 +3,8 @@
 //!
 //! A CPU that refills its lists claims whole blocks and becomes their owner. If another CPU frees a
 //! page of such a block, the page does not go onto the list of the CPU that frees it, but back to
-//! the owner. So memory that one CPU allocates and another CPU frees needs no zone lock.
+//! the owner. So no zone lock is needed to return memory that one CPU allocates and another CPU
+//! frees.
 //!
 //! Ownership is only a hint that says where a freed page goes. No page is lost if the hint is
 //! stale: the page then goes to a CPU that gains little from it, and every drain finds it there.
@@ -199,7 +200,8 @@ impl<M: Machine> Owners<M> {
     fn provide_mail(&self, machine: &M, block: u32) {
         let mail = &self.entries[block as usize].mail;
         if self.has_inboxes() && mail.get().is_none() {
-            // If two CPUs do this at once, the `Mail` of the second CPU is dropped.
+            // If two CPUs create a `Mail` for the block at once, the second CPU's `Mail` is
+            // dropped.
             let _other = mail.set(Mail::new(machine));
         }
     }

@@ -1,7 +1,7 @@
 //! Refills a page list from blocks that the CPU owns. The refill first takes pages from the bitmaps
 //! of these blocks (the CPU's stock) and from the pages that other CPUs have freed for this CPU
 //! (its inbox), which needs no zone lock. Then the refill takes back fragments of the CPU's blocks
-//! that have gone to the zone. At last, the CPU claims a further block.
+//! that have gone to the zone. Finally, the CPU claims a further block.
 //!
 //! Locks: the pcp lock is held throughout. The zone lock is taken inside it for each claim, for
 //! each recovery of fragments, and for each whole block that returns to the zone.
@@ -180,8 +180,8 @@ impl<M: Machine> Zone<M> {
             return false;
         };
         self.note_hold(machine, Part::first(Site::Refill, cpu), gauge.moved);
-        // Splitting the block costs as much here as it does under the zone lock, but here no other
-        // CPU waits for it.
+        // Splitting the block costs as much here as it does under the zone lock. But here this CPU
+        // does not hold the zone lock, so no other CPU waits for that lock.
         machine.spend(Work::BuddyAlloc, order.pages().0 - 1);
         let record = Record::whole(block, ask.mobility.listed(), order);
         pcp.count += record.pages;
@@ -191,8 +191,8 @@ impl<M: Machine> Zone<M> {
 
     /// Takes back from the zone the free fragments of a block that the CPU owns, and adds them to
     /// `pcp.stock`. Does so in one hold of the zone lock, and takes no more than the limit of that
-    /// hold. Returns false if the CPU remembers no block of which the zone has fragments. If the
-    /// result is true, there may still have been nothing to take.
+    /// hold. Returns false if the CPU remembers no block of which the zone has fragments. Returns
+    /// true otherwise, even if the zone had nothing to take.
     fn recover(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
         let Some(block) = pcp.stock.take_fragmented() else {
             return false;

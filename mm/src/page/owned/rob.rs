@@ -29,7 +29,8 @@ impl<M: Machine> PageAllocator<M> {
         for zone in self.zones().iter().filter(|zone| zone.owners.is_on()) {
             // The loop ends: the drain removes all records of the CPU's free pages, so the next
             // turn takes the ownership of their blocks away. `cpu` gets no further block. Only
-            // pages that were sent before that can make new records.
+            // pages that were sent to `cpu` before its blocks lost their owner can make new
+            // records.
             loop {
                 zone.disown(machine, cpu);
                 // Another CPU may have sent pages to `cpu` just before the blocks lost their owner.
@@ -97,8 +98,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Looks for a CPU that has at least a batch of pages, or pages that other CPUs have freed for
-    /// it (its inbox), and among them a block that can serve `ask`. Removes the record of this
-    /// block's free pages from that CPU's `stock`, and makes the calling CPU the owner of the block.
+    /// it (its inbox). The pages of that CPU must include a block that can serve `ask`. Removes the
+    /// record of this block's free pages from that CPU's `stock`, and makes the calling CPU the
+    /// owner of the block.
     fn find_victim(&self, machine: &M, ask: ZoneRequest) -> Option<Record> {
         let cpus = machine.topology().cpus();
         let first = machine.this_cpu();
@@ -145,10 +147,10 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Takes the ownership of all blocks away from `cpu`, except blocks of which it keeps free
+    /// Takes the ownership of all blocks away from `cpu`, except blocks of which `cpu` keeps free
     /// pages (as a record in its `stock`). When a CPU goes offline, its pages are drained first. So
-    /// a block has a record only if its pages were freed since then, and another CPU has emptied
-    /// the inbox of `cpu`.
+    /// there is a record of a block only if pages of the block were freed after the drain, and
+    /// another CPU has emptied the inbox of `cpu`.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();

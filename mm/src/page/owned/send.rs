@@ -19,7 +19,7 @@ use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, count_in, count_of};
 
 /// The number of groups of 64 pages in an owner's inbox at which the CPU that sends pages empties
-/// the inbox for the owner. If `high_max` is small, the CPU empties it earlier.
+/// the inbox for the owner. If `high_max` is small, the CPU empties the inbox earlier.
 const WAITING_MAX: u32 = 64;
 
 impl<M: Machine> Zone<M> {
@@ -53,8 +53,8 @@ impl<M: Machine> Zone<M> {
             let owner = elsewhere(first);
             let run = rest.iter().take_while(|page| elsewhere(**page) == owner);
             // `run` has the pages at the start of `rest` whose blocks have the same owner. The
-            // first page's owner may have changed since it was read above, so `run` may be empty.
-            // Then the first page alone is freed.
+            // owner of the first page's block may have changed since this CPU read it above, so
+            // `run` may be empty. In that case, the first page alone is freed.
             let (run, others) = rest.split_at(run.count().max(1));
             match owner {
                 None => self.free_here(machine, run, order, None),
@@ -91,7 +91,7 @@ impl<M: Machine> Zone<M> {
             let waiting = self.owners.send(machine, owner, group, bits);
             if waiting.is_some() && self.owners.owner(group.block()) != Some(owner) {
                 // The owner may have gone offline in the meantime, and its lists may have been
-                // drained before the pages arrived. So drain them again.
+                // drained before the pages arrived. So the lists are drained again.
                 self.drain_unowned(machine, owner);
             }
             // Several CPUs may push groups of pages into the inbox at once, but only one of them

@@ -4,8 +4,8 @@
 //! all set is whole again. Whole blocks return to the zone first, each in one operation under the
 //! zone lock.
 //!
-//! Memory for the records is allocated together with that of the page lists. A page for which there
-//! is no room goes onto a page list instead.
+//! Memory for the records is allocated together with the memory for the page lists. A page for
+//! which there is no room goes onto a page list instead.
 //!
 //! Locks: a `&mut Stock` exists only while its CPU's pcp lock is held.
 
