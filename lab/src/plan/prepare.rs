@@ -237,17 +237,25 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
 
 fn check_designs(problems: &mut Problems, plan: &Plan) -> Vec<Tuned> {
     let mut usual = Tunables::default();
+    let before = problems.0.len();
     check_knobs(problems, "knobs", &plan.knobs, &mut usual);
+    let refused_usual = problems.0.len() > before;
     if plan.designs.is_empty() {
         problems.invalid("design", "name a design");
     }
     let mut all: Vec<Tuned> = Vec::new();
     for (nth, of) in plan.designs.iter().enumerate() {
         let path = format!("design[{nth}]");
+        let before = problems.0.len();
         let mut tunables = usual;
         let found = problems.take(&format!("{path}.design"), designs::find(&of.design));
         check_knobs(problems, &format!("{path}.knobs"), &of.knobs, &mut tunables);
-        let Some(found) = found else { continue };
+        // A knob whose value is refused keeps its default, so a design with such a knob could look
+        // like another design. The check for equal designs leaves it out.
+        let is_refused = refused_usual || problems.0.len() > before;
+        let Some(found) = found.filter(|_| !is_refused) else {
+            continue;
+        };
         let named = Named {
             name: of.label.clone(),
             design: found.design,
