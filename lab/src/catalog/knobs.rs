@@ -62,7 +62,8 @@ pub const fn about(knob: Knob) -> &'static str {
 /// Splits `NAME=VALUE` into the name of a knob and its value.
 ///
 /// # Errors
-/// If `setting` does not have this form. Whether the knob exists is not checked.
+/// If `setting` does not have this form. If the value is not a whole number but the knob exists,
+/// the error says which values the knob takes. Whether the knob exists is not checked otherwise.
 pub fn parse(setting: &str) -> Result<(&str, u64), Error> {
     let malformed = || {
         Error::Invalid(format!(
@@ -70,8 +71,11 @@ pub fn parse(setting: &str) -> Result<(&str, u64), Error> {
              vm.stat_interval=5"
         ))
     };
-    let (name, value) = setting.split_once('=').ok_or_else(malformed)?;
-    Ok((name, value.parse().map_err(|_| malformed())?))
+    let (name, text) = setting.split_once('=').ok_or_else(malformed)?;
+    let value = text
+        .parse()
+        .map_err(|_| Knob::named(name).map_or_else(malformed, |knob| refused(knob, name, text)));
+    Ok((name, value?))
 }
 
 /// Sets the knob `name`. If `name` is the knob's name in Linux, `value` has the unit of Linux.
@@ -79,7 +83,7 @@ pub fn parse(setting: &str) -> Result<(&str, u64), Error> {
 /// # Errors
 /// If no knob has this name, or the value is out of bounds.
 pub fn set_value(tunables: &mut Tunables, name: &str, value: u64) -> Result<(), Error> {
-    let Some((knob, value)) = Knob::setting(name, value) else {
+    let Some((knob, converted)) = Knob::setting(name, value) else {
         let known = Knob::ALL.map(Knob::spec);
         let names: Vec<&str> = known
             .iter()
@@ -87,9 +91,60 @@ pub fn set_value(tunables: &mut Tunables, name: &str, value: u64) -> Result<(), 
             .collect();
         return Err(Error::unknown("knob", name, &names));
     };
-    tunables
-        .set(knob, value)
-        .map_err(|refused| Error::Invalid(refused.to_string()))
+    let set = tunables.set(knob, converted);
+    set.map_err(|_| refused(knob, name, &value.to_string()))
+}
+
+/// Returns the error for the value `text` of the knob that the user calls `name`; `None` if no knob
+/// has this name. `text` is not a whole number within the bounds of the knob.
+pub(crate) fn refused_value(name: &str, text: &str) -> Option<Error> {
+    Knob::named(name).map(|knob| refused(knob, name, text))
+}
+
+/// Returns the error for the value `text` of `knob`. The bounds are in the unit of `name`, which is
+/// one of the two names of the knob. If the other name takes finer values, the error says so.
+fn refused(knob: Knob, name: &str, text: &str) -> Error {
+    let Spec {
+        name: fine,
+        linux_unit: (linux_unit, factor),
+        unit,
+        min,
+        max,
+        ..
+    } = knob.spec();
+    let bounds = |min: u64, max: u64| match knob {
+        Knob::HighFraction => format!("0, or 8 to {max}"),
+        _ => format!("{min} to {max}"),
+    };
+    if name == fine || factor == 1 {
+        let bounds = bounds(min, max);
+        return Error::Invalid(format!(
+            "{name} cannot be {text} ({unit}): it takes whole numbers, {bounds}"
+        ));
+    }
+    let coarse = bounds(min.div_ceil(factor), max / factor);
+    let same = in_fine_unit(text, factor).filter(|value| (min..=max).contains(value));
+    let instead = match same {
+        Some(value) => format!("{fine}={value} ({unit}) is the same value"),
+        None => format!("{fine} takes {} ({unit})", bounds(min, max)),
+    };
+    Error::Invalid(format!(
+        "{name} cannot be {text} ({linux_unit}): it takes whole numbers, {coarse}; {instead}"
+    ))
+}
+
+/// Returns the decimal number `text` times `factor`, if the product is a whole number.
+fn in_fine_unit(text: &str, factor: u64) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let is_digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_digits(whole) || !is_digits(part) {
+        return None;
+    }
+    let part = part.trim_end_matches('0');
+    let tens = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let digits: u64 = format!("{whole}{part}").parse().ok()?;
+    let product = digits.checked_mul(factor)?;
+    product.is_multiple_of(tens).then_some(product / tens)
 }
 
 /// Splits `DESIGN@NAME=VALUE,NAME=VALUE` into the design's name and the settings.
@@ -131,14 +186,63 @@ mod tests {
         let malformed = "`vm.stat_interval` sets no knob: write NAME=VALUE with a whole number, \
                          such as vm.stat_interval=5";
         assert_eq!(set_alone("vm.stat_interval").unwrap_err(), malformed);
-        let half = set_alone("vm.stat_interval=half").unwrap_err();
-        assert!(half.contains("a whole number"), "{half}");
+        let no_knob = set_alone("vm.swappiness=0.5").unwrap_err();
+        assert!(no_knob.contains("a whole number"), "{no_knob}");
         let slip = set_alone("vm.stat_intervall=1").unwrap_err();
         assert!(slip.contains("did you mean `vm.stat_interval`"), "{slip}");
-        let bounds = "stat_interval_ms cannot be 0 (ms): it takes 1 to 3600000";
-        assert_eq!(set_alone("vm.stat_interval=0").unwrap_err(), bounds);
-        let huge = set_alone("vm.stat_interval=18446744073709551615").unwrap_err();
-        assert!(huge.contains("it takes 1 to 3600000"), "{huge}");
+    }
+
+    #[test]
+    fn bounds_have_the_name_and_the_unit_that_the_user_chose() {
+        let refused = |setting| set_alone(setting).unwrap_err();
+        assert_eq!(
+            refused("vm.stat_interval=0"),
+            "vm.stat_interval cannot be 0 (s): it takes whole numbers, 1 to 3600; \
+             stat_interval_ms takes 1 to 3600000 (ms)"
+        );
+        assert_eq!(
+            refused("stat_interval_ms=0"),
+            "stat_interval_ms cannot be 0 (ms): it takes whole numbers, 1 to 3600000"
+        );
+        let huge = refused("vm.stat_interval=18446744073709551615");
+        assert!(huge.contains("whole numbers, 1 to 3600;"), "{huge}");
+        assert_eq!(
+            refused("vm.percpu_pagelist_high_fraction=3"),
+            "vm.percpu_pagelist_high_fraction cannot be 3 (1/n of a zone): it takes whole numbers, \
+             0, or 8 to 4294967295"
+        );
+    }
+
+    #[test]
+    fn a_part_of_a_unit_is_offered_under_the_finer_name() {
+        let refused = |setting| set_alone(setting).unwrap_err();
+        assert_eq!(
+            refused("vm.stat_interval=0.5"),
+            "vm.stat_interval cannot be 0.5 (s): it takes whole numbers, 1 to 3600; \
+             stat_interval_ms=500 (ms) is the same value"
+        );
+        let none_as_fine = refused("vm.stat_interval=0.0005");
+        assert!(
+            none_as_fine.ends_with("takes 1 to 3600000 (ms)"),
+            "{none_as_fine}"
+        );
+        let not_a_number = refused("vm.stat_interval=half");
+        assert!(
+            not_a_number.contains("cannot be half (s)"),
+            "{not_a_number}"
+        );
+        let fine = refused("stat_interval_ms=0.5");
+        assert!(fine.contains("whole numbers, 1 to 3600000"), "{fine}");
+        let offered = [
+            ("0.5", Some(500)),
+            ("1.250", Some(1250)),
+            (".5", None),
+            ("-1", None),
+        ];
+        for (text, value) in offered {
+            assert_eq!(in_fine_unit(text, 1000), value, "{text}");
+        }
+        assert_eq!(in_fine_unit("99999999999999999999", 1000), None);
     }
 
     #[test]

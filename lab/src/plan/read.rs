@@ -13,6 +13,7 @@ use super::section::{Found, Item, Place, Section};
 use super::source::{self, Mistake, error_of};
 use super::text::{CpuList, Time};
 use super::write::label_of;
+use crate::catalog;
 use crate::error::Error;
 use crate::run::aging::Memory;
 use crate::run::options::Jitter;
@@ -224,7 +225,7 @@ fn workload(item: &Item<'_>) -> (String, BTreeMap<String, u64>) {
 fn knobs(item: &Item<'_>) -> Knobs {
     let entries = item.section().map(|section| section.entries());
     let knob = |(key, value): (&toml::Spanned<toml::de::DeString<'_>>, Item<'_>)| {
-        let value = value.whole(0, i64::MAX as u64)?;
+        let value = knob_value(key.get_ref(), &value)?;
         Some((key.get_ref().to_string(), value))
     };
     entries
@@ -232,6 +233,18 @@ fn knobs(item: &Item<'_>) -> Knobs {
         .flatten()
         .filter_map(|(key, value)| knob((key, value)))
         .collect()
+}
+
+/// The value of the knob `name` as a whole number. The bounds of the knob are checked later, but
+/// the error for a number with decimals already says them.
+fn knob_value(name: &str, value: &Item<'_>) -> Option<u64> {
+    value.whole_or(|text| {
+        let refused = catalog::knobs::refused_value(name, text);
+        refused.map_or_else(
+            || "a knob takes a whole number".to_owned(),
+            |why| why.to_string(),
+        )
+    })
 }
 
 fn prices(item: &Item<'_>) -> BTreeMap<String, u32> {
@@ -345,9 +358,8 @@ fn axis(target: Target, value: &Item<'_>) -> Option<Axis> {
         Target::Machine | Target::Memory | Target::Card => {
             Some(AxisValue::Name(item.text()?.to_owned()))
         }
-        Target::Workload(_) | Target::Knob(_) => {
-            Some(AxisValue::Whole(item.whole(0, i64::MAX as u64)?))
-        }
+        Target::Workload(_) => Some(AxisValue::Whole(item.whole(0, i64::MAX as u64)?)),
+        Target::Knob(name) => Some(AxisValue::Whole(knob_value(name, item)?)),
         Target::Price(_) => Some(AxisValue::Percent(item.hundredths()?)),
     };
     let values: Vec<AxisValue> = value.list("values")?.iter().filter_map(one).collect();

@@ -212,6 +212,24 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// The value as a whole number that is not negative. If the value is another number, adds the
+    /// mistake that `why` describes for the text of this number, and returns `None`.
+    pub(crate) fn whole_or(&self, why: impl FnOnce(&str) -> String) -> Option<u64> {
+        let text = match self.value.get_ref() {
+            DeValue::Integer(whole) => {
+                let number = i64::from_str_radix(whole.as_str(), whole.radix()).ok();
+                if let Some(number) = number.and_then(|number| u64::try_from(number).ok()) {
+                    return Some(number);
+                }
+                whole.to_string()
+            }
+            DeValue::Float(float) => float.as_str().to_owned(),
+            _ => return self.not("a whole number"),
+        };
+        self.wrong(why(&text));
+        None
+    }
+
     /// The value in hundredths: `2` is read as 200, `2.5` as 250.
     pub(crate) fn hundredths(&self) -> Option<u32> {
         let written = self.number_text().unwrap_or_default();
