@@ -4,7 +4,7 @@
 use std::env;
 use std::error;
 use std::fmt;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -281,7 +281,27 @@ fn quoted(words: impl Iterator<Item = String>) -> String {
     words.join(" ")
 }
 
-fn warn(warnings: &[String]) {
+/// Writes `text` to a new file at `path`.
+///
+/// # Errors
+/// [`BadInput`] if the file exists, or cannot be created.
+pub(crate) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+    let shown = path.display();
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = file.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => BadInput(format!(
+            "{shown} exists already, and is not replaced: name another file"
+        )),
+        kind => BadInput(format!(
+            "cannot write to {shown}: {kind}; name another file"
+        )),
+    })?;
+    file.write_all(text.as_bytes())
+        .with_context(|| format!("cannot write {shown}"))
+}
+
+/// Prints warnings to standard error.
+pub(crate) fn warn(warnings: &[String]) {
     for warning in warnings {
         anstream::eprintln!("warning: {warning}");
     }

@@ -122,12 +122,10 @@ impl Keeping {
         self.run.as_ref().map_or(0, |run| run.known_of(experiment))
     }
 
-    /// Returns `run`. If `run` is an error, there may be nothing to resume: the user has made a
-    /// mistake, such as a wrong name, or no case has finished. Then this function removes the run
-    /// from the store.
+    /// Returns `run`. If `run` is an error and no case has finished, there is nothing to resume, so
+    /// this function removes the run from the store. Otherwise the store keeps the finished cases.
     pub(crate) fn of_begun<T>(&mut self, run: Result<T, Error>) -> Result<T, Error> {
-        let refused = run.as_ref().is_err_and(Error::is_bad_input);
-        if run.is_err() && (refused || self.run.as_ref().is_some_and(RunFolder::is_empty)) {
+        if run.is_err() && self.run.as_ref().is_some_and(RunFolder::is_empty) {
             self.run.take().map_or(Ok(()), RunFolder::discard)?;
         }
         run

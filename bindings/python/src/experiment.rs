@@ -133,23 +133,29 @@ fn run_point<'py>(
     })
 }
 
-/// Describes the runs that an experiment would make, as pairs of a name and a text.
+/// Describes the runs that an experiment would make, as pairs of a name and a text. If the runs are
+/// too short to show the difference between two designs, the last pair is a `warning`.
 #[pyfunction]
 pub(crate) fn check(py: Python<'_>, source: Source) -> PyResult<Vec<(String, String)>> {
     let jobs = How::new(None, false).jobs;
-    let table = detached(py, &jobs, move || {
+    let (table, too_short) = detached(py, &jobs, move || {
         let from_file = source.load()?;
         let would_run = outline::outline(&from_file.plan);
         would_run.map_err(|problems| from_file.locate(&problems))
     })?;
-    let pair = |row: Vec<String>| {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for row in table.rows {
         let mut cells = row.into_iter();
-        (
-            cells.next().unwrap_or_default(),
-            cells.next().unwrap_or_default(),
-        )
-    };
-    Ok(table.rows.into_iter().map(pair).collect())
+        let what = cells.next().unwrap_or_default();
+        let is = cells.next().unwrap_or_default();
+        match pairs.last_mut() {
+            // A row without a name continues the row above it.
+            Some((_, list)) if what.is_empty() => *list = format!("{list}; {is}"),
+            _ => pairs.push((what, is)),
+        }
+    }
+    pairs.extend(too_short.map(|why| ("warning".to_owned(), why)));
+    Ok(pairs)
 }
 
 /// Returns the axes of an experiment's sweep, and for each point its value on each axis.

@@ -154,6 +154,27 @@ def test_check_says_what_would_run(sweep: Path) -> None:
     assert outline["points"].startswith("24: ")
 
 
+def test_check_names_all_designs() -> None:
+    outline = plimsoll.check(ROOT / "experiments/first.toml")
+    labelled = "B1: smaller batches (linux@batch_scale_max=0)"
+    assert outline["designs"] == f"A: linux; {labelled}; B2: linux+bounded"
+    assert "warning" not in outline
+
+
+def test_check_warns_of_runs_that_are_too_short() -> None:
+    short = plimsoll.Experiment(
+        """
+        schema = 1
+        name = "short"
+        machines = ["laptop-2"]
+        length_ms = 1000
+        workload = { name = "make-like" }
+        design = [{ design = "linux" }, { design = "linux+phased" }]
+        """
+    )
+    assert "a run lasts only 1s" in plimsoll.check(short)["warning"]
+
+
 def test_other_threads_run_while_cases_run(file: Path) -> None:
     ticks, ended = [0], threading.Event()
 

@@ -11,8 +11,9 @@ use plimsoll_lab::store::head::Machine;
 use plimsoll_lab::store::inputs;
 
 use crate::args::Compare;
+use crate::command::ending;
 use crate::html::HtmlFile;
-use crate::output::Sink;
+use crate::output::{self, Sink};
 use crate::recordings::Shelf;
 use crate::store::Keeping;
 use crate::trace::TraceFile;
@@ -71,6 +72,7 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         trace: trace.traces(),
     };
     let prepared = prepare::prepare(&plan).map_err(command::first)?;
+    output::warn(prepared.too_short().as_slice());
     let mut sink = Sink::open(args.output, args.extent)?;
     let machine = Machine::load(&args.machine, plan.card)?;
     let mut keeping = Keeping::begin(&args.store, vec![machine], inputs)?;
@@ -85,5 +87,6 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     keeping.finish()?;
     shelf.write(&recordings)?;
     trace.write()?;
-    sink.check_metrics(&reports)
+    sink.check_metrics(&reports)?;
+    Ok(ending::check_differs(&reports)?)
 }

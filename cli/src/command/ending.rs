@@ -2,10 +2,11 @@
 //! `plimsoll results show` for a run in the store.
 
 use plimsoll_lab::experiment;
+use plimsoll_lab::report::answer::Answer;
 use plimsoll_lab::report::misses::{Beside, Counts};
 use plimsoll_lab::report::{Report, Table, summary};
 
-use crate::output::Sink;
+use crate::output::{BadInput, Sink};
 
 /// Writes the part after the last report. It is a table of all answers if there are several
 /// reports, and the published figures if the run has their table.
@@ -22,6 +23,18 @@ pub(crate) fn write(
         Some(_) => sink.write_paragraph(&Counts::of(&figures_of(reports)).sentence()),
         None => Ok(()),
     }
+}
+
+/// Refuses a comparison in which nothing differed: in each of `reports`, all runs were identical.
+/// The reports are written and kept before, and say why nothing differed.
+pub(crate) fn check_differs(reports: &[Report]) -> Result<(), BadInput> {
+    let mut answers = reports.iter().map(|report| &report.answer);
+    if reports.is_empty() || !answers.all(Answer::is_all_identical) {
+        return Ok(());
+    }
+    let refused = "nothing was compared: all designs ran identically on every seed; the report \
+                   says why, and what to run instead";
+    Err(BadInput(refused.to_owned()))
 }
 
 /// The published figures of the reports, each beside ours, and the published figures that no

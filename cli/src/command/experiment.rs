@@ -1,14 +1,12 @@
 //! The commands of experiment files: `plimsoll run`, `new`, `list`, `check` and `schema`.
 
-use std::fs;
-use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::Context;
 use plimsoll_lab::Error;
 use plimsoll_lab::catalog::machines;
 use plimsoll_lab::experiment;
 use plimsoll_lab::plan::drive::{self, How};
+use plimsoll_lab::plan::prepare::Prepared;
 use plimsoll_lab::plan::{
     FromFile, Plan, command, outline, prepare, schema, sweep, sweep_report, template,
 };
@@ -18,7 +16,7 @@ use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::store::{hash_of, inputs};
 
 use crate::args::{ListExperiments, NewExperiment, Run};
-use crate::command::reproduce;
+use crate::command::{ending, reproduce};
 use crate::html::HtmlFile;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
@@ -91,6 +89,8 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
         }
         Some(_) => None,
     };
+    let too_short = prepared.as_ref().and_then(Prepared::too_short);
+    output::warn(too_short.or_else(|| outline::too_short(&points)).as_slice());
     let mut sink = Sink::open(args.output, args.extent)?;
     let file = args.file.display().to_string();
     let inputs = inputs::of_file(&file, hash_of(&args.file)?, plan, &settings);
@@ -119,7 +119,8 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
     }
     keeping.finish()?;
     trace.write()?;
-    sink.check_metrics(&reports)
+    sink.check_metrics(&reports)?;
+    Ok(ending::check_differs(&reports)?)
 }
 
 /// Writes the template of an experiment to a new file.
@@ -135,18 +136,7 @@ pub(crate) fn new(args: &NewExperiment) -> anyhow::Result<()> {
         );
         return Err(BadInput(refused).into());
     }
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path);
-    let mut file = file.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => BadInput(format!(
-            "{path} exists already, and is not replaced: name another file"
-        )),
-        kind => BadInput(format!("cannot write to {path}: {kind}; name another file")),
-    })?;
-    file.write_all(template::text(&stem).as_bytes())
-        .with_context(|| format!("cannot write {path}"))?;
+    output::write_new(Path::new(&path), &template::text(&stem))?;
     output::print(&format!(
         "wrote {path}; run it with `plimsoll run {path}`\n"
     ))
@@ -166,8 +156,10 @@ pub(crate) fn check(file: &Path) -> anyhow::Result<()> {
     }
     let from_file = FromFile::load(file)?;
     let would_run = outline::outline(&from_file.plan);
-    let would_run = would_run.map_err(|problems| from_file.locate(&problems))?;
-    output::print(&table::render_tables(&[would_run], output::width()))
+    let (would_run, too_short) = would_run.map_err(|problems| from_file.locate(&problems))?;
+    output::print(&table::render_tables(&[would_run], output::width()))?;
+    output::warn(too_short.as_slice());
+    Ok(())
 }
 
 /// Prints the JSON Schema of experiment files.

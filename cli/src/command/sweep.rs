@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll_lab::plan::data::{Draw, Plan, Sweep as Axes};
 use plimsoll_lab::plan::drive::How;
 use plimsoll_lab::plan::part::Part;
-use plimsoll_lab::plan::{FromFile, command, sweep, sweep_summary};
+use plimsoll_lab::plan::{FromFile, command, outline, sweep, sweep_summary};
 use plimsoll_lab::report::table;
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::progress::Progress;
@@ -68,6 +68,7 @@ pub(crate) fn run(args: &Sweep) -> anyhow::Result<()> {
         Some(_) => Some(samples::format(file, args.format)?),
         None => None,
     };
+    output::warn(outline::too_short(&points).as_slice());
     let machines = inputs::machines_of(plan, &points)?;
     let mut keeping = Keeping::begin(&args.store, machines, inputs_of(args, &from_file, part)?)?;
     let collected = keeping.collect();

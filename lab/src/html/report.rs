@@ -27,7 +27,11 @@ pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
         code(&answer.sentence)
     ));
     html.push_str(&answers(answer));
-    for remark in remarks(answer, report.seeds.len()) {
+    let identical = answer.identical.iter().map(ToString::to_string);
+    for remark in remarks(answer, report.seeds.len())
+        .into_iter()
+        .chain(identical)
+    {
         html.push_str(&format!("<p class=\"remark\">{}</p>\n", code(&remark)));
     }
     // The finding of an experiment begins with the sentence of the answer. Do not show this
@@ -49,47 +53,57 @@ pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     html
 }
 
-/// The table of the answer.
+/// The table of the answer: a row for each metric or, if there are many sides, for each side.
 fn answers(answer: &Answer) -> String {
     if answer.rows.is_empty() {
         return String::new();
     }
+    let sides = answer.named_sides();
+    let head = |text: &String| format!("<th class=\"r\" scope=\"col\">{}</th>", escape(text));
+    let name = |text: &String| format!("<th scope=\"row\">{}</th>", escape(text));
     let with_published = answer.rows.iter().any(|row| row.published_ratio.is_some());
     let mut heads = vec!["<th></th>".to_owned()];
-    let head = |text: &String| format!("<th class=\"r\" scope=\"col\">{}</th>", escape(text));
-    heads.extend(answer.sides.iter().map(head));
-    heads.extend(with_published.then(|| head(&"published".to_owned())));
-    let row = |row: &AnswerRow| {
-        let mut cells = format!("<tr><th scope=\"row\">{}</th>", escape(&row.what));
-        for cell in &row.cells {
-            let Some(cell) = cell else {
-                cells.push_str(&format!("<td class=\"r\">{NOTHING}</td>"));
-                continue;
-            };
-            let value = human(cell.estimate.median, row.metric.unit);
-            let verdict = cell.compared.map(|compared| compared.verdict);
-            let word = verdict.map_or("", |verdict| word(verdict, &row.metric));
-            let word = if word.is_empty() {
-                String::new()
-            } else {
-                format!("<span class=\"word {word}\">{word}</span>")
-            };
-            cells.push_str(&format!(
-                "<td class=\"r\" title=\"{}\">{value}{word}</td>",
-                escape(&cell.design)
-            ));
+    let mut rows = Vec::new();
+    if answer.has_rows_of_sides() {
+        heads.extend(answer.rows.iter().map(|row| head(&row.what)));
+        for (nth, side) in sides.iter().enumerate() {
+            let cells = answer.rows.iter().map(|row| cell(row, nth));
+            rows.push([name(side)].into_iter().chain(cells).collect::<String>());
         }
-        if with_published {
-            cells.push_str(&format!("<td class=\"r\">{}</td>", published(row)));
+    } else {
+        heads.extend(sides.iter().map(head));
+        heads.extend(with_published.then(|| head(&"published".to_owned())));
+        for row in &answer.rows {
+            let cells = (0..row.cells.len()).map(|nth| cell(row, nth));
+            let published =
+                with_published.then(|| format!("<td class=\"r\">{}</td>", published(row)));
+            let cells = [name(&row.what)].into_iter().chain(cells).chain(published);
+            rows.push(cells.collect::<String>());
         }
-        cells + "</tr>\n"
-    };
-    let rows: Vec<String> = answer.rows.iter().map(row).collect();
+    }
+    let rows: Vec<String> = rows.iter().map(|row| format!("<tr>{row}</tr>\n")).collect();
     wide(&format!(
         "<table class=\"answers\"><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>",
         heads.concat(),
         rows.concat()
     ))
+}
+
+/// The cell of the side at index `nth` for the metric of `row`.
+fn cell(row: &AnswerRow, nth: usize) -> String {
+    let Some(cell) = row.cells.get(nth).and_then(Option::as_ref) else {
+        return format!("<td class=\"r\">{NOTHING}</td>");
+    };
+    let value = human(cell.estimate.median, row.metric.unit);
+    let verdict = cell.compared.map(|compared| compared.verdict);
+    let word = verdict.map_or("", |verdict| word(verdict, &row.metric));
+    let word = if word.is_empty() {
+        String::new()
+    } else {
+        format!("<span class=\"word {word}\">{word}</span>")
+    };
+    let design = escape(&cell.design);
+    format!("<td class=\"r\" title=\"{design}\">{value}{word}</td>")
 }
 
 /// All tables of a report. Each is folded away under its title.

@@ -2,16 +2,24 @@
 //! the difference.
 
 use plimsoll_mm::tunables::Knob;
+use plimsoll_mm::units::Nanos;
 
+use super::text::Time;
 use super::workloads::Workload;
 use crate::catalog::tuned::Tuned;
-use crate::error::Error;
+use crate::report::answer::words::list;
 
 /// The length of a run if the user chooses none, in milliseconds.
 const LENGTH_MS: u64 = 1500;
 /// If the designs differ in the times at which vmstat work runs, a run lasts at least this number
 /// of intervals of vmstat work.
 const INTERVALS: u64 = 5;
+/// With fewer intervals of the vmstat work than this number, runs may be identical although the
+/// designs differ in the times at which this work runs: each CPU's first interval begins at boot.
+const INTERVALS_MIN: u64 = 2;
+
+/// The number of mechanisms, from the first of [`MECHANISMS`], that decide when vmstat work runs.
+const OF_VMSTAT_WORK: usize = 2;
 
 /// The mechanisms in the order of [`Design::variants`](plimsoll_mm::design::Design::variants), each
 /// with a command whose runs depend on the mechanism.
@@ -47,40 +55,74 @@ fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
 /// least [`INTERVALS`] intervals of the vmstat work if `designs` differ in the times at which this
 /// work runs.
 pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
-    let differs = |other: &Tuned| {
-        let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);
-        interval(other) != interval(&designs[0])
-            || mechanisms(&designs[0], other).iter().any(|&nth| nth < 2)
-    };
-    if !designs.iter().any(differs) {
+    if !designs
+        .iter()
+        .any(|of| differ_in_vmstat_work(&designs[0], of))
+    {
         return LENGTH_MS;
     }
     let intervals = designs.iter().map(|of| of.tunables.get(Knob::StatInterval));
     LENGTH_MS.max(INTERVALS * intervals.max().unwrap_or(0))
 }
 
-/// Makes the error for two designs whose runs were identical. The error names the mechanisms in
-/// which the designs differ, and commands whose runs depend on these mechanisms.
-pub(super) fn identical(a: &Tuned, b: &Tuned, workload: &Workload) -> Error {
+/// Whether the times at which vmstat work runs differ between two designs.
+fn differ_in_vmstat_work(a: &Tuned, b: &Tuned) -> bool {
+    let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);
+    interval(a) != interval(b) || mechanisms(a, b).iter().any(|&nth| nth < OF_VMSTAT_WORK)
+}
+
+/// Says that runs of `length` are too short to show the difference between two of `designs`; `None`
+/// if they are long enough, or if the designs do not differ in periodic work.
+pub(super) fn too_short(designs: &[Tuned], length: Nanos) -> Option<String> {
+    let (first, others) = designs.split_first()?;
+    let differing = others.iter().filter(|of| differ_in_vmstat_work(first, of));
+    let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);
+    let longest = differing
+        .map(|of| interval(first).max(interval(of)))
+        .max()?;
+    let longest = Nanos::from_ms(longest);
+    (length.0 < INTERVALS_MIN * longest.0).then(|| {
+        format!(
+            "the designs differ in the vmstat work, whose interval is {}, but a run lasts only {}; \
+             with fewer than {INTERVALS_MIN} intervals, runs can be identical although the designs \
+             are not: leave the length out, and a run lasts {}",
+            Time(longest),
+            Time(length),
+            Time(Nanos::from_ms(length_ms(designs))),
+        )
+    })
+}
+
+/// Says why the runs of `a` and `b` were identical under `workload`, and what to run instead, as a
+/// clause without a full stop. Names the mechanisms or the knobs in which the two designs differ.
+pub(super) fn why_identical(a: &Tuned, b: &Tuned, workload: &Workload, length: Nanos) -> String {
+    if let Some(short) = too_short(&[a.clone(), b.clone()], length) {
+        return short;
+    }
     let differing = mechanisms(a, b);
     let known = differing.iter().filter_map(|&nth| MECHANISMS.get(nth));
     let (what, instead): (Vec<&str>, Vec<&str>) = known.copied().unzip();
-    let ran = format!(
-        "`{a}` and `{b}` ran identically on every seed: nothing in {} depends on",
-        workload.name
-    );
-    Error::Invalid(if what.is_empty() {
-        format!(
-            "{ran} the knobs in which they differ; try a longer run, aged memory, or another \
-             workload"
-        )
-    } else {
-        format!(
-            "{ran} {}; use `{}` instead",
+    let knobs = Knob::ALL.into_iter();
+    let knobs = knobs.filter(|&knob| a.tunables.get(knob) != b.tunables.get(knob));
+    let knobs: Vec<String> = knobs
+        .map(|knob| format!("`{}`", knob.spec().name))
+        .collect();
+    let these = format!("nothing in these runs of {} depends on", workload.name);
+    match (&what[..], &knobs[..]) {
+        ([], []) => format!(
+            "{these} the knobs that the timeline changes; try a longer run, aged memory, or \
+             another workload"
+        ),
+        ([], knobs) => format!(
+            "{these} {}; try a longer run, aged memory, or another workload",
+            list(knobs)
+        ),
+        (what, _) => format!(
+            "{these} {}; use `{}` instead",
             what.join(" or "),
             instead.join("` or `")
-        )
-    })
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -108,23 +150,44 @@ mod tests {
         );
     }
 
+    fn why(workload: &str, designs: &[&str], ms: u64) -> String {
+        let plan = command::plan(workload, "laptop-2", designs, &[]).unwrap();
+        let prepared = prepare::prepare(&plan).unwrap();
+        let [a, b] = &prepared.designs[..] else {
+            panic!("two designs")
+        };
+        why_identical(a, b, prepared.workload, Nanos::from_ms(ms))
+    }
+
     #[test]
     fn identical_runs_name_the_mechanism_and_a_command_that_uses_it() {
-        let text = |designs: &[&str]| {
-            let plan = command::plan("stress-vm", "laptop-2", designs, &[]).unwrap();
-            let prepared = prepare::prepare(&plan).unwrap();
-            let [a, b] = &prepared.designs[..] else {
-                panic!("two designs")
-            };
-            identical(a, b, prepared.workload).to_string()
-        };
         assert_eq!(
-            text(&["linux", "linux+tree"]),
-            "`linux` and `linux+tree` ran identically on every seed: nothing in stress-vm depends \
-             on how resident pages are counted; use `plimsoll reproduce rss-accuracy rss-cost` \
-             instead"
+            why("stress-vm", &["linux", "linux+tree"], 1500),
+            "nothing in these runs of stress-vm depends on how resident pages are counted; use \
+             `plimsoll reproduce rss-accuracy rss-cost` instead"
         );
-        assert!(text(&["linux", "linux@hold_time_max_ns=0"]).contains("the knobs"));
+        let knob = why("stress-vm", &["linux", "linux@hold_time_max_ns=0"], 1500);
+        assert!(
+            knob.contains("depends on `hold_time_max_ns`; try"),
+            "{knob}"
+        );
+    }
+
+    #[test]
+    fn a_run_that_is_too_short_is_named_as_the_cause() {
+        let designs = ["linux", "linux@vm.stat_interval=5"];
+        let short = why("make-like", &designs, 1000);
+        assert_eq!(
+            short,
+            "the designs differ in the vmstat work, whose interval is 5s, but a run lasts only 1s; \
+             with fewer than 2 intervals, runs can be identical although the designs are not: \
+             leave the length out, and a run lasts 25s"
+        );
+        assert!(!why("make-like", &designs, 10_000).contains("a run lasts"));
+        let phased = why("make-like", &["linux", "linux+phased"], 1000);
+        assert!(phased.contains("whose interval is 1s"), "{phased}");
+        let bounded = why("make-like", &["linux", "linux+bounded"], 1000);
+        assert!(!bounded.contains("a run lasts"), "{bounded}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::measure::comparison::{Comparison, Sample};
 use crate::measure::holds::{self, HoldLog};
 use crate::measure::locks;
 use crate::measure::metric::Unit;
+use crate::report::answer::Identical;
 use crate::report::value::human;
 use crate::report::{Report, Table};
 use crate::run::as_recording::{self, Recordings};
@@ -39,11 +40,11 @@ pub struct How {
 }
 
 /// Runs the designs of `prepared` on the machine of `planned`. Returns a report on the waits for
-/// locks and on the page lists.
+/// locks and on the page lists. If the runs of a design are identical to the runs of the first
+/// design, the answer of the report says so, and why.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the runs of two designs are identical, because the workload does not use
-/// the mechanisms in which the designs differ.
+/// [`Error::NotDeterministic`] if a run differs from the run in the journal of `progress`.
 pub fn run(
     prepared: &Prepared<'_>,
     planned: &PlannedMachine,
@@ -53,12 +54,10 @@ pub fn run(
     let Prepared { plan, designs, .. } = prepared;
     progress.start_on(&plan.name, &planned.profile.name, "");
     let (runs, kept) = compare(prepared, planned, how, progress)?;
-    for nth in 1..designs.len() {
-        if runs.are_identical(0, nth) {
-            let workload = prepared.workload;
-            return Err(difference::identical(&designs[0], &designs[nth], workload));
-        }
-    }
+    let identical = (1..designs.len()).filter(|&nth| runs.are_identical(0, nth));
+    let identical = identical
+        .map(|nth| identical_to_first(prepared, nth))
+        .collect();
     let mut report = Report::new(
         &plan.name,
         &planned.profile.name,
@@ -67,7 +66,7 @@ pub fn run(
         runs.hash(),
     );
     metrics::fill(&mut report, plan, &planned.machine, &runs);
-    report.answer = metrics::answer(&report, plan, runs.designs());
+    report.answer = metrics::answer(&report, plan, runs.designs(), identical);
     let mut lists = Vec::new();
     let mut recordings = Vec::new();
     for (design, kept) in designs.iter().zip(kept) {
@@ -86,6 +85,22 @@ pub fn run(
     });
     report.finding = about(prepared, planned);
     Ok((report, recordings))
+}
+
+/// Describes the design at index `nth`, whose runs were identical to the runs of the first design.
+pub(super) fn identical_to_first(prepared: &Prepared<'_>, nth: usize) -> Identical {
+    let Prepared {
+        designs,
+        workload,
+        length,
+        ..
+    } = prepared;
+    let (a, b) = (&designs[0], &designs[nth]);
+    Identical {
+        a: a.to_string(),
+        b: b.to_string(),
+        why: difference::why_identical(a, b, workload, *length),
+    }
 }
 
 /// Runs every design with every seed. The caller has started `progress` with a title that no other

@@ -14,7 +14,7 @@ use crate::measure::comparison::Comparison;
 use crate::measure::locks;
 use crate::measure::metric::{Metric, Unit};
 use crate::measure::tasks::{self, Tasks};
-use crate::report::answer::{self, Answer};
+use crate::report::answer::{self, Answer, Identical};
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Report, Table};
 use crate::run::testbed::{Log, Testbed};
@@ -128,8 +128,13 @@ pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Compa
 const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "pages_allocated_per_s"];
 
 /// Makes the answer with which `report` begins, from the report's rows and verdicts. `designs` are
-/// the names of the designs.
-pub(super) fn answer(report: &Report, plan: &Plan, designs: &[String]) -> Answer {
+/// the names of the designs; the runs of `identical` were identical to the runs of the first.
+pub(super) fn answer(
+    report: &Report,
+    plan: &Plan,
+    designs: &[String],
+    identical: Vec<Identical>,
+) -> Answer {
     let question = if plan.question.is_empty() {
         format!(
             "What changes under {} on {} with {}?",
@@ -146,7 +151,8 @@ pub(super) fn answer(report: &Report, plan: &Plan, designs: &[String]) -> Answer
     } else {
         &named
     };
-    answer::of_designs(question, designs, shown, &report.rows, &report.verdicts)
+    let figures = (&report.rows[..], &report.verdicts[..]);
+    answer::of_designs(question, designs, shown, figures, identical)
 }
 
 /// The table of the published figures on `machine`, with their sources; `None` if there are none.

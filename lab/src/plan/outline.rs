@@ -3,21 +3,24 @@
 use std::fs;
 use std::path::Path;
 
-use super::data::Plan;
+use super::data::{DesignOf, Plan};
 use super::prepare::{Prepared, prepare};
 use super::read::Problem;
+use super::sweep::Point;
+use super::write::label_of;
 use super::{FromFile, command, metrics, sweep, timeline};
 use crate::error::Error;
 use crate::experiment::{self, CATALOG};
 use crate::measure::metric::Unit;
 use crate::report::value::human;
-use crate::report::{Table, tabulate};
+use crate::report::{Table, answer, tabulate};
 
-/// Checks `plan` with its sweep, and returns a table of the runs that the plan would make.
+/// Checks `plan` with its sweep. Returns a table of the runs that the plan would make, and a
+/// warning if the runs are too short to show the difference between two designs.
 ///
 /// # Errors
 /// Everything that is wrong with the plan.
-pub fn outline(plan: &Plan) -> Result<Table, Vec<Problem>> {
+pub fn outline(plan: &Plan) -> Result<(Table, Option<String>), Vec<Problem>> {
     let base = Plan {
         sweep: None,
         ..plan.clone()
@@ -46,11 +49,21 @@ pub fn outline(plan: &Plan) -> Result<Table, Vec<Problem>> {
     };
     let cases = comparisons as u64 * plan.designs.len() as u64 * plan.seeds;
     let each = plan.designs.len() as f64 * plan.seeds as f64;
-    Ok(Table::facts(
+    let table = Table::facts(
         plan.name.as_str(),
         plan.question.as_str(),
         &facts(plan, &prepared, points.len(), cases, total_ns * each),
-    ))
+    );
+    let too_short = prepared.too_short().or_else(|| too_short(&points));
+    Ok((table, too_short))
+}
+
+/// A warning if the runs of one of the `points` of a sweep are too short to show the difference
+/// between two designs.
+#[must_use]
+pub fn too_short(points: &[Point]) -> Option<String> {
+    let of_point = |point: &Point| prepare(&point.plan).ok()?.too_short();
+    points.iter().find_map(of_point)
 }
 
 fn facts(
@@ -67,7 +80,6 @@ fn facts(
             planned.profile.topology.cpus()
         )
     });
-    let labels: Vec<&str> = plan.designs.iter().map(|of| of.label.as_str()).collect();
     let parameters = prepared
         .workload
         .parameters
@@ -80,10 +92,12 @@ fn facts(
             "workload",
             format!("{}: {}", plan.workload, parameters.join(", ")),
         ),
-        ("designs", labels.join(", ")),
+    ];
+    facts.extend(designs(plan));
+    facts.extend([
         ("seeds", plan.seeds.to_string()),
         ("length", human(prepared.length.0 as f64, Unit::Nanos)),
-    ];
+    ]);
     if let Some(sweep) = &plan.sweep {
         let axes = sweep
             .axes
@@ -114,6 +128,33 @@ fn facts(
         ),
     ));
     facts
+}
+
+/// A line for each design, because a label may contain a comma. The line begins with the head that
+/// the design has in reports, and a design with a label of its own is described after the label.
+fn designs(plan: &Plan) -> Vec<(&'static str, String)> {
+    let heads = answer::letters(plan.designs.len());
+    let line = |((nth, of), head): ((usize, &DesignOf), String)| {
+        let DesignOf {
+            label,
+            design,
+            knobs,
+        } = of;
+        let what = if nth == 0 { "designs" } else { "" };
+        let described = label_of(design, knobs);
+        let is = if *label == described {
+            format!("{head}: {label}")
+        } else {
+            format!("{head}: {label} ({described})")
+        };
+        (what, is)
+    };
+    plan.designs
+        .iter()
+        .enumerate()
+        .zip(heads)
+        .map(line)
+        .collect()
 }
 
 /// The experiments of the catalog, and the experiment files of `folder`, if `folder` is given.

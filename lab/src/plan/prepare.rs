@@ -39,6 +39,15 @@ pub struct Prepared<'p> {
     pub machines: Vec<PlannedMachine>,
 }
 
+impl Prepared<'_> {
+    /// Says that the runs are too short to show the difference between two designs; `None` if they
+    /// are long enough. Two designs that differ in the vmstat work need two of its intervals.
+    #[must_use]
+    pub fn too_short(&self) -> Option<String> {
+        difference::too_short(&self.designs, self.length)
+    }
+}
+
 /// One machine of a plan, and the state in which a run on the machine begins.
 #[derive(Clone, Debug)]
 pub struct PlannedMachine {

@@ -1,25 +1,26 @@
 //! Runs every point of a sweep, and makes a table of each metric with all points.
 
+use super::command;
 use super::data::{Plan, Sweep, Target};
 use super::drive::{self, How};
 use super::metrics::OF_SWEEP;
 use super::prepare::{PlannedMachine, Prepared, prepare};
 use super::sweep::{self, Point};
-use super::{command, difference};
 use crate::catalog::tuned::Tuned;
 use crate::error::Error;
 use crate::measure::comparison::{Comparison, fold_hashes};
 use crate::measure::metric::Better;
 use crate::measure::stats::Verdict;
 use crate::report::value::{human_estimate, human_ratio};
-use crate::report::{Report, Table, VerdictRow};
+use crate::report::{Report, Table, VerdictRow, answer};
 use crate::run::progress::Progress;
 
-/// Runs all `points` of `plan`, which [`sweep::points`] has made, each on all its machines.
+/// Runs all `points` of `plan`, which [`sweep::points`] has made, each on all its machines. If the
+/// runs of a design are identical to the runs of the first design at every point, the answer of the
+/// report says so.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the runs of a design are identical to the runs of the first design at
-/// every point.
+/// If a point cannot run.
 pub fn run(
     plan: &Plan,
     sweep: &Sweep,
@@ -49,11 +50,6 @@ pub fn run(
             }
         },
     )?;
-    if let Some(nth) = (1..identical.len()).find(|nth| identical[*nth]) {
-        let prepared = prepare(&points[0].plan).map_err(command::first)?;
-        let (a, b) = (&prepared.designs[0], &prepared.designs[nth]);
-        return Err(difference::identical(a, b, prepared.workload));
-    }
     let seeds: Vec<u64> = (1..=plan.seeds).collect();
     let machines = match sweep::machine_axis(sweep) {
         Some(_) => "several machines".to_owned(),
@@ -63,6 +59,13 @@ pub fn run(
     let mut report = Report::new(&plan.name, &machines, plan.card, &seeds, hash);
     report.tables = tables;
     report.finding = about(plan, sweep, points);
+    if let Some(point) = points.first() {
+        let prepared = prepare(&point.plan).map_err(command::first)?;
+        let identical = (1..identical.len()).filter(|nth| identical[*nth]);
+        let identical = identical.map(|nth| drive::identical_to_first(&prepared, nth));
+        report.answer.identical = identical.collect();
+        report.answer.sides = answer::letters(plan.designs.len());
+    }
     Ok(report)
 }
 

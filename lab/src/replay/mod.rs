@@ -161,8 +161,8 @@ fn compared(options: &ReplayOptions, machine: &str, runs: &Comparison) -> Report
         question(options, runs.designs(), machine),
         runs.designs(),
         &HEADLINES,
-        &report.rows,
-        &report.verdicts,
+        (&report.rows, &report.verdicts),
+        Vec::new(),
     );
     report
 }

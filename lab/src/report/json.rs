@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::answer::{Answer, AnswerCell, AnswerRow};
+use super::answer::{Answer, AnswerCell, AnswerRow, Identical};
 use super::misses::{Beside, Values};
 use super::{Decided, DecidedHeadline, DecidingPrice, Report, Row, Table, VerdictRow};
 use crate::bench::{self, Found};
@@ -156,6 +156,7 @@ struct AnswerObject<'a> {
     sentence: &'a str,
     sides: &'a [String],
     rows: Vec<AnswerRowObject<'a>>,
+    identical: &'a [Identical],
 }
 
 #[derive(Serialize)]
@@ -197,6 +198,7 @@ impl<'a> AnswerObject<'a> {
             sentence: &answer.sentence,
             sides: &answer.sides,
             rows: answer.rows.iter().map(row).collect(),
+            identical: &answer.identical,
         }
     }
 }

@@ -1,8 +1,7 @@
 //! A report as plain text for a mail, such as a cover letter: the question, the answer, the table,
 //! how the experiment ran, and the limits of the result.
 
-use super::answer::words::list;
-use super::answer::{Answer, text};
+use super::answer::text;
 use super::layout::decided;
 use super::misses::{Agreement, Beside};
 use super::paint::Paint;
@@ -58,7 +57,7 @@ fn how(report: &Report, command: &str) -> Vec<String> {
     let hash = report.hash;
     vec![
         format!("Command: {command}"),
-        format!("Designs: {}.", designs(&report.answer)),
+        format!("Designs: {}.", report.answer.legend()),
         machine,
         format!(
             "Runs: {}; hash {hash:016x}.",
@@ -66,26 +65,6 @@ fn how(report: &Report, command: &str) -> Vec<String> {
         ),
         format!("Version: plimsoll {VERSION}."),
     ]
-}
-
-/// The names of the designs of each column.
-fn designs(answer: &Answer) -> String {
-    let of_side = |(nth, side): (usize, &String)| {
-        let cells = answer
-            .rows
-            .iter()
-            .filter_map(|row| row.cells.get(nth)?.as_ref());
-        let mut names: Vec<String> = Vec::new();
-        for cell in cells {
-            let name = format!("`{}`", cell.design);
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        format!("{side} is {}", list(&names))
-    };
-    let sides: Vec<String> = answer.sides.iter().enumerate().map(of_side).collect();
-    sides.join("; ")
 }
 
 fn caveats(report: &Report) -> Vec<String> {
@@ -152,11 +131,11 @@ mod tests {
         (better), raises total wait (worse) and shows no difference in pages per
         s.
 
-                              A           B         published
-        -----------------------------------------------------
-        contentions         872         117 better     ×0.134
-        total wait    199.43 ms      761 ns worse           –
-        pages per s  12,345,678  12,345,999                 –
+                     A: aligned  B: phased+shepherd-phased  published
+        -------------------------------------------------------------
+        contentions         872                 117 better     ×0.134
+        total wait    199.43 ms              761 ns worse           –
+        pages per s  12,345,678          12,345,999                 –
         No difference seen: pages per s (B).
 
         How it was run:

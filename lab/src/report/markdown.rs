@@ -23,6 +23,7 @@ pub fn render(report: &Report, detail: Detail<'_>) -> String {
     if !table.rows.is_empty() {
         parts.push(render_tables(&[table]).trim_end().to_owned());
     }
+    parts.extend(answer.identical.iter().map(ToString::to_string));
     let rest = match detail {
         Detail::Answer | Detail::Whole => blocks(report, WIDTH),
         Detail::Metrics(_) => layout::rows_and_verdicts(&detail.of_report(report), WIDTH),
@@ -102,7 +103,7 @@ mod tests {
 
         Compared with `aligned`, `phased+shepherd-phased` lowers contentions (better), raises total wait (worse) and shows no difference in pages per s.
 
-        | what | A | B | published | verdict |
+        | what | A: aligned | B: phased+shepherd-phased | published | verdict |
         | --- | --: | --: | --- | --- |
         | contentions | 872 | 117 | ×0.134 | better |
         | total wait | 199.43 ms | 761 ns | – | worse |

@@ -312,10 +312,49 @@ pub(crate) fn sample() -> Report {
         "What do phases of the vmstat work gain?".to_owned(),
         &["aligned", "phased+shepherd-phased"].map(str::to_owned),
         &["contentions", "total_wait_ns", "pages_per_s"],
-        &report.rows,
-        &report.verdicts,
+        (&report.rows, &report.verdicts),
+        Vec::new(),
     );
     report.answer.rows[0].published_ratio = Some(117.0 / 872.0);
+    report
+}
+
+/// A report on five designs for the tests of the renderers. Its answer has a row for each design.
+#[cfg(test)]
+pub(crate) fn many_designs() -> Report {
+    use crate::measure::stats::Verdict;
+
+    let mut report = sample();
+    let designs: Vec<String> = (0..5).map(|nth| format!("design-{nth}")).collect();
+    let [of_a, of_b] = [0, 3].map(|from| report.rows[from..from + 3].to_vec());
+    let verdicts = report.verdicts.clone();
+    report.rows = of_a;
+    report.verdicts.clear();
+    for (nth, design) in designs.iter().enumerate().skip(1) {
+        report.rows.extend(of_b.iter().cloned().map(|mut row| {
+            row.design.clone_from(design);
+            row.estimate.median = nth as f64;
+            row
+        }));
+        report
+            .verdicts
+            .extend(verdicts.iter().cloned().map(|mut row| {
+                row.a.clone_from(&designs[0]);
+                row.b.clone_from(design);
+                row.comparison.verdict = Verdict::Lower;
+                row
+            }));
+    }
+    for row in report.rows.iter_mut().take(3) {
+        row.design.clone_from(&designs[0]);
+    }
+    report.answer = answer::of_designs(
+        "Which of these designs is best?".to_owned(),
+        &designs,
+        &["contentions", "total_wait_ns", "pages_per_s"],
+        (&report.rows, &report.verdicts),
+        Vec::new(),
+    );
     report
 }
 

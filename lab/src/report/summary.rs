@@ -1,7 +1,7 @@
 //! The answers of several reports in one table.
 
 use super::answer::text::published;
-use super::answer::words::verdicts;
+use super::answer::words::{full, verdicts};
 use super::answer::{Answer, AnswerRow};
 use super::value::{NOTHING, human};
 use super::{Report, Table};
@@ -21,7 +21,7 @@ pub fn table(reports: &[Report]) -> Table {
         let rows = report.answer.rows.iter();
         [name]
             .into_iter()
-            .chain(rows.map(|row| cells(&report.answer, row)))
+            .chain(rows.flat_map(|row| lines(&report.answer, row)))
     });
     let columns = ["what"]
         .into_iter()
@@ -40,7 +40,9 @@ pub fn table(reports: &[Report]) -> Table {
 /// The heads of the columns in the answers of the catalog's experiments.
 pub(crate) const SIDES: [&str; 3] = ["Linux", "patch", "ours"];
 
-fn cells(answer: &Answer, row: &AnswerRow) -> Vec<String> {
+/// The lines of one metric. The table has a column for each of [`SIDES`], so an answer with more
+/// sides has several lines, the first of which names the metric.
+fn lines(answer: &Answer, row: &AnswerRow) -> Vec<Vec<String>> {
     let is_usual = answer.sides == SIDES;
     let mut values = values(row);
     if !is_usual {
@@ -48,13 +50,20 @@ fn cells(answer: &Answer, row: &AnswerRow) -> Vec<String> {
             *value = format!("{side} {value}");
         }
     }
-    values.resize(SIDES.len(), NOTHING.to_owned());
-    let ends = [published(row), verdicts(&answer.sides, row)];
-    [row.what.clone()]
-        .into_iter()
-        .chain(values)
-        .chain(ends)
-        .collect()
+    let line = |(nth, values): (usize, &[String])| {
+        let mut values = values.to_vec();
+        let [what, published, verdict] = if nth == 0 {
+            values.resize(SIDES.len(), NOTHING.to_owned());
+            let ends = [published(row), verdicts(&answer.sides, row)];
+            let [published, verdict] = ends;
+            [row.what.clone(), published, verdict]
+        } else {
+            values.resize(SIDES.len(), String::new());
+            [const { String::new() }; 3]
+        };
+        [vec![what], values, vec![published, verdict]].concat()
+    };
+    values.chunks(SIDES.len()).enumerate().map(line).collect()
 }
 
 fn values(row: &AnswerRow) -> Vec<String> {
@@ -70,10 +79,13 @@ fn values(row: &AnswerRow) -> Vec<String> {
 /// The table of one answer, with the verdicts in full words.
 #[must_use]
 pub fn of_answer(answer: &Answer) -> Table {
+    if answer.has_rows_of_sides() {
+        return of_sides(answer);
+    }
     let with_published = answer.rows.iter().any(|row| row.published_ratio.is_some());
     let with_verdict = answer.sides.len() > 1;
     let mut columns = vec!["what".to_owned()];
-    columns.extend(answer.sides.iter().cloned());
+    columns.extend(answer.named_sides());
     columns.extend(with_published.then(|| "published".to_owned()));
     columns.extend(with_verdict.then(|| "verdict".to_owned()));
     let row = |row: &AnswerRow| {
@@ -91,10 +103,40 @@ pub fn of_answer(answer: &Answer) -> Table {
     }
 }
 
+/// The table of an answer with many sides: a row for each side, and for each metric its value and
+/// its verdict.
+fn of_sides(answer: &Answer) -> Table {
+    let heads = answer.rows.iter().map(|row| row.what.clone());
+    let heads = heads.flat_map(|what| [what, "verdict".to_owned()]);
+    let values: Vec<Vec<String>> = answer.rows.iter().map(values).collect();
+    let row = |(nth, side): (usize, String)| {
+        let of_metric = |(row, values): (&AnswerRow, &Vec<String>)| {
+            let mut compared = row.compared();
+            let compared = compared.find(|(at, ..)| *at == nth);
+            let verdict = compared.map_or("", |(.., of)| full(of.verdict, &row.metric));
+            let value = values.get(nth).map_or(NOTHING, String::as_str);
+            [value.to_owned(), verdict.to_owned()]
+        };
+        let cells = answer.rows.iter().zip(&values).flat_map(of_metric);
+        [side].into_iter().chain(cells).collect()
+    };
+    Table {
+        title: String::new(),
+        note: String::new(),
+        columns: ["design".to_owned()].into_iter().chain(heads).collect(),
+        rows: answer
+            .named_sides()
+            .into_iter()
+            .enumerate()
+            .map(row)
+            .collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{sample, table as terminal};
+    use crate::report::{many_designs, sample, table as terminal};
 
     #[test]
     fn each_report_has_a_line_with_its_name_and_a_line_for_each_row() {
@@ -109,6 +151,21 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 80),
             "{text}"
         );
+    }
+
+    #[test]
+    fn no_side_is_left_out_if_there_are_more_than_columns() {
+        let report = many_designs();
+        let whole = table(std::slice::from_ref(&report));
+        let text = terminal::render_tables(&[whole], 80);
+        for side in ["A", "B1", "B2", "B3", "B4"] {
+            assert!(text.contains(&format!("{side} ")), "{side} in\n{text}");
+        }
+        let of_answer = of_answer(&report.answer);
+        assert_eq!(of_answer.rows.len(), 5);
+        assert_eq!(of_answer.columns.len(), 1 + 2 * 3);
+        assert_eq!(of_answer.rows[4][0], "B4: design-4");
+        assert_eq!(of_answer.rows[4][1..3], ["4", "better"]);
     }
 
     #[test]

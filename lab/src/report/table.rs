@@ -165,11 +165,11 @@ mod tests {
         Compared with `aligned`, `phased+shepherd-phased` lowers contentions (better), raises total wait (worse) and shows no
         difference in pages per s.
 
-                              A           B         published
-        -----------------------------------------------------
-        contentions         872         117 better     ×0.134
-        total wait    199.43 ms      761 ns worse           –
-        pages per s  12,345,678  12,345,999                 –
+                     A: aligned  B: phased+shepherd-phased  published
+        -------------------------------------------------------------
+        contentions         872                 117 better     ×0.134
+        total wait    199.43 ms              761 ns worse           –
+        pages per s  12,345,678          12,345,999                 –
         No difference seen: pages per s (B).
 
         design                        contentions  published                 total_wait  published
@@ -218,11 +218,11 @@ mod tests {
         Compared with `aligned`, `phased+shepherd-phased` lowers contentions (better),
         raises total wait (worse) and shows no difference in pages per s.
 
-                              A           B         published
-        -----------------------------------------------------
-        contentions         872         117 better     ×0.134
-        total wait    199.43 ms      761 ns worse           –
-        pages per s  12,345,678  12,345,999                 –
+                     A: aligned  B: phased+shepherd-phased  published
+        -------------------------------------------------------------
+        contentions         872                 117 better     ×0.134
+        total wait    199.43 ms              761 ns worse           –
+        pages per s  12,345,678          12,345,999                 –
         No difference seen: pages per s (B).
 
         design                        contentions  published

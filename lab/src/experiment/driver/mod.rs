@@ -422,6 +422,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
             sentence,
             sides: headlines.sides.clone(),
             rows: headlines.rows.iter().filter_map(row).collect(),
+            identical: Vec::new(),
         }
     }
 

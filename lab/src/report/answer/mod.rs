@@ -1,15 +1,21 @@
 //! The answer with which a report begins: the question, one sentence, and a table of at most three
-//! metrics that compares a few designs.
+//! metrics that compares the designs.
 //!
-//! The submodule `words` puts verdicts into words, `text` makes lines of text of an answer, and
-//! `short` counts the verdicts of a report.
+//! The submodule `sides` names the designs, `words` puts verdicts into words, `grid` and `text`
+//! make lines of text of an answer, and `short` counts the verdicts of a report.
 
+mod grid;
 pub(crate) mod short;
+mod sides;
 pub mod text;
 pub(crate) mod words;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::sides::instead_of;
+pub(crate) use self::sides::letters;
 use super::misses::Beside;
 use super::{Row, VerdictRow};
 use crate::measure::metric::Metric;
@@ -17,6 +23,9 @@ use crate::measure::stats::{self, Estimate};
 
 /// The largest number of rows of an answer.
 pub const ROWS_MAX: usize = 3;
+/// The largest number of sides that have a column each. If an answer has more sides, its table has
+/// a row for each side and a column for each metric.
+pub(crate) const COLUMNS_MAX: usize = 3;
 
 /// The answer of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +39,27 @@ pub struct Answer {
     pub sides: Vec<String>,
     /// The metrics that the answer shows, at most [`ROWS_MAX`].
     pub rows: Vec<AnswerRow>,
+    /// The sides whose runs were identical to the runs of the first side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identical: Vec<Identical>,
+}
+
+/// A side whose runs were identical to the runs of the first side on every seed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identical {
+    /// The name of the first side's design.
+    pub a: String,
+    /// The name of this side's design.
+    pub b: String,
+    /// Why nothing differed, and what to run instead: a clause without a full stop.
+    pub why: String,
+}
+
+impl fmt::Display for Identical {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { a, b, why } = self;
+        write!(f, "`{b}` and `{a}` ran identically on every seed: {why}.")
+    }
 }
 
 /// One metric of an answer.
@@ -54,6 +84,15 @@ pub struct AnswerCell {
     pub estimate: Estimate,
     /// The comparison of this side with the first side; `None` for the first side itself.
     pub compared: Option<stats::Comparison>,
+}
+
+impl Answer {
+    /// Whether all runs were identical: the runs of every design were identical to the runs of the
+    /// first design. False if only one design ran.
+    #[must_use]
+    pub fn is_all_identical(&self) -> bool {
+        self.sides.len() > 1 && self.identical.len() + 1 == self.sides.len()
+    }
 }
 
 impl AnswerRow {
@@ -85,13 +124,14 @@ pub(crate) fn published_ratio(figures: &[Beside], metric: &str, a: &str, b: &str
 
 /// Makes the answer of a command that compares designs which the user names: the first of `designs`
 /// is A, the others are B. `metrics` are the names of the metrics to show, if the rows have them.
+/// `identical` are the designs whose runs were identical to the runs of A.
 #[must_use]
 pub fn of_designs(
     question: String,
     designs: &[String],
     metrics: &[&str],
-    rows: &[Row],
-    verdicts: &[VerdictRow],
+    (rows, verdicts): (&[Row], &[VerdictRow]),
+    identical: Vec<Identical>,
 ) -> Answer {
     let Some(a) = designs.first() else {
         return Answer::default();
@@ -114,46 +154,18 @@ pub fn of_designs(
         Some(AnswerRow {
             what: words::plain(metric),
             metric: metric.clone(),
-            cells: designs.iter().take(SIDES_MAX).map(cell).collect(),
+            cells: designs.iter().map(cell).collect(),
             published_ratio: None,
         })
     };
     let rows: Vec<AnswerRow> = metrics.iter().filter_map(row).take(ROWS_MAX).collect();
+    let sides = letters(designs.len());
     Answer {
         question,
-        sentence: words::sentence(designs, &rows),
-        sides: letters(designs.len()),
+        sentence: words::sentence(designs, &sides, &rows, &identical),
+        sides,
         rows,
-    }
-}
-
-/// The largest number of designs that an answer shows beside each other.
-const SIDES_MAX: usize = 3;
-
-/// The heads of the columns of `designs` designs: A and B, or A, B1 and B2.
-fn letters(designs: usize) -> Vec<String> {
-    let letter = |nth: usize| match (nth, designs) {
-        (0, _) => "A".to_owned(),
-        (_, 2) => "B".to_owned(),
-        (nth, _) => format!("B{nth}"),
-    };
-    (0..designs.min(SIDES_MAX)).map(letter).collect()
-}
-
-/// The designs of a comparison as a question names them: `ours` (B) instead of `linux` (A).
-#[must_use]
-pub fn instead_of(designs: &[String]) -> String {
-    let letters = letters(designs.len());
-    let named = designs.iter().zip(&letters);
-    let named: Vec<String> = named
-        .map(|(design, letter)| format!("`{design}` ({letter})"))
-        .collect();
-    let more = designs.len().saturating_sub(SIDES_MAX);
-    let (a, others) = named.split_first().map_or(("", &[][..]), |(a, b)| (a, b));
-    match (others, more) {
-        ([], _) => a.to_owned(),
-        (others, 0) => format!("{} instead of {a}", words::list(others)),
-        (others, more) => format!("{} and {more} more instead of {a}", others.join(", ")),
+        identical,
     }
 }
 
@@ -167,24 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn a_question_names_each_design_with_the_head_of_its_column() {
-        let text = |designs: &[&str]| instead_of(&names(designs));
-        assert_eq!(text(&["linux"]), "`linux` (A)");
-        assert_eq!(
-            text(&["linux", "ours"]),
-            "`ours` (B) instead of `linux` (A)"
-        );
-        assert_eq!(
-            text(&["a", "b", "c"]),
-            "`b` (B1) and `c` (B2) instead of `a` (A)"
-        );
-        assert_eq!(
-            text(&["a", "b", "c", "d"]),
-            "`b` (B1), `c` (B2) and 1 more instead of `a` (A)"
-        );
-    }
-
-    #[test]
     fn an_answer_has_the_rows_that_were_measured() {
         let report = sample();
         let designs = names(&["aligned", "phased+shepherd-phased"]);
@@ -193,8 +187,8 @@ mod tests {
             "which?".to_owned(),
             &designs,
             &metrics,
-            &report.rows,
-            &report.verdicts,
+            (&report.rows, &report.verdicts),
+            Vec::new(),
         );
         let whats: Vec<&str> = answer.rows.iter().map(|row| &*row.what).collect();
         assert_eq!(whats, ["total wait", "contentions"]);
@@ -207,7 +201,8 @@ mod tests {
                 .as_ref()
                 .is_some_and(|a| a.compared.is_none())
         );
-        let none = of_designs(String::new(), &[], &metrics, &report.rows, &report.verdicts);
+        let figures = (&report.rows[..], &report.verdicts[..]);
+        let none = of_designs(String::new(), &[], &metrics, figures, Vec::new());
         assert_eq!(none, Answer::default());
     }
 }

@@ -1,201 +1,109 @@
 //! An answer as lines of text, for terminals and for mails.
 
-use super::words::{remarks, word};
-use super::{Answer, AnswerRow};
-use crate::measure::stats::Verdict;
+use super::grid;
+pub(crate) use super::grid::published;
+use super::words::remarks;
 use crate::report::Report;
 use crate::report::layout::title;
 use crate::report::paint::Paint;
-use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::wrap::wrap;
 
-/// The largest number of lines with which a report begins.
+/// The largest number of lines with which a report begins, if the answer has at most three sides
+/// and needs neither a legend nor a line about identical runs.
 pub const LINES_MAX: usize = 12;
 
-/// The characters between two columns.
-const GAP: &str = "  ";
-
 /// The first lines of `report`: its title, its question, its answer, and the table of the answer.
-/// There are at most [`LINES_MAX`] lines. Each has at most `width` characters, unless a single word
-/// is longer. If this is too little room, the function leaves out blank lines first, and then the
-/// last rows of the table. The full tables below the answer have these rows too.
+/// Each line has at most `width` characters, unless a single word is longer.
+///
+/// There are at most [`LINES_MAX`] lines; if this is too little room, the function leaves out blank
+/// lines first, and then the last rows of the table. The full tables below the answer have these
+/// rows too. The lines of a legend and of remarks about identical runs do not count. If the table
+/// has a row for each side, it has all rows.
 #[must_use]
 pub fn lines(report: &Report, width: usize, paint: Paint) -> Vec<String> {
     let title = wrap(&title(report), width).into_iter();
-    below(
-        title.map(|line| paint.bold(&line)).collect(),
-        report,
-        width,
-        paint,
-    )
+    let title: Vec<String> = title.map(|line| paint.bold(&line)).collect();
+    let lines_max = if report.answer.has_rows_of_sides() {
+        usize::MAX
+    } else {
+        LINES_MAX
+    };
+    let table = grid::draw(&report.answer, width, paint);
+    below(title, table, report, width, lines_max)
 }
 
-/// The first lines of `report` as [`lines`] makes them, but without the title and without colours.
+/// The first lines of `report` as [`lines`] makes them, but without title and colours, and with all
+/// rows of the table.
 pub(crate) fn untitled(report: &Report, width: usize) -> Vec<String> {
-    below(Vec::new(), report, width, Paint::Plain)
+    let table = grid::draw(&report.answer, width, Paint::Plain);
+    below(Vec::new(), table, report, width, usize::MAX)
 }
 
-/// Puts the question and the answer below `head`.
-fn below(mut head: Vec<String>, report: &Report, width: usize, paint: Paint) -> Vec<String> {
+/// Puts the question of `report`, the legend if the table needs one, and the answer below `title`.
+fn below(
+    title: Vec<String>,
+    table: grid::Drawn,
+    report: &Report,
+    width: usize,
+    lines_max: usize,
+) -> Vec<String> {
     let answer = &report.answer;
-    head.extend(wrap(&answer.question, width));
+    let question = wrap(&answer.question, width);
+    let legend = if answer.needs_legend() && !table.names_designs {
+        wrap(&format!("{}.", answer.legend()), width)
+    } else {
+        Vec::new()
+    };
+    let wrapped = |texts: Vec<String>| -> Vec<String> {
+        texts.iter().flat_map(|text| wrap(text, width)).collect()
+    };
+    let identical = wrapped(answer.identical.iter().map(ToString::to_string).collect());
+    let lines_max = lines_max.saturating_add(legend.len() + identical.len());
+    let head = [title, question, legend].concat();
     let sentence = wrap(&answer.sentence, width);
-    let remarks = remarks(answer, report.seeds.len());
-    let remarks: Vec<String> = remarks.iter().flat_map(|text| wrap(text, width)).collect();
+    let mut remarks = wrapped(remarks(answer, report.seeds.len()));
+    remarks.extend(identical);
     let fixed = head.len() + sentence.len() + remarks.len();
-    let table = table(answer, width, LINES_MAX.saturating_sub(fixed), paint);
+    let table = within(table, lines_max.saturating_sub(fixed));
     let parts = [head, sentence, [table, remarks].concat()];
     let parts: Vec<Vec<String>> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let filled: usize = parts.iter().map(Vec::len).sum();
-    let blank = if filled + parts.len() <= LINES_MAX + 1 {
+    let blank = if filled + parts.len() <= lines_max.saturating_add(1) {
         vec![String::new()]
     } else {
         Vec::new()
     };
     let mut all = parts.join(&blank[..]);
-    all.truncate(LINES_MAX);
+    all.truncate(lines_max);
     all
 }
 
-/// One cell of the table: a number or a text, and a word about it.
-struct Cell {
-    text: String,
-    word: &'static str,
-    verdict: Option<Verdict>,
-}
-
-impl Cell {
-    fn plain(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            word: "",
-            verdict: None,
-        }
-    }
-}
-
-/// The table of the answer in at most `room` lines. If a row is too long for `width`, each row is
-/// printed as a sentence instead.
-fn table(answer: &Answer, width: usize, room: usize, paint: Paint) -> Vec<String> {
-    if answer.rows.is_empty() {
-        return Vec::new();
-    }
-    let with_published = answer.rows.iter().any(|row| row.published_ratio.is_some());
-    let mut heads: Vec<Cell> = [Cell::plain("")].into();
-    heads.extend(answer.sides.iter().map(Cell::plain));
-    heads.extend(with_published.then(|| Cell::plain("published")));
-    let rows = answer.rows.iter();
-    let rows: Vec<Vec<Cell>> = rows.map(|row| cells(row, with_published)).collect();
-    let columns = heads.len();
-    let widths: Vec<[usize; 2]> = (0..columns)
-        .map(|nth| {
-            let of_column = rows.iter().chain([&heads]).map(|row| &row[nth]);
-            let text = of_column.clone().map(|cell| cell.text.chars().count());
-            let word = of_column.map(|cell| cell.word.len());
-            [text.max().unwrap_or(0), word.max().unwrap_or(0)]
-        })
-        .collect();
-    let full = |[text, word]: &[usize; 2]| text + word + usize::from(*word > 0);
-    let total = widths.iter().map(full).sum::<usize>() + GAP.len() * (columns - 1);
-    if total > width {
-        let sentences = answer.rows.iter();
-        let sentences = sentences.map(|row| wrap(&stacked(answer, row), width));
-        return within(sentences, room);
-    }
-    let rule = "-".repeat(total);
-    let head = [draw(&heads, &widths, paint), rule];
-    let drawn = rows.iter().map(|row| vec![draw(row, &widths, paint)]);
-    let rows = within(drawn, room.saturating_sub(head.len()));
-    if rows.is_empty() {
-        return rows;
-    }
-    [head.into(), rows].concat()
-}
-
-/// Joins the lines of `parts`, from the first part on, and stops before the part that would exceed
-/// `room` lines.
-fn within(parts: impl Iterator<Item = Vec<String>>, room: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for part in parts {
-        if lines.len() + part.len() > room {
+/// The lines of `table`, without the last rows if it has more than `room` lines. Without any row,
+/// there is no head either.
+fn within(table: grid::Drawn, room: usize) -> Vec<String> {
+    let mut lines = table.head;
+    let head = lines.len();
+    for row in table.rows {
+        if lines.len() + row.len() > room {
             break;
         }
-        lines.extend(part);
+        lines.extend(row);
+    }
+    if lines.len() == head {
+        lines.clear();
     }
     lines
-}
-
-fn cells(row: &AnswerRow, with_published: bool) -> Vec<Cell> {
-    let mut cells = vec![Cell::plain(&row.what)];
-    cells.extend(row.cells.iter().map(|cell| match cell {
-        None => Cell::plain(NOTHING),
-        Some(cell) => {
-            let verdict = cell.compared.map(|compared| compared.verdict);
-            Cell {
-                text: human(cell.estimate.median, row.metric.unit),
-                word: verdict.map_or("", |verdict| word(verdict, &row.metric)),
-                verdict,
-            }
-        }
-    }));
-    if with_published {
-        cells.push(Cell::plain(published(row)));
-    }
-    cells
-}
-
-/// The published ratio of the patch to Linux: `×0.134`.
-pub(crate) fn published(row: &AnswerRow) -> String {
-    let ratio = row.published_ratio;
-    ratio.map_or_else(
-        || NOTHING.to_owned(),
-        |ratio| format!("×{}", ratio_of(1.0, ratio)),
-    )
-}
-
-/// Draws one line. The first column and the words after numbers are aligned left, and the numbers
-/// are aligned right.
-fn draw(cells: &[Cell], widths: &[[usize; 2]], paint: Paint) -> String {
-    let mut line = String::new();
-    for (nth, (cell, [text, word])) in cells.iter().zip(widths).enumerate() {
-        if nth == 0 {
-            line.push_str(&format!("{:<text$}", cell.text));
-            continue;
-        }
-        line.push_str(GAP);
-        line.push_str(&format!("{:>text$}", cell.text));
-        if *word > 0 {
-            line.push(' ');
-            line.push_str(&paint.word(cell.word));
-            line.push_str(&" ".repeat(word - cell.word.len()));
-        }
-    }
-    line.trim_end().to_owned()
-}
-
-/// A row as a sentence, for a width that has no room for its table.
-fn stacked(answer: &Answer, row: &AnswerRow) -> String {
-    let of_side = |(side, cell): (&String, Cell)| match cell.verdict {
-        Some(_) if !cell.word.is_empty() => format!("{side} {} ({})", cell.text, cell.word),
-        _ => format!("{side} {}", cell.text),
-    };
-    let values = cells(row, false).into_iter().skip(1);
-    let mut parts: Vec<String> = answer.sides.iter().zip(values).map(of_side).collect();
-    if row.published_ratio.is_some() {
-        parts.push(format!("published {}", published(row)));
-    }
-    format!("{}: {}", row.what, parts.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::AnswerCell;
+    use super::super::{Answer, AnswerCell, AnswerRow, Identical};
     use super::*;
     use crate::measure::metric::{Metric, Unit};
-    use crate::measure::stats::{Comparison, Estimate};
-    use crate::report::sample;
+    use crate::measure::stats::{Comparison, Estimate, Verdict};
+    use crate::report::{many_designs, sample};
 
     fn estimate(median: f64) -> Estimate {
         Estimate {
@@ -215,11 +123,11 @@ mod tests {
         Compared with `aligned`, `phased+shepherd-phased` lowers contentions (better),
         raises total wait (worse) and shows no difference in pages per s.
 
-                              A           B         published
-        -----------------------------------------------------
-        contentions         872         117 better     ×0.134
-        total wait    199.43 ms      761 ns worse           –
-        pages per s  12,345,678  12,345,999                 –
+                     A: aligned  B: phased+shepherd-phased  published
+        -------------------------------------------------------------
+        contentions         872                 117 better     ×0.134
+        total wait    199.43 ms              761 ns worse           –
+        pages per s  12,345,678          12,345,999                 –
         No difference seen: pages per s (B).
         ");
     }
@@ -231,6 +139,7 @@ mod tests {
         vmstat · grace-72 · card mid · 8 seeds (1–8) ·
         hash 00123456789abcde
         What do phases of the vmstat work gain?
+        A is `aligned`; B is `phased+shepherd-phased`.
         Compared with `aligned`, `phased+shepherd-phased`
         lowers contentions (better), raises total wait
         (worse) and shows no difference in pages per s.
@@ -240,6 +149,54 @@ mod tests {
         pages per s: A 12,345,678, B 12,345,999
         No difference seen: pages per s (B).
         ");
+    }
+
+    #[test]
+    fn many_designs_have_a_row_each() {
+        let text = lines(&many_designs(), 80, Paint::Plain).join("\n");
+        insta::assert_snapshot!(text, @r"
+        vmstat · grace-72 · card mid · 8 seeds (1–8) · hash 00123456789abcde
+        Which of these designs is best?
+
+        Compared with `design-0`, contentions: lower (better) with B1, B2, B3 and B4;
+        total wait: lower (better) with B1, B2, B3 and B4; pages per s: lower (worse)
+        with B1, B2, B3 and B4.
+
+                      contentions        total wait       pages per s
+        -------------------------------------------------------------
+        A: design-0    872         199.43 ms         12,345,678
+        B1: design-1     1 better       1 ns better           1 worse
+        B2: design-2     2 better       2 ns better           2 worse
+        B3: design-3     3 better       3 ns better           3 worse
+        B4: design-4     4 better       4 ns better           4 worse
+        ");
+        for width in [40, 72, 80, 160] {
+            let text = lines(&many_designs(), width, Paint::Plain).join("\n");
+            for nth in 0..5 {
+                assert!(text.contains(&format!("design-{nth}")), "{nth} in\n{text}");
+            }
+            for line in text.lines().skip(1) {
+                assert!(line.chars().count() <= width, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_says_which_runs_were_identical_and_takes_no_room_of_the_table() {
+        let mut report = sample();
+        let before = lines(&report, 80, Paint::Plain);
+        report.answer.identical = vec![Identical {
+            a: "aligned".to_owned(),
+            b: "phased+shepherd-phased".to_owned(),
+            why: "nothing depends on it".to_owned(),
+        }];
+        let after = lines(&report, 80, Paint::Plain);
+        assert_eq!(after[..before.len()], before);
+        assert_eq!(
+            after[before.len()..].join(" "),
+            "`phased+shepherd-phased` and `aligned` ran identically on every seed: nothing depends \
+             on it."
+        );
     }
 
     #[test]
@@ -309,6 +266,7 @@ mod tests {
                 sentence: sentence.clone(),
                 sides: ["Linux", "patch", "ours"].map(str::to_owned).to_vec(),
                 rows,
+                identical: Vec::new(),
             };
             let lines = lines(&report, width, Paint::Plain);
             prop_assert!(lines.len() <= LINES_MAX, "{lines:?}");

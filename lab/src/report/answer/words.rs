@@ -1,6 +1,6 @@
 //! Verdicts in words. No sentence claims more than its verdicts.
 
-use super::{Answer, AnswerRow};
+use super::{Answer, AnswerRow, COLUMNS_MAX, Identical};
 use crate::measure::metric::{Better, Metric};
 use crate::measure::stats::{self, SEEDS_MIN, Verdict};
 
@@ -119,12 +119,21 @@ const STATEMENTS: [Verdict; 5] = [
 ];
 
 /// Says how the designs B change the metrics of `rows`, compared with A, the first of `designs`.
-pub(super) fn sentence(designs: &[String], rows: &[AnswerRow]) -> String {
+/// `sides` are the heads of the designs. `identical` are the designs that ran as A did.
+pub(super) fn sentence(
+    designs: &[String],
+    sides: &[String],
+    rows: &[AnswerRow],
+    identical: &[Identical],
+) -> String {
     let Some((a, others)) = designs.split_first() else {
         return String::new();
     };
     if others.is_empty() {
         return format!("Only `{a}` ran, so there is nothing to compare: name another design.");
+    }
+    if identical.len() == others.len() {
+        return format!("Nothing differs from `{a}`: all runs are identical on every seed.");
     }
     let mut compared = rows.iter().flat_map(AnswerRow::compared).peekable();
     let few =
@@ -132,20 +141,47 @@ pub(super) fn sentence(designs: &[String], rows: &[AnswerRow]) -> String {
     if compared.peek().is_some() && compared.all(few) {
         return format!("The seeds are too few to say what changes compared with `{a}`.");
     }
-    let nth_of = |nth: usize| {
-        let mut clauses = Vec::new();
-        for verdict in STATEMENTS {
-            clauses.extend(clause(nth, verdict, a, rows));
-        }
-        let b = &designs[nth];
-        (!clauses.is_empty()).then(|| format!("`{b}` {}", list(&clauses)))
+    let parts: Vec<String> = if designs.len() > COLUMNS_MAX {
+        let of_metric = |row: &AnswerRow| by_metric(row, sides);
+        rows.iter().filter_map(of_metric).collect()
+    } else {
+        let of_design = |nth: usize| {
+            let b = &designs[nth];
+            if identical.iter().any(|of| of.b == *b) {
+                return Some(format!("`{b}` runs identically on every seed"));
+            }
+            let clauses = STATEMENTS.into_iter();
+            let clauses: Vec<String> = clauses
+                .filter_map(|verdict| clause(nth, verdict, a, rows))
+                .collect();
+            (!clauses.is_empty()).then(|| format!("`{b}` {}", list(&clauses)))
+        };
+        (1..designs.len()).filter_map(of_design).collect()
     };
-    let shown = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
-    let of_each: Vec<String> = (1..shown).filter_map(nth_of).collect();
-    if of_each.is_empty() {
+    if parts.is_empty() {
         return format!("The runs measured nothing by which `{a}` could be compared.");
     }
-    format!("Compared with `{a}`, {}.", of_each.join("; "))
+    format!("Compared with `{a}`, {}.", parts.join("; "))
+}
+
+/// Says which sides have which verdict on the metric of `row`: `waits: lower (better) with B1 and
+/// B2, no difference seen with B3`. `None` if no side is compared.
+fn by_metric(row: &AnswerRow, sides: &[String]) -> Option<String> {
+    if row.is_all_zero() {
+        return Some(format!("{}: 0 in all", row.what));
+    }
+    let with = |verdict: Verdict| {
+        let of = row.compared().filter(|(.., of)| of.verdict == verdict);
+        let of: Vec<&str> = of.map(|(nth, ..)| &*sides[nth]).collect();
+        let is = match (verdict, word(verdict, &row.metric)) {
+            (Verdict::Lower, word @ ("better" | "worse")) => format!("lower ({word})"),
+            (Verdict::Higher, word @ ("better" | "worse")) => format!("higher ({word})"),
+            _ => full(verdict, &row.metric).to_owned(),
+        };
+        (!of.is_empty()).then(|| format!("{is} with {}", list(&of)))
+    };
+    let with: Vec<String> = STATEMENTS.into_iter().filter_map(with).collect();
+    (!with.is_empty()).then(|| format!("{}: {}", row.what, with.join(", ")))
 }
 
 /// Says how the design B at index `nth` changes the metrics of the rows in which this design has
@@ -185,6 +221,8 @@ fn clause(nth: usize, verdict: Verdict, a: &str, rows: &[AnswerRow]) -> Option<S
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::super::AnswerCell;
     use super::*;
     use crate::measure::metric::Unit;
@@ -227,7 +265,11 @@ mod tests {
     }
 
     fn said(rows: &[AnswerRow]) -> String {
-        sentence(&["linux".to_owned(), "ours".to_owned()], rows)
+        sentence(&names(&["linux", "ours"]), &names(&["A", "B"]), rows, &[])
+    }
+
+    fn names(of: &[&str]) -> Vec<String> {
+        of.iter().map(|name| (*name).to_owned()).collect()
     }
 
     #[test]
@@ -295,8 +337,68 @@ mod tests {
 
     #[test]
     fn one_design_alone_is_compared_with_nothing() {
-        let text = sentence(&["linux".to_owned()], &[]);
+        let text = sentence(&names(&["linux"]), &names(&["A"]), &[], &[]);
         assert!(text.contains("nothing to compare"), "{text}");
+    }
+
+    fn identical(b: &str) -> Identical {
+        Identical {
+            a: "linux".to_owned(),
+            b: b.to_owned(),
+            why: "nothing depends on it".to_owned(),
+        }
+    }
+
+    #[test]
+    fn identical_runs_are_said_to_be_identical() {
+        let row = row("waits", [2.0, 2.0], Verdict::Equal);
+        let designs = names(&["linux", "ours"]);
+        let sides = names(&["A", "B"]);
+        let all = sentence(
+            &designs,
+            &sides,
+            slice::from_ref(&row),
+            &[identical("ours")],
+        );
+        assert_eq!(
+            all,
+            "Nothing differs from `linux`: all runs are identical on every seed."
+        );
+        let mut two = row;
+        let mut lower = two.cells[1].clone();
+        if let Some(cell) = &mut lower {
+            cell.compared = cell.compared.map(|of| Comparison {
+                verdict: Verdict::Lower,
+                ..of
+            });
+        }
+        two.cells.push(lower);
+        let designs = names(&["linux", "tree", "ours"]);
+        let sides = names(&["A", "B1", "B2"]);
+        assert_eq!(
+            sentence(&designs, &sides, &[two], &[identical("tree")]),
+            "Compared with `linux`, `tree` runs identically on every seed; `ours` lowers waits \
+             (better)."
+        );
+    }
+
+    #[test]
+    fn many_designs_are_grouped_by_metric_and_verdict() {
+        let mut waits = row("waits", [2.0, 1.0], Verdict::Lower);
+        for verdict in [Verdict::NoDifference, Verdict::Lower, Verdict::Higher] {
+            let mut cell = waits.cells[1].clone();
+            if let Some(cell) = &mut cell {
+                cell.compared = cell.compared.map(|of| Comparison { verdict, ..of });
+            }
+            waits.cells.push(cell);
+        }
+        let designs = names(&["a", "b", "c", "d", "e"]);
+        let sides = names(&["A", "B1", "B2", "B3", "B4"]);
+        assert_eq!(
+            sentence(&designs, &sides, &[waits], &[]),
+            "Compared with `a`, waits: lower (better) with B1 and B3, higher (worse) with B4, no \
+             difference seen with B2."
+        );
     }
 
     #[test]

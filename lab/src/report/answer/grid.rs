@@ -1,0 +1,214 @@
+//! The table of an answer, drawn as lines of text.
+//!
+//! A row is a metric and a column is a side. If there are too many sides, a row is a side and a
+//! column is a metric, so that no side is left out.
+
+use super::words::word;
+use super::{Answer, AnswerCell, AnswerRow};
+use crate::measure::stats::Verdict;
+use crate::report::paint::Paint;
+use crate::report::value::{NOTHING, human, ratio_of};
+use crate::report::wrap::wrap;
+
+/// The characters between two columns.
+const GAP: &str = "  ";
+
+/// The drawn table.
+#[derive(Default)]
+pub(super) struct Drawn {
+    /// The heads of the columns, and the rule below them.
+    pub(super) head: Vec<String>,
+    /// The lines of each row.
+    pub(super) rows: Vec<Vec<String>>,
+    /// Whether the lines name the design of each side, so that no legend is needed.
+    pub(super) names_designs: bool,
+}
+
+/// Draws the table of `answer` in lines of at most `width` characters. If each head has no room for
+/// the name of its design, the heads are letters. If this table is too wide too, each row is
+/// printed as a sentence instead.
+pub(super) fn draw(answer: &Answer, width: usize, paint: Paint) -> Drawn {
+    if answer.rows.is_empty() {
+        return Drawn::default();
+    }
+    let named = answer.named_sides();
+    let of_sides = |sides: &[String]| {
+        let grid = Grid::of(answer, sides);
+        (grid.width() <= width).then(|| grid.drawn(paint))
+    };
+    if let Some(drawn) = of_sides(&named) {
+        let names_designs = true;
+        return Drawn {
+            names_designs,
+            ..drawn
+        };
+    }
+    let sentences = || Drawn {
+        rows: Grid::of(answer, &answer.sides).sentences(width),
+        ..Drawn::default()
+    };
+    of_sides(&answer.sides).unwrap_or_else(sentences)
+}
+
+/// One cell: a number or a text, and a word about it.
+struct Cell {
+    text: String,
+    word: &'static str,
+    verdict: Option<Verdict>,
+}
+
+impl Cell {
+    fn plain(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            word: "",
+            verdict: None,
+        }
+    }
+
+    fn of(cell: Option<&AnswerCell>, row: &AnswerRow) -> Self {
+        let Some(cell) = cell else {
+            return Self::plain(NOTHING);
+        };
+        let verdict = cell.compared.map(|compared| compared.verdict);
+        Self {
+            text: human(cell.estimate.median, row.metric.unit),
+            word: verdict.map_or("", |verdict| word(verdict, &row.metric)),
+            verdict,
+        }
+    }
+}
+
+/// The cells of a table.
+struct Grid {
+    heads: Vec<Cell>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Grid {
+    /// The table of `answer`, in which the sides have the names `sides`.
+    fn of(answer: &Answer, sides: &[String]) -> Self {
+        if answer.has_rows_of_sides() {
+            Self::of_sides(answer, sides)
+        } else {
+            Self::of_metrics(answer, sides)
+        }
+    }
+
+    /// A row for each metric.
+    fn of_metrics(answer: &Answer, sides: &[String]) -> Self {
+        let with_published = answer.rows.iter().any(|row| row.published_ratio.is_some());
+        let mut heads = vec![Cell::plain("")];
+        heads.extend(sides.iter().map(Cell::plain));
+        heads.extend(with_published.then(|| Cell::plain("published")));
+        let row = |row: &AnswerRow| {
+            let mut cells = vec![Cell::plain(&row.what)];
+            cells.extend(row.cells.iter().map(|cell| Cell::of(cell.as_ref(), row)));
+            cells.extend(with_published.then(|| Cell::plain(published(row))));
+            cells
+        };
+        let rows = answer.rows.iter().map(row).collect();
+        Self { heads, rows }
+    }
+
+    /// A row for each side. No answer with so many sides has published ratios.
+    fn of_sides(answer: &Answer, sides: &[String]) -> Self {
+        let mut heads = vec![Cell::plain("")];
+        heads.extend(answer.rows.iter().map(|row| Cell::plain(&row.what)));
+        let row = |(nth, side): (usize, &String)| {
+            let cell = |row: &AnswerRow| Cell::of(row.cells.get(nth).and_then(Option::as_ref), row);
+            let cells = answer.rows.iter().map(cell);
+            [Cell::plain(side)].into_iter().chain(cells).collect()
+        };
+        let rows = sides.iter().enumerate().map(row).collect();
+        Self { heads, rows }
+    }
+
+    /// The width of each column: of its numbers, and of the words after the numbers. A head may
+    /// reach over both.
+    fn widths(&self) -> Vec<[usize; 2]> {
+        let of_column = |nth: usize| {
+            let cells = self.rows.iter().map(|row| &row[nth]);
+            let text = cells.clone().map(|cell| cell.text.chars().count());
+            let word = cells.map(|cell| cell.word.len()).max().unwrap_or(0);
+            let head = self.heads[nth].text.chars().count();
+            let head = head.saturating_sub(with_gap(word));
+            [text.max().unwrap_or(0).max(head), word]
+        };
+        (0..self.heads.len()).map(of_column).collect()
+    }
+
+    fn width(&self) -> usize {
+        let widths = self.widths();
+        let columns = widths.iter().map(|[text, word]| text + with_gap(*word));
+        columns.sum::<usize>() + GAP.len() * (widths.len() - 1)
+    }
+
+    fn drawn(&self, paint: Paint) -> Drawn {
+        let widths = self.widths();
+        let line = |cells: &[Cell]| draw_line(cells, &widths, paint);
+        Drawn {
+            head: vec![line(&self.heads), "-".repeat(self.width())],
+            rows: self.rows.iter().map(|row| vec![line(row)]).collect(),
+            names_designs: false,
+        }
+    }
+
+    /// Each row as a sentence, in lines of at most `width` characters.
+    fn sentences(&self, width: usize) -> Vec<Vec<String>> {
+        let value = |(head, cell): (&Cell, &Cell)| match cell.verdict {
+            Some(_) if !cell.word.is_empty() => {
+                format!("{} {} ({})", head.text, cell.text, cell.word)
+            }
+            _ => format!("{} {}", head.text, cell.text),
+        };
+        let row = |cells: &Vec<Cell>| {
+            let pairs = self.heads.iter().zip(cells).skip(1);
+            let values: Vec<String> = pairs
+                .filter(|(head, cell)| head.text != "published" || cell.text != NOTHING)
+                .map(value)
+                .collect();
+            wrap(&format!("{}: {}", cells[0].text, values.join(", ")), width)
+        };
+        self.rows.iter().map(row).collect()
+    }
+}
+
+/// The characters that a word of length `word` takes after a number.
+const fn with_gap(word: usize) -> usize {
+    if word > 0 { word + 1 } else { 0 }
+}
+
+/// Draws one line. The first column and the words after numbers are aligned left, and the numbers
+/// are aligned right. A head that is too long for the numbers is aligned right with the words.
+fn draw_line(cells: &[Cell], widths: &[[usize; 2]], paint: Paint) -> String {
+    let mut line = String::new();
+    for (nth, (cell, [text, word])) in cells.iter().zip(widths).enumerate() {
+        if nth == 0 {
+            line.push_str(&format!("{:<text$}", cell.text));
+            continue;
+        }
+        line.push_str(GAP);
+        if cell.text.chars().count() > *text {
+            let full = text + with_gap(*word);
+            line.push_str(&format!("{:>full$}", cell.text));
+            continue;
+        }
+        line.push_str(&format!("{:>text$}", cell.text));
+        if *word > 0 {
+            line.push(' ');
+            line.push_str(&paint.word(cell.word));
+            line.push_str(&" ".repeat(word - cell.word.len()));
+        }
+    }
+    line.trim_end().to_owned()
+}
+
+/// The published ratio of the patch to Linux: `×0.134`.
+pub(crate) fn published(row: &AnswerRow) -> String {
+    let ratio = row.published_ratio;
+    ratio.map_or_else(
+        || NOTHING.to_owned(),
+        |ratio| format!("×{}", ratio_of(1.0, ratio)),
+    )
+}
