@@ -359,6 +359,10 @@ pub(crate) struct Machines {
     /// The machine to show: a name or a profile file
     #[arg(value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
+    /// Copies the profile of the built-in machine NAME to this new file, for a machine of your own
+    /// that has the name of the file
+    #[arg(long, value_name = "FILE", requires = "machine")]
+    pub(crate) copy: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -167,6 +167,10 @@ static EXAMPLES: &[Examples] = &[
                 "plimsoll machines grace-72",
                 "one machine, with the source of every cost",
             ),
+            (
+                "plimsoll machines grace-72 --copy mine.toml",
+                "a copy of its profile, to describe a machine of your own",
+            ),
         ],
     },
     Examples {

@@ -1,4 +1,4 @@
-//! Loads simulated machines, and describes them in lists and tables.
+//! Describes simulated machines in lists and tables. The module `profiles` loads them.
 
 use std::path::Path;
 
@@ -7,6 +7,8 @@ use plimsoll_sim::profile::{
     Card, Cluster, Cost, Profile, ProfileText, Provenance, Range, Sourced,
 };
 
+pub use super::profiles::{copy_of, load, load_in, machine_at};
+use super::profiles::{is_file, unknown};
 use crate::error::Error;
 use crate::measure::metric::Unit;
 use crate::report::Table;
@@ -19,7 +21,8 @@ pub fn list() -> Table {
     let machines = Profile::list().into_iter();
     Table {
         title: String::new(),
-        note: "`plimsoll machines NAME` shows every cost with its source; NAME may be a file."
+        note: "`plimsoll machines NAME` shows every cost with its source; NAME may be a file. \
+               `--copy FILE` copies the profile, for a machine of your own."
             .to_owned(),
         columns: ["machine", "about"].map(str::to_owned).to_vec(),
         rows: machines
@@ -32,13 +35,12 @@ pub fn list() -> Table {
 /// with its range and source.
 ///
 /// # Errors
-/// If the machine is unknown; then the error offers the nearest names. Or if the profile is bad;
-/// then the error says in which file and at which key.
+/// The errors of [`load`].
 pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     let text = if is_file(machine) {
         ProfileText::from_path(Path::new(machine))?
     } else {
-        Profile::describe(machine)?
+        Profile::describe(machine).map_err(|error| unknown(error, machine, Path::new("")))?
     };
     let mut tables = vec![shape(&text)];
     if text.clusters.iter().any(|cluster| cluster.speed.is_some()) {
@@ -52,39 +54,6 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
         tables.push(jitter(&text));
     }
     Ok(tables)
-}
-
-/// Loads the profile of a built-in machine or of a file. A profile gives each price (the
-/// nanoseconds of one kind of step) as a range. `card` says whether the low end, the middle or the
-/// high end of this range is taken.
-///
-/// # Errors
-/// The errors of [`describe`].
-pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
-    if is_file(machine) {
-        return Ok(Profile::from_path(Path::new(machine), card)?);
-    }
-    Ok(Profile::load(machine, card)?)
-}
-
-/// Resolves `machine`, a name that a file in `folder` contains. A path, or the name of a file in
-/// `folder`, becomes a path from the current folder. The name of a built-in machine stays as it is.
-#[must_use]
-pub fn machine_at(folder: &Path, machine: &str) -> String {
-    let is_path = machine.contains('/') || machine.contains(".toml");
-    let beside = folder.join(machine);
-    if (is_path || beside.is_file()) && Path::new(machine).is_relative() {
-        beside.display().to_string()
-    } else {
-        machine.to_owned()
-    }
-}
-
-/// Returns whether `machine` names a profile file. If `machine` contains a `/` or `.toml`, it names
-/// a file, even if the file does not exist. Otherwise it names a file only if the file exists. So a
-/// misspelt name of a built-in machine is not reported as a missing file.
-fn is_file(machine: &str) -> bool {
-    machine.contains('/') || machine.contains(".toml") || Path::new(machine).is_file()
 }
 
 fn shape(text: &ProfileText) -> Table {

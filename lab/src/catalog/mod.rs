@@ -4,4 +4,5 @@ pub mod designs;
 pub mod knobs;
 pub mod machines;
 pub(crate) mod names;
+mod profiles;
 pub mod tuned;

@@ -227,7 +227,7 @@ fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)
             problems.invalid(key, "the machine stands here twice");
             continue;
         }
-        let loaded = machines::load(&machines::machine_at(&plan.folder, machine), plan.card);
+        let loaded = machines::load_in(&plan.folder, machine, plan.card);
         let Some(mut profile) = problems.take(&key, loaded) else {
             continue;
         };

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -36,29 +37,35 @@ pub(crate) struct Mistake {
 pub(crate) fn load(path: &Path) -> Result<(String, String), Error> {
     let file = path.display().to_string();
     let unreadable = |why: String| Error::Invalid(format!("{file}: cannot be read: {why}"));
-    let size = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Error::Invalid(format!(
+            "{file}: there is no such file; `plimsoll new NAME` writes an experiment file, with \
+             comments that explain it"
+        )),
+        _ => unreadable(error.to_string()),
+    };
+    let size = fs::metadata(path).map_err(failed)?;
     if size.len() > BYTES_MAX {
         return Err(unreadable("it is larger than 1 MiB".to_owned()));
     }
-    let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let text = fs::read_to_string(path).map_err(failed)?;
     Ok((file, text))
 }
 
 /// Parses the text of `file`.
 ///
 /// # Errors
-/// [`Error::Invalid`] with every mistake if the text is not TOML.
+/// [`Error::Invalid`] with the first mistake if the text is not TOML. The parser goes on after a
+/// mistake, but it then reads the rest of the text wrongly, so further mistakes may be false.
 pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Spanned<DeTable<'a>>, Error> {
-    let (table, errors) = DeTable::parse_recoverable(text);
-    if errors.is_empty() {
-        return Ok(table);
-    }
-    let mistake = |error: &toml::de::Error| Mistake {
-        span: error.span().unwrap_or(0..0),
-        key: String::new(),
-        why: format!("this is not TOML: {}", error.message()),
-    };
-    Err(error_of(file, text, errors.iter().map(mistake).collect()))
+    DeTable::parse(text).map_err(|error| {
+        let mistake = Mistake {
+            span: error.span().unwrap_or(0..0),
+            key: String::new(),
+            why: format!("this is not TOML: {}", error.message()),
+        };
+        error_of(file, text, vec![mistake])
+    })
 }
 
 /// Makes one error from `mistakes` in the text of `file`, in the order of the file.
@@ -142,6 +149,16 @@ mod tests {
             error.to_string(),
             "a.toml:2:9: seeds: write a number\n  |\n2 | seeds = \"six\"\n  |         ^^^^^"
         );
+    }
+
+    #[test]
+    fn text_that_is_not_toml_has_one_error() {
+        // After the missing quote, the parser takes the rest of the file for other keys.
+        let text = "name = \"first\nseeds = 6\nquestion = \"\"\nseeds = 6\nquestion = \"\"\n";
+        let told = parse("a.toml", text).expect_err("a quote is missing");
+        let told = told.to_string();
+        assert_eq!(told.matches("a.toml:").count(), 1, "{told}");
+        assert!(told.starts_with("a.toml:1:"), "{told}");
     }
 
     #[test]

@@ -61,16 +61,20 @@ pub(super) fn describe(name: &str) -> Result<ProfileText, ProfileError> {
     let (machine, variant) = name
         .split_once('+')
         .map_or((name, None), |(m, v)| (m, Some(v)));
-    let Some((_, toml)) = FILES.iter().find(|(known, _)| *known == machine) else {
-        let known: Vec<String> = FILES.iter().map(|(known, _)| (*known).to_owned()).collect();
-        let problem = Problem::UnknownMachine(nearest(machine, &known));
-        return Err(ProfileError {
-            file: machine.to_owned(),
-            line: None,
-            key: None,
-            problem,
-        });
-    };
-    let text = ProfileText::parse(machine, toml)?;
+    let text = ProfileText::parse(machine, toml(machine)?)?;
     variant.map_or(Ok(text.clone()), |variant| text.variant(variant))
+}
+
+/// The text of the file of the built-in machine `machine`.
+pub(super) fn toml(machine: &str) -> Result<&'static str, ProfileError> {
+    if let Some((_, toml)) = FILES.iter().find(|(known, _)| *known == machine) {
+        return Ok(toml);
+    }
+    let known: Vec<String> = FILES.iter().map(|(known, _)| (*known).to_owned()).collect();
+    Err(ProfileError {
+        file: machine.to_owned(),
+        line: None,
+        key: None,
+        problem: Problem::UnknownMachine(nearest(machine, &known)),
+    })
 }

@@ -123,6 +123,15 @@ impl Profile {
         builtin::describe(name)
     }
 
+    /// Returns the text of the file of the built-in machine `name`, which describes its variants
+    /// too. A user copies it to describe another machine.
+    ///
+    /// # Errors
+    /// If the machine is unknown, or `name` has a variant; the error holds the nearest names.
+    pub fn toml_of(name: &str) -> Result<&'static str, ProfileError> {
+        builtin::toml(name)
+    }
+
     /// Loads the built-in machine `name`, or its variant `name+variant`. Each `@price=percent` at
     /// the end of the name scales one price, as [`Profile::with_scaled`] does.
     ///

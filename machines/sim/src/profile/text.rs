@@ -1,5 +1,6 @@
 //! A profile as written in the file: every cost with its range and source, before a card is chosen.
 
+use std::io;
 use std::path::Path;
 
 use plimsoll_mm::site::Work;
@@ -19,6 +20,10 @@ use super::{
 /// The name of the variant in which nothing disturbs the CPUs: no interrupts, softirqs or steals.
 /// Every machine has this variant.
 pub const NO_JITTER: &str = "no-jitter";
+
+/// What is wrong if a file does not exist, and how to make one.
+const MISSING: &str = "there is no such file; `plimsoll machines grace-72 --copy FILE` writes a \
+                       copy of the profile of grace-72, which you can change";
 
 /// The parsed contents of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +135,10 @@ impl ProfileText {
             file: file.to_owned(),
             line: None,
             key: None,
-            problem: Problem::Unreadable(format!("cannot be read: {error}")),
+            problem: Problem::Unreadable(match error.kind() {
+                io::ErrorKind::NotFound => MISSING.to_owned(),
+                _ => format!("cannot be read: {error}"),
+            }),
         })?;
         let text = Self::parse(file, &toml)?;
         variant.map_or(Ok(text.clone()), |variant| text.variant(variant))

@@ -91,7 +91,8 @@ fn unknown_names_get_the_nearest_ones() {
     let missing = missing.expect_err("there is none").to_string();
     assert_eq!(
         missing,
-        "no/such.toml: cannot be read: No such file or directory (os error 2)"
+        "no/such.toml: there is no such file; `plimsoll machines grace-72 --copy FILE` writes a \
+         copy of the profile of grace-72, which you can change"
     );
 }
 
