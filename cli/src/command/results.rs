@@ -49,6 +49,10 @@ enum ResultsCommand {
         a: String,
         /// The id of run B
         b: String,
+        /// Shows only this metric of both runs; may be given several times [default: all metrics
+        /// that both runs have]
+        #[arg(long, value_name = "NAME")]
+        metric: Vec<String>,
         #[command(flatten)]
         output: Output,
     },
@@ -84,7 +88,12 @@ pub(crate) fn run(args: Results) -> anyhow::Result<()> {
             html,
             output,
         }) => show(&store, &id, extent, html, output),
-        Some(ResultsCommand::Diff { a, b, output }) => diff(&store, [&a, &b], output),
+        Some(ResultsCommand::Diff {
+            a,
+            b,
+            metric,
+            output,
+        }) => diff(&store, [&a, &b], &metric, output),
         Some(ResultsCommand::Export { id, output, format }) => {
             export(&store, &id, output.as_deref(), format)
         }
@@ -140,7 +149,7 @@ fn show(
     Ok(())
 }
 
-fn diff(store: &Store, ids: [&str; 2], output: Output) -> anyhow::Result<()> {
+fn diff(store: &Store, ids: [&str; 2], metrics: &[String], output: Output) -> anyhow::Result<()> {
     let mut sink = Sink::open(output, Extent::default())?;
     let [a, b] = ids.map(|id| store.find(id));
     let (a, b) = (a?, b?);
@@ -149,7 +158,7 @@ fn diff(store: &Store, ids: [&str; 2], output: Output) -> anyhow::Result<()> {
             warn(&format_args!("{} has not finished", run.head.id));
         }
     }
-    let diff = Diff::of(&a, &b)?;
+    let diff = Diff::of(&a, &b)?.only_metrics(metrics)?;
     sink.write_text(|format, width| match format {
         Format::Json => diff.json() + "\n",
         _ => format.tables("", &diff.tables(), width),

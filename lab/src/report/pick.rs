@@ -45,7 +45,7 @@ impl<'a> Detail<'a> {
 }
 
 /// Returns whether the user means the metric `metric` by `name`.
-fn names_metric(name: &str, metric: &str) -> bool {
+pub(crate) fn names_metric(name: &str, metric: &str) -> bool {
     name == metric || metric.strip_suffix("_ns") == Some(name)
 }
 

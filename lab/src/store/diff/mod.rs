@@ -18,6 +18,7 @@ use super::run::Kept;
 use crate::error::Error;
 use crate::measure::metric::Metric;
 use crate::measure::stats::{self, Comparison, Estimate};
+use crate::report::pick;
 use crate::run::journal::ComparisonKey;
 
 /// The version of the JSON object that [`Diff::json`] makes.
@@ -113,6 +114,34 @@ impl Diff {
             comparisons,
             only,
         }
+    }
+
+    /// This difference with only the metrics that the user means by `names`; all of it if `names`
+    /// is empty.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for the first name that is no metric of both runs. The error offers the
+    /// nearest metrics that are, or all of them.
+    pub fn only_metrics(mut self, names: &[String]) -> Result<Self, Error> {
+        if names.is_empty() {
+            return Ok(self);
+        }
+        let mut known: Vec<&str> = Vec::new();
+        for row in self.comparisons.iter().flat_map(|of| &of.rows) {
+            if !known.contains(&&*row.metric.name) {
+                known.push(&row.metric.name);
+            }
+        }
+        pick::check(names, &known)?;
+        for compared in &mut self.comparisons {
+            compared.rows.retain(|row| {
+                let mut names = names.iter();
+                names.any(|name| pick::names_metric(name, &row.metric.name))
+            });
+        }
+        let has_rows = |of: &Compared| of.identical || !of.rows.is_empty();
+        self.comparisons.retain(has_rows);
+        Ok(self)
     }
 
     /// This difference as one JSON object, without a newline.

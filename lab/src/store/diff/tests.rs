@@ -115,6 +115,42 @@ fn values_with_the_same_seed_are_compared_and_what_one_run_lacks_is_listed() {
 }
 
 #[test]
+fn the_user_chooses_metrics_that_both_runs_have() {
+    let here = key("grace-72", "");
+    let with_waits = |by: f64| {
+        let mut all = cases(&here, "linux", 1..9, by);
+        for case in &mut all {
+            let mut other = case.metrics[0].clone();
+            other.metric = "faults".to_owned();
+            case.metrics.push(other);
+        }
+        all
+    };
+    let found = diff(&with_waits(1.0), &with_waits(0.5));
+    let shown = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let chosen = found
+            .clone()
+            .only_metrics(&names)
+            .map_err(|error| error.to_string())?;
+        let rows = chosen.comparisons.iter().flat_map(|of| &of.rows);
+        Ok(rows
+            .map(|row| row.metric.name.to_string())
+            .collect::<Vec<_>>())
+    };
+    assert_eq!(
+        shown(&[]),
+        Ok(vec!["wait_ns".to_owned(), "faults".to_owned()])
+    );
+    assert_eq!(shown(&["wait"]), Ok(vec!["wait_ns".to_owned()]));
+    assert_eq!(shown(&["faults"]), Ok(vec!["faults".to_owned()]));
+    assert_eq!(
+        shown(&["kills"]),
+        Err("no metric is called `kills`; choose one of `wait_ns`, `faults`".to_owned())
+    );
+}
+
+#[test]
 fn runs_of_two_machines_are_compared_if_it_is_clear_what_is_meant() {
     let (one, other) = (key("grace-72", ""), key("bergamo-176", ""));
     let a = cases(&one, "linux", 1..7, 1.0);
