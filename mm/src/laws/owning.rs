@@ -199,7 +199,7 @@ pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
-/// As [`inboxes_and_everything`], in a zone that keeps small free blocks in bitmaps.
+/// The same as [`inboxes_and_everything`], but in a zone that keeps small free blocks in bitmaps.
 #[must_use]
 pub fn inboxes_with_bitmaps<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -210,8 +210,8 @@ pub fn inboxes_with_bitmaps<M: Machine>() -> Law<M, Handed<M>> {
 }
 
 /// All pages are in use. A CPU frees pages of CPU 0's blocks, while CPU 2 takes such a block, with
-/// its ownership, from CPU 0. A page that still reaches the inbox of CPU 0 is not of its block any
-/// more, so it goes onto a list. No page is lost.
+/// its ownership, from CPU 0. A page may still reach the inbox of CPU 0 after CPU 0 has lost the
+/// block. Such a page goes onto a list. No page is lost.
 #[must_use]
 pub fn robbing_against_sending<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -221,7 +221,7 @@ pub fn robbing_against_sending<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
-/// As [`robbing_against_sending`], in a zone that keeps small free blocks in bitmaps.
+/// The same as [`robbing_against_sending`], but in a zone that keeps small free blocks in bitmaps.
 #[must_use]
 pub fn robbing_with_bitmaps<M: Machine>() -> Law<M, Handed<M>> {
     law(
