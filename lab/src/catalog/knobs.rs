@@ -1,7 +1,8 @@
 //! The knobs of the memory manager, as a user names and sets them.
 //!
-//! A knob has a name in Plimsoll and, if Linux has the knob, a name in Linux. If a user gives the
-//! name in Linux, the value has Linux's unit: `vm.stat_interval=5` is `stat_interval_ms=5000`.
+//! A knob has a name in Plimsoll. If Linux also has the knob, it has a second name, which is its
+//! name in Linux. If a user gives the name in Linux, the value has Linux's unit:
+//! `vm.stat_interval=5` is `stat_interval_ms=5000`.
 
 use plimsoll_mm::tunables::{Knob, Spec, Tunables};
 
@@ -62,8 +63,9 @@ pub const fn about(knob: Knob) -> &'static str {
 /// Splits `NAME=VALUE` into the name of a knob and its value.
 ///
 /// # Errors
-/// If `setting` does not have this form. If the value is not a whole number but the knob exists,
-/// the error says which values the knob takes. Whether the knob exists is not checked otherwise.
+/// If `setting` does not have this form, or the value is not a whole number. If the value is not a
+/// whole number and a knob with this name exists, the error says which values the knob takes. In
+/// all other cases, the function does not check whether the knob exists.
 pub fn parse(setting: &str) -> Result<(&str, u64), Error> {
     let malformed = || {
         Error::Invalid(format!(
@@ -95,14 +97,15 @@ pub fn set_value(tunables: &mut Tunables, name: &str, value: u64) -> Result<(), 
     set.map_err(|_| refused(knob, name, &value.to_string()))
 }
 
-/// Returns the error for the value `text` of the knob that the user calls `name`; `None` if no knob
-/// has this name. `text` is not a whole number within the bounds of the knob.
+/// Returns the error for `text`, which is not a whole number within the bounds of the knob that the
+/// user calls `name`. Returns `None` if no knob has this name.
 pub(crate) fn refused_value(name: &str, text: &str) -> Option<Error> {
     Knob::named(name).map(|knob| refused(knob, name, text))
 }
 
-/// Returns the error for the value `text` of `knob`. The bounds are in the unit of `name`, which is
-/// one of the two names of the knob. If the other name takes finer values, the error says so.
+/// Returns the error for `text`, which is not an allowed value of `knob`. A knob has two names, its
+/// own and its name in Linux, and `name` is one of them. The error states the bounds in the unit of
+/// `name`. If the knob takes finer values under its own name, the error says so.
 fn refused(knob: Knob, name: &str, text: &str) -> Error {
     let Spec {
         name: fine,
@@ -133,7 +136,8 @@ fn refused(knob: Knob, name: &str, text: &str) -> Error {
     ))
 }
 
-/// Returns the decimal number `text` times `factor`, if the product is a whole number.
+/// Returns the decimal number `text` times `factor`. Returns `None` if `text` is no decimal number,
+/// or the product is not a whole number.
 fn in_fine_unit(text: &str, factor: u64) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -108,8 +108,8 @@ fn speeds(text: &ProfileText) -> Table {
     }
 }
 
-/// Returns the table of the effects of load: the speeds to which busy CPUs slow each other down,
-/// and the memory bandwidth that CPUs share.
+/// Makes the table of the effects of load: the speeds to which busy CPUs slow each other down, and
+/// the memory bandwidth that CPUs share.
 fn effects_of_load(text: &ProfileText) -> Table {
     type Row<'a> = (&'a str, &'a Sourced, fn(u32) -> String);
     let row = |(what, entry, show): Row<'_>| {

@@ -1,5 +1,5 @@
-//! Finds the profile of a machine that the user names: of a built-in machine, or a file of the
-//! user.
+//! Finds the profile of a machine that the user names. The machine is either built in or described
+//! in a file of the user.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,9 @@ use crate::error::Error;
 /// high end of this range is taken.
 ///
 /// # Errors
-/// If the machine is unknown; then the error offers the nearest names, or the file of a machine of
-/// the user's own. Or if the profile is bad; then the error says in which file and at which key.
+/// If the machine is unknown. In this case, the error offers the nearest names, or a profile file
+/// of the user that has a machine of this name. Also if the profile is bad. In this case, the error
+/// says in which file and at which key.
 pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
     load_in(Path::new(""), machine, card)
 }
@@ -50,8 +51,9 @@ pub(super) fn unknown(error: ProfileError, machine: &str, folder: &Path) -> Erro
     )
 }
 
-/// The name of the profile file in `folder` whose machine has the name `name`: `name.toml`, or the
-/// first of the other files in the order of their names.
+/// The name of the profile file in `folder` whose machine has the name `name`. The function returns
+/// `name.toml` if this file exists. Otherwise, it reads the files in the order of their names, and
+/// returns the first with such a machine.
 fn file_of(folder: &Path, name: &str) -> Option<String> {
     let usual = format!("{name}.toml");
     if folder.join(&usual).is_file() {
@@ -73,8 +75,8 @@ fn file_of(folder: &Path, name: &str) -> Option<String> {
     })
 }
 
-/// Returns the profile of the built-in machine `machine` as the text of a file, in which the
-/// machine is called `name`.
+/// Returns the profile of the built-in machine `machine` as the text of a profile file. In this
+/// text, the name of the machine is `name`.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the machine is unknown, or `name` cannot be the name of a machine.
@@ -86,8 +88,9 @@ pub fn copy_of(machine: &str, name: &str) -> Result<String, Error> {
     Ok(copy)
 }
 
-/// Resolves `machine`, a name that a file in `folder` contains. A path, or the name of a file in
-/// `folder`, becomes a path from the current folder. The name of a built-in machine stays as it is.
+/// Resolves `machine`, a name in a file that lies in `folder`. If it is a path, or the name of a
+/// file in `folder`, it becomes a path from the current folder. If it is the name of a built-in
+/// machine, it stays as it is.
 #[must_use]
 pub fn machine_at(folder: &Path, machine: &str) -> String {
     let is_path = machine.contains('/') || machine.contains(".toml");
@@ -100,8 +103,8 @@ pub fn machine_at(folder: &Path, machine: &str) -> String {
 }
 
 /// Returns whether `machine` names a profile file. If `machine` contains a `/` or `.toml`, it names
-/// a file, even if the file does not exist. Otherwise it names a file only if the file exists. So a
-/// misspelt name of a built-in machine is not reported as a missing file.
+/// a file, even if the file does not exist. Any other name is the name of a file only if the file
+/// exists. So a misspelt name of a built-in machine is not reported as a missing file.
 pub(super) fn is_file(machine: &str) -> bool {
     machine.contains('/') || machine.contains(".toml") || Path::new(machine).is_file()
 }

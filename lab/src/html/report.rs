@@ -8,8 +8,8 @@ use crate::report::layout::{self, Align, Block, Grid};
 use crate::report::value::{NOTHING, human, human_estimate};
 use crate::report::{Report, Row, Table, misses};
 
-/// The report at index `nth`, as HTML. If the page has `several` reports, this one ends with a link
-/// to all answers.
+/// Renders the report at index `nth`. If the page has `several` reports, this report ends with a
+/// link to all answers.
 pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     let Report { answer, .. } = report;
     let question = if answer.question.is_empty() {
@@ -53,7 +53,8 @@ pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     html
 }
 
-/// The table of the answer: a row for each metric or, if there are many sides, for each side.
+/// Renders the table of the answer. It has a row for each metric or, if there are many sides, a row
+/// for each side. The sides are the compared designs.
 fn answers(answer: &Answer) -> String {
     if answer.rows.is_empty() {
         return String::new();
@@ -89,7 +90,7 @@ fn answers(answer: &Answer) -> String {
     ))
 }
 
-/// The cell of the side at index `nth` for the metric of `row`.
+/// Renders the cell with the value of the side at index `nth` for the metric of `row`.
 fn cell(row: &AnswerRow, nth: usize) -> String {
     let Some(cell) = row.cells.get(nth).and_then(Option::as_ref) else {
         return format!("<td class=\"r\">{NOTHING}</td>");
@@ -106,7 +107,7 @@ fn cell(row: &AnswerRow, nth: usize) -> String {
     format!("<td class=\"r\" title=\"{design}\">{value}{word}</td>")
 }
 
-/// All tables of a report. Each is folded away under its title.
+/// Renders all tables of a report. Each table is folded away under its title.
 fn folded_tables(report: &Report) -> String {
     let mut html = String::new();
     if !report.rows.is_empty() {
@@ -137,8 +138,8 @@ fn folded_tables(report: &Report) -> String {
     html
 }
 
-/// A table with a row for each metric and a column for each design. A page has more room for rows
-/// than for columns, and there are more metrics than designs.
+/// Makes a table with a row for each metric and a column for each design. There are more metrics
+/// than designs, and a page has more room for rows than for columns.
 fn metrics(report: &Report) -> Table {
     let mut designs: Vec<&str> = Vec::new();
     let mut names: Vec<&str> = Vec::new();
@@ -178,12 +179,12 @@ fn metrics(report: &Report) -> Table {
     }
 }
 
-/// Folds `content` away under `title`, until the reader opens it.
+/// Folds `content` away under `title`. It is hidden until the reader opens it.
 pub(super) fn folded(title: &str, content: &str) -> String {
     format!("<details><summary>{title}</summary><div>{content}</div></details>\n")
 }
 
-/// A table with its caption and its note.
+/// Renders a table with its caption and its note.
 pub(super) fn table(table: &Table) -> String {
     drawn(layout::tables(std::slice::from_ref(table)))
 }
@@ -196,7 +197,7 @@ fn drawn(blocks: Vec<Block>) -> String {
     blocks.into_iter().map(draw).collect()
 }
 
-/// Lets a table that is wider than the page scroll by itself.
+/// Renders a table that is possibly wider than the page, so that it can be scrolled by itself.
 fn wide(table: &str) -> String {
     format!(
         "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"table\">{table}</div>\n"

@@ -9,16 +9,17 @@ use super::workloads::Workload;
 use crate::catalog::tuned::Tuned;
 use crate::report::answer::words::list;
 
-/// The length of a run if the user chooses none, in milliseconds.
+/// How long a run lasts if the user chooses no length, in milliseconds.
 const LENGTH_MS: u64 = 1500;
 /// If the designs differ in the times at which vmstat work runs, a run lasts at least this number
 /// of intervals of vmstat work.
 const INTERVALS: u64 = 5;
-/// With fewer intervals of the vmstat work than this number, runs may be identical although the
-/// designs differ in the times at which this work runs: each CPU's first interval begins at boot.
+/// If a run has fewer intervals of the vmstat work than this number, two runs can be identical even
+/// if their designs run this work at different times. The reason is that each CPU's first interval
+/// begins at boot.
 const INTERVALS_MIN: u64 = 2;
 
-/// The number of mechanisms, from the first of [`MECHANISMS`], that decide when vmstat work runs.
+/// How many of [`MECHANISMS`] decide when vmstat work runs. They are the first in the list.
 const OF_VMSTAT_WORK: usize = 2;
 
 /// The mechanisms in the order of [`Design::variants`](plimsoll_mm::design::Design::variants), each
@@ -51,9 +52,9 @@ fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
     (0..a.len()).filter(|&nth| a[nth] != b[nth]).collect()
 }
 
-/// The virtual length of a run, in milliseconds, for a plan that states none: [`LENGTH_MS`], or at
-/// least [`INTERVALS`] intervals of the vmstat work if `designs` differ in the times at which this
-/// work runs.
+/// How long a run lasts, in milliseconds of virtual time, if the plan does not say it. This is
+/// [`LENGTH_MS`]. If `designs` differ in the times at which vmstat work runs, it is at least
+/// [`INTERVALS`] intervals of this work.
 pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     if !designs
         .iter()
@@ -65,14 +66,15 @@ pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     LENGTH_MS.max(INTERVALS * intervals.max().unwrap_or(0))
 }
 
-/// Whether the times at which vmstat work runs differ between two designs.
+/// Returns whether vmstat work runs at different times with the two designs.
 fn differ_in_vmstat_work(a: &Tuned, b: &Tuned) -> bool {
     let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);
     interval(a) != interval(b) || mechanisms(a, b).iter().any(|&nth| nth < OF_VMSTAT_WORK)
 }
 
-/// Says that runs of `length` are too short to show the difference between two of `designs`; `None`
-/// if they are long enough, or if the designs do not differ in periodic work.
+/// Returns a text which says that runs of `length` are too short to show the difference between the
+/// first of `designs` and another one. Returns `None` if they are long enough, or if all designs
+/// run vmstat work at the same times.
 pub(super) fn too_short(designs: &[Tuned], length: Nanos) -> Option<String> {
     let (first, others) = designs.split_first()?;
     let differing = others.iter().filter(|of| differ_in_vmstat_work(first, of));
@@ -93,8 +95,9 @@ pub(super) fn too_short(designs: &[Tuned], length: Nanos) -> Option<String> {
     })
 }
 
-/// Says why the runs of `a` and `b` were identical under `workload`, and what to run instead, as a
-/// clause without a full stop. Names the mechanisms or the knobs in which the two designs differ.
+/// Says why the runs of `a` and `b` were identical under `workload`, and what the user could run
+/// instead. The text is a clause without a full stop. Unless the runs were too short, it names the
+/// mechanisms or the knobs in which the two designs differ.
 pub(super) fn why_identical(a: &Tuned, b: &Tuned, workload: &Workload, length: Nanos) -> String {
     if let Some(short) = too_short(&[a.clone(), b.clone()], length) {
         return short;

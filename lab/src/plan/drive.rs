@@ -29,19 +29,19 @@ use crate::watch::Courses;
 pub struct How {
     /// The number of cases that run in parallel.
     pub jobs: Jobs,
-    /// The maximum number of events to record of each design's run of the first seed; `None`
+    /// The maximum number of events to record of each design's run with the first seed. `None`
     /// records nothing.
     pub record: Option<usize>,
-    /// Where to keep the course of each design's run of the first seed; `None` if no run is
-    /// watched.
+    /// Where to keep the course (what happened, over time) of each design's run with the first
+    /// seed. `None` if no run is watched.
     pub watch: Option<Courses>,
-    /// Where to keep the slices of each design's run of the first seed; `None` traces nothing.
+    /// Where to keep the slices of each design's run with the first seed. `None` traces nothing.
     pub trace: Option<Traces>,
 }
 
 /// Runs the designs of `prepared` on the machine of `planned`. Returns a report on the waits for
 /// locks and on the page lists. If the runs of a design are identical to the runs of the first
-/// design, the answer of the report says so, and why.
+/// design, the answer of the report says so and gives the reason.
 ///
 /// # Errors
 /// [`Error::NotDeterministic`] if a run differs from the run in the journal of `progress`.
@@ -103,8 +103,8 @@ pub(super) fn identical_to_first(prepared: &Prepared<'_>, nth: usize) -> Identic
     }
 }
 
-/// Runs every design with every seed. The caller has started `progress` with a title that no other
-/// comparison of the plan has.
+/// Runs every design with every seed. Before the call, the caller must have started `progress` with
+/// a title that no other comparison of the plan has.
 pub(super) fn compare(
     prepared: &Prepared<'_>,
     planned: &PlannedMachine,
@@ -129,7 +129,7 @@ pub(super) fn compare(
     })
 }
 
-/// The places of the machine and of the design of `case` among those of the plan.
+/// The index of the machine of `case` and the index of its design, in the plan.
 fn place(prepared: &Prepared<'_>, planned: &PlannedMachine, case: &Case<Tuned>) -> (usize, usize) {
     let mut machines = prepared.machines.iter();
     let machine = machines.position(|of| of.machine == planned.machine);
@@ -138,7 +138,8 @@ fn place(prepared: &Prepared<'_>, planned: &PlannedMachine, case: &Case<Tuned>) 
     (machine.unwrap_or_default(), designs.unwrap_or_default())
 }
 
-/// Runs the first seed of each design on each machine of `prepared` again, for its slices alone.
+/// Runs each design on each machine of `prepared` again with the first seed, only to keep the
+/// slices of these runs.
 ///
 /// # Errors
 /// As [`Comparison::run`].
@@ -184,8 +185,8 @@ pub(super) struct Kept {
     recording: Option<Recording>,
 }
 
-/// Creates the machine of `planned` for one run, with its memory and its online CPUs in the state
-/// in which the run begins.
+/// Creates the machine of `planned` for one run. Its memory and its online CPUs are in the state in
+/// which the run begins.
 pub(super) fn testbed(
     prepared: &Prepared<'_>,
     planned: &PlannedMachine,
@@ -198,8 +199,8 @@ pub(super) fn testbed(
     let begun = planned.start.begin(&testbed);
     begun.expect("the same machine has begun so before");
     timeline::begin(&testbed, timeline::of_design(prepared.plan, &named.name));
-    // Counts allocated pages only from now on: pages that are in use from the start are not the
-    // workload's work.
+    // Count allocated pages only from now on, because the allocation of pages that are in use from
+    // the start is not the workload's work.
     testbed.count_pages();
     testbed
 }

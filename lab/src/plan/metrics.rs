@@ -1,5 +1,5 @@
-//! The metrics of a plan's runs: which metrics each run measures, and which of them the reports
-//! show.
+//! The metrics of a plan's runs: which metrics each run measures, and which of these metrics the
+//! reports show.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
@@ -19,7 +19,7 @@ use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Report, Table};
 use crate::run::testbed::{Log, Testbed};
 
-/// The number of pages that the workload allocated per second, which measures its work.
+/// How many pages the workload allocated per second. This is a measure of the workload's progress.
 const ALLOCATED: Metric = Metric::higher("pages_allocated_per_s", Unit::PagesPerSecond);
 
 /// The metrics that a sweep shows if the plan names none.
@@ -47,8 +47,8 @@ pub(super) fn of_run(
     metrics
 }
 
-/// Adds a problem for each metric, label and machine that the plan names but that does not exist in
-/// it. All machines have the same metrics; `profile` is one of them.
+/// Adds a problem for each metric, label and machine that the plan names although it does not
+/// exist. All machines have the same metrics, and `profile` is the profile of one of them.
 pub(super) fn check(
     plan: &Plan,
     workload: &Workload,
@@ -97,13 +97,13 @@ pub(super) fn check(
     }
 }
 
-/// Returns whether the reports of `plan` show `metric`. If the plan names no metrics, they show
-/// all.
+/// Returns whether the reports of `plan` show `metric`. If the plan names no metrics, the reports
+/// show all metrics.
 pub(super) fn shows(plan: &Plan, metric: &Metric) -> bool {
     plan.metrics.is_empty() || plan.metrics.iter().any(|name| *name == metric.name)
 }
 
-/// The value that `plan` says was published for `metric` under `design` on `machine`.
+/// The value that was published for `metric` under `design` on `machine`, according to `plan`.
 pub(super) fn published(plan: &Plan, machine: &str, design: &str, metric: &Metric) -> Option<f64> {
     let of = plan
         .published
@@ -128,7 +128,8 @@ pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Compa
 const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "pages_allocated_per_s"];
 
 /// Makes the answer with which `report` begins, from the report's rows and verdicts. `designs` are
-/// the names of the designs; the runs of `identical` were identical to the runs of the first.
+/// the names of the designs. `identical` has the designs whose runs were identical to the runs of
+/// the first design.
 pub(super) fn answer(
     report: &Report,
     plan: &Plan,
@@ -155,7 +156,8 @@ pub(super) fn answer(
     answer::of_designs(question, designs, shown, figures, identical)
 }
 
-/// The table of the published figures on `machine`, with their sources; `None` if there are none.
+/// Makes the table of the published figures on `machine`, with their sources. Returns `None` if
+/// there are no published figures.
 fn sources(report: &Report, plan: &Plan, machine: &str) -> Option<Table> {
     let of_machine = plan.published.iter().filter(|of| of.machine == machine);
     let row = |of: &super::data::PublishedOf| {

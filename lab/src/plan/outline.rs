@@ -15,8 +15,8 @@ use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, answer, tabulate};
 
-/// Checks `plan` with its sweep. Returns a table of the runs that the plan would make, and a
-/// warning if the runs are too short to show the difference between two designs.
+/// Checks `plan` and its sweep. Returns a table of the runs that the plan would make. Also returns
+/// a warning if the runs are too short to show the difference between two designs.
 ///
 /// # Errors
 /// Everything that is wrong with the plan.
@@ -58,8 +58,8 @@ pub fn outline(plan: &Plan) -> Result<(Table, Option<String>), Vec<Problem>> {
     Ok((table, too_short))
 }
 
-/// A warning if the runs of one of the `points` of a sweep are too short to show the difference
-/// between two designs.
+/// Returns a warning if the runs at one of the `points` of a sweep are too short to show the
+/// difference between two designs.
 #[must_use]
 pub fn too_short(points: &[Point]) -> Option<String> {
     let of_point = |point: &Point| prepare(&point.plan).ok()?.too_short();
@@ -130,8 +130,9 @@ fn facts(
     facts
 }
 
-/// A line for each design, because a label may contain a comma. The line begins with the head that
-/// the design has in reports, and a design with a label of its own is described after the label.
+/// Makes a line for each design. The designs do not share a line, because a label can contain a
+/// comma. A line begins with the head that reports use for the design, such as A. If the user chose
+/// the label, a description of the design follows.
 fn designs(plan: &Plan) -> Vec<(&'static str, String)> {
     let heads = answer::letters(plan.designs.len());
     let line = |((nth, of), head): ((usize, &DesignOf), String)| {
@@ -157,7 +158,8 @@ fn designs(plan: &Plan) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// The experiments of the catalog, and the experiment files of `folder`, if `folder` is given.
+/// Makes tables of the experiments of the catalog and, if `folder` is given, of the experiment
+/// files in `folder`.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the folder cannot be read.

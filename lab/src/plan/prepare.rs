@@ -18,20 +18,20 @@ use crate::run::aging::{self, Memory};
 use crate::run::options::Jitter;
 use crate::run::testbed::Testbed;
 
-/// The most slots of swap that a run may have: 256 GiB.
+/// How many slots of swap a run can have at most: 256 GiB.
 const SLOTS_MAX: u32 = 1 << 26;
-/// The range of the factors of prices, in percent.
+/// The smallest and the largest factor by which a price can be scaled, in percent.
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=10_000;
 
-/// A plan in which everything that it names exists. It has no sweep: each point of a sweep is a
-/// plan of its own.
+/// A checked plan: everything that it names exists. It has no sweep, because each point of a sweep
+/// is a separate plan.
 #[derive(Debug)]
 pub struct Prepared<'p> {
     /// The plan.
     pub plan: &'p Plan,
     /// The workload.
     pub workload: &'static Workload,
-    /// The designs, each with the values of its knobs. Their names are the labels of the plan.
+    /// The designs, each with the values of its knobs. Each has its label in the plan as its name.
     pub designs: Vec<Tuned>,
     /// The virtual length of each run.
     pub length: Nanos,
@@ -40,8 +40,9 @@ pub struct Prepared<'p> {
 }
 
 impl Prepared<'_> {
-    /// Says that the runs are too short to show the difference between two designs; `None` if they
-    /// are long enough. Two designs that differ in the vmstat work need two of its intervals.
+    /// Returns a text which says that the runs are too short to show the difference between two
+    /// designs. Returns `None` if they are long enough. If two designs differ in the vmstat work, a
+    /// run must last at least two intervals of this work to show the difference.
     #[must_use]
     pub fn too_short(&self) -> Option<String> {
         difference::too_short(&self.designs, self.length)
@@ -64,7 +65,7 @@ pub struct PlannedMachine {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     memory: Option<Memory>,
-    /// The number of pages to leave free on each node, if `memory` is given.
+    /// How many pages are left free on each node, if `memory` is given.
     leave: Pages,
 }
 
@@ -104,7 +105,7 @@ impl Start {
     }
 }
 
-/// The mistakes that the check of a plan has found so far.
+/// The mistakes that have been found in a plan so far.
 #[derive(Default)]
 struct Problems(Vec<Problem>);
 
@@ -121,8 +122,9 @@ impl Problems {
         self.0.push(Problem { key, on_key, why });
     }
 
-    /// Returns the value of `result`. An error becomes a problem of the value of `key`. But if the
-    /// error is an unknown name with which `key` ends, it becomes a problem of the key itself.
+    /// Returns the value of `result`. If `result` is an error, adds a problem with the value of
+    /// `key`. But if the error is an unknown name and `key` ends with this name, adds a problem
+    /// with the key itself.
     fn take<T>(&mut self, key: &str, result: Result<T, Error>) -> Option<T> {
         let is_name = |why: &Error| match why {
             Error::Unknown { name, .. } => key.ends_with(name.as_str()) || key.ends_with('"'),
@@ -134,11 +136,11 @@ impl Problems {
     }
 }
 
-/// Checks `plan`, apart from its sweep, and finds the machines, designs, knobs and the workload
-/// that the plan names.
+/// Checks `plan` without its sweep, and finds the machines, designs, knobs and the workload that
+/// the plan names.
 ///
 /// # Errors
-/// Everything that is wrong with the plan, in the order: workload, machines, designs, all other
+/// Everything that is wrong with the plan. The order is: workload, machines, designs, all other
 /// settings.
 pub fn prepare(plan: &Plan) -> Result<Prepared<'_>, Vec<Problem>> {
     let mut problems = Problems::default();
@@ -259,8 +261,9 @@ fn check_designs(problems: &mut Problems, plan: &Plan) -> Vec<Tuned> {
         let mut tunables = usual;
         let found = problems.take(&format!("{path}.design"), designs::find(&of.design));
         check_knobs(problems, &format!("{path}.knobs"), &of.knobs, &mut tunables);
-        // A knob whose value is refused keeps its default, so a design with such a knob could look
-        // like another design. The check for equal designs leaves it out.
+        // If the value of a knob is refused, the knob keeps its default, so the design could look
+        // the same as another design. Therefore such a design is left out of the check for equal
+        // designs.
         let is_refused = refused_usual || problems.0.len() > before;
         let Some(found) = found.filter(|_| !is_refused) else {
             continue;
@@ -285,7 +288,8 @@ fn check_designs(problems: &mut Problems, plan: &Plan) -> Vec<Tuned> {
     all
 }
 
-/// Returns whether nothing can differ between the runs of two designs.
+/// Returns whether the runs of two designs must be identical, because the designs have the same
+/// settings.
 fn is_same(plan: &Plan, one: &Tuned, other: &Tuned) -> bool {
     one.named.design.variants() == other.named.design.variants()
         && one.tunables == other.tunables
@@ -334,8 +338,8 @@ fn check_timeline(problems: &mut Problems, plan: &Plan) {
 }
 
 /// Checks that the workload does not need too much swap, and that the machine has enough memory to
-/// begin a run as the plan says. So a lack of memory is an error of the check, and not a panic in a
-/// run.
+/// begin a run as the plan says. So a lack of memory is reported by the check, and does not lead to
+/// a panic in a run.
 fn check_scene(
     problems: &mut Problems,
     plan: &Plan,

@@ -18,8 +18,8 @@ use crate::error::Error;
 use crate::run::aging::Memory;
 use crate::run::options::Jitter;
 
-/// A plan with the text of its file, so that later errors can show the place of a mistake in the
-/// text.
+/// A plan together with the text of its file. With the text, later errors can show where a mistake
+/// is.
 #[derive(Debug)]
 pub struct FromFile {
     /// The plan.
@@ -29,23 +29,24 @@ pub struct FromFile {
     places: BTreeMap<String, Place>,
 }
 
-/// A part of a plan that is wrong, and why.
+/// A part of a plan that is wrong, and the reason why it is wrong.
 #[derive(Debug)]
 pub struct Problem {
     /// The key of the part in an experiment file.
     pub key: String,
-    /// True if the key itself is wrong, and not its value.
+    /// True if the key itself is wrong, and false if its value is wrong.
     pub on_key: bool,
     /// What is wrong.
     pub why: Error,
 }
 
 impl FromFile {
-    /// Reads the plan in the file at `path`. Checks its form, but not whether the names in it
-    /// exist.
+    /// Reads the plan in the file at `path`. Checks the form of the file, but not whether the names
+    /// in it exist.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the file cannot be read, or with every mistake of form in it.
+    /// [`Error::Invalid`] if the file cannot be read, or if its form has mistakes. The error lists
+    /// all of them.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let (file, text) = source::load(path)?;
         let mut from_file = Self::parse(&file, &text)?;
@@ -56,7 +57,7 @@ impl FromFile {
     /// Reads the plan in `text`. Errors call the file `file`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with every mistake of form in the text.
+    /// [`Error::Invalid`] if the form of the text has mistakes. The error lists all of them.
     pub fn parse(file: &str, text: &str) -> Result<Self, Error> {
         let table = source::parse(file, text)?;
         let found = Found::default();
@@ -73,7 +74,7 @@ impl FromFile {
         })
     }
 
-    /// The error that shows where the causes of `problems` are in the file.
+    /// Makes an error that shows where in the file the causes of `problems` are.
     #[must_use]
     pub fn locate(&self, problems: &[Problem]) -> Error {
         let mistake = |problem: &Problem| {
@@ -120,7 +121,8 @@ fn plan(root: &Section<'_>) -> Plan {
             .and_then(|item| item.text().map(str::to_owned))
     };
     let usual = Plan::default();
-    // The reader refuses every other version of the format, so the plan does not keep the version.
+    // The version of the format is only checked: the reader refuses every other version, so the
+    // plan does not need it.
     let _ = whole("schema");
     let (workload, parameters) = root
         .get("workload")
@@ -187,7 +189,7 @@ fn whole(item: &Item<'_>, declared: &[Key], key: &str) -> Option<u64> {
 }
 
 /// Reads the list of tables at `key`, such as `[[design]]`. Checks the keys of each table against
-/// `declared`, and returns what `read` makes of the tables.
+/// `declared`. Returns the results of `read` for the tables.
 fn tables<T>(
     root: &Section<'_>,
     key: &str,
@@ -235,8 +237,9 @@ fn knobs(item: &Item<'_>) -> Knobs {
         .collect()
 }
 
-/// The value of the knob `name` as a whole number. The bounds of the knob are checked later, but
-/// the error for a number with decimals already says them.
+/// The value of the knob `name` as a whole number. Whether it is within the bounds of the knob is
+/// checked later. If the value is negative or has decimals, this function reports a mistake that
+/// already states the bounds.
 fn knob_value(name: &str, value: &Item<'_>) -> Option<u64> {
     value.whole_or(|text| {
         let refused = catalog::knobs::refused_value(name, text);

@@ -1,4 +1,4 @@
-//! A reader of TOML tables that collects all mistakes, and remembers where every key and value is.
+//! Reads TOML tables, collects all mistakes in them, and remembers where every key and value is.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl Found {
         });
     }
 
-    /// The mistakes, and the places of all keys.
+    /// Returns the mistakes, and the places of all keys.
     pub(crate) fn finish(self) -> (Vec<Mistake>, BTreeMap<String, Place>) {
         (self.mistakes.into_inner(), self.places.into_inner())
     }
@@ -77,7 +77,7 @@ pub(crate) fn join(path: &str, key: &str) -> String {
 }
 
 impl<'a> Section<'a> {
-    /// The table that is the whole file.
+    /// Makes the section of the table that is the whole file.
     pub(crate) fn root(found: &'a Found, table: &'a Spanned<DeTable<'a>>) -> Self {
         Self {
             found,
@@ -132,7 +132,7 @@ impl<'a> Section<'a> {
     }
 
     /// Adds the mistake that `key` is unknown. The message offers those of `names` that are similar
-    /// to the key. If none is similar, the message offers all `names`.
+    /// to the key or, if none is similar, all `names`.
     pub(crate) fn unknown(&self, key: &Spanned<impl AsRef<str>>, names: &[&str]) {
         let near = nearest(key.get_ref().as_ref(), names);
         let offers = if near.is_empty() { names } else { &near };
@@ -158,7 +158,7 @@ impl<'a> Section<'a> {
         entries
     }
 
-    /// The value of `key`, or `None` if the file does not give it.
+    /// The value of `key`. `None` if the file does not have the key.
     pub(crate) fn get(&self, key: &str) -> Option<Item<'a>> {
         let (key, value) = self.table.get_key_value(key)?;
         Some(self.item(key, value))
@@ -184,12 +184,12 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Adds the mistake that this value is wrong.
+    /// Adds a mistake in this value. `why` says what is wrong.
     pub(crate) fn wrong(&self, why: impl Into<String>) {
         self.found.add(self.value.span(), &self.path, why);
     }
 
-    /// Adds the mistake that this value has the wrong type, and returns `None`.
+    /// Adds the mistake that this value has the wrong type. Returns `None`.
     fn not<T>(&self, write_this: &str) -> Option<T> {
         let shown: String = match self.value.get_ref() {
             DeValue::Integer(whole) => whole.to_string(),
@@ -201,7 +201,7 @@ impl<'a> Item<'a> {
         None
     }
 
-    /// The value as a whole number from `min` to `max`; `None` if it is not such a number.
+    /// The value as a whole number from `min` to `max`. Returns `None` if it is not such a number.
     pub(crate) fn whole(&self, min: u64, max: u64) -> Option<u64> {
         let whole = self.value.get_ref().as_integer();
         let number = whole.and_then(|n| u64::from_str_radix(n.as_str(), n.radix()).ok());
@@ -212,8 +212,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value as a whole number that is not negative. If the value is another number, adds the
-    /// mistake that `why` describes for the text of this number, and returns `None`.
+    /// The value as a whole number that is not negative. If the value is another number, adds a
+    /// mistake and returns `None`. `why` makes the text of the mistake from the text of the number.
     pub(crate) fn whole_or(&self, why: impl FnOnce(&str) -> String) -> Option<u64> {
         let text = match self.value.get_ref() {
             DeValue::Integer(whole) => {
@@ -230,7 +230,7 @@ impl<'a> Item<'a> {
         None
     }
 
-    /// The value in hundredths: `2` is read as 200, `2.5` as 250.
+    /// The value in hundredths, so that `2` gives 200 and `2.5` gives 250.
     pub(crate) fn hundredths(&self) -> Option<u32> {
         let written = self.number_text().unwrap_or_default();
         let (whole, part) = written.split_once('.').unwrap_or((written, ""));
@@ -247,7 +247,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The text of a number that is not negative.
+    /// The text of the value, which must be a number that is not negative.
     pub(crate) fn number(&self) -> Option<String> {
         let text = self.number_text();
         let value = text.and_then(|text| text.parse::<f64>().ok());
@@ -257,7 +257,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The number, which may be negative.
+    /// The value as a number, which can be negative.
     pub(crate) fn real(&self) -> Option<f64> {
         let text = match self.value.get_ref() {
             DeValue::Integer(whole) if whole.radix() == 10 => Some(whole.as_str()),
@@ -269,7 +269,7 @@ impl<'a> Item<'a> {
         value.or_else(|| self.not("a number"))
     }
 
-    /// The elements of a list, or the value itself if it is no list.
+    /// The elements of the value if it is a list. Otherwise, the value itself.
     pub(crate) fn one_or_list(&self) -> Option<Vec<Self>> {
         match self.value.get_ref() {
             DeValue::Array(_) => self.list("values"),
@@ -277,7 +277,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value as a list of pairs of texts, each pair as two items.
+    /// The value as a list of pairs of texts. Each pair is returned as two items.
     pub(crate) fn pairs(&self) -> Option<Vec<[Self; 2]>> {
         let pair = |item: Self| match <[Self; 2]>::try_from(item.list("two texts")?) {
             Ok(pair) => Some(pair),
@@ -313,7 +313,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value as a text that `T` can be parsed from.
+    /// The value as a text from which a `T` can be parsed.
     pub(crate) fn parsed<T: FromStr>(&self, write_this: &str) -> Option<T>
     where
         T::Err: std::fmt::Display,
@@ -325,7 +325,7 @@ impl<'a> Item<'a> {
         parsed.map_err(|why| self.wrong(why.to_string())).ok()
     }
 
-    /// The elements of a list that is not empty.
+    /// The elements of the value, which must be a list that is not empty.
     pub(crate) fn list(&self, of: &str) -> Option<Vec<Self>> {
         let Some(list) = self.value.get_ref().as_array() else {
             return self.not(&format!("a list of {of} in square brackets"));

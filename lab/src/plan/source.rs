@@ -1,5 +1,5 @@
-//! The text of an experiment file, and the mistakes in it. The error for a mistake shows the number
-//! and the text of its line, its column and its key.
+//! The text of an experiment file, and the mistakes in this text. The error for a mistake shows the
+//! number and the text of the line, the column, and the key.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,11 +12,11 @@ use toml::de::DeTable;
 
 use crate::error::Error;
 
-/// The largest file that is read, in bytes. An experiment file is far smaller.
+/// How large a file can be, in bytes. Experiment files are much smaller.
 const BYTES_MAX: u64 = 1 << 20;
-/// The most mistakes that one error shows.
+/// How many mistakes one error shows at most.
 const SHOWN_MAX: usize = 10;
-/// The most characters of a line that an error quotes.
+/// How many characters of a line an error quotes at most.
 const QUOTED_MAX: usize = 96;
 
 /// A mistake in a file.
@@ -24,7 +24,7 @@ const QUOTED_MAX: usize = 96;
 pub(crate) struct Mistake {
     /// The bytes of the text that are wrong.
     pub(crate) span: Range<usize>,
-    /// The full key, or an empty text if the mistake has no key.
+    /// The full key at which the mistake is. Empty if the mistake has no key.
     pub(crate) key: String,
     /// What is wrong, and what to write instead.
     pub(crate) why: String,
@@ -55,8 +55,9 @@ pub(crate) fn load(path: &Path) -> Result<(String, String), Error> {
 /// Parses the text of `file`.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the first mistake if the text is not TOML. The parser goes on after a
-/// mistake, but it then reads the rest of the text wrongly, so further mistakes may be false.
+/// [`Error::Invalid`] with the first mistake, if the text is not TOML. The parser continues after a
+/// mistake, but can then misread the rest of the text. Therefore the mistakes that it finds later
+/// can be false, and are not reported.
 pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Spanned<DeTable<'a>>, Error> {
     DeTable::parse(text).map_err(|error| {
         let mistake = Mistake {
@@ -119,7 +120,7 @@ fn show(file: &str, text: &str, mistake: &Mistake) -> String {
     shown
 }
 
-/// The last character boundary in `text` that is not behind the byte offset `at`.
+/// The byte offset of the last character boundary in `text` that is not after the byte offset `at`.
 fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn text_that_is_not_toml_has_one_error() {
-        // After the missing quote, the parser takes the rest of the file for other keys.
+        // Because of the missing quote, the parser misreads the rest of the file.
         let text = "name = \"first\nseeds = 6\nquestion = \"\"\nseeds = 6\nquestion = \"\"\n";
         let told = parse("a.toml", text).expect_err("a quote is missing");
         let told = told.to_string();

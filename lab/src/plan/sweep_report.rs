@@ -15,9 +15,9 @@ use crate::report::value::{human_estimate, human_ratio};
 use crate::report::{Report, Table, VerdictRow, answer};
 use crate::run::progress::Progress;
 
-/// Runs all `points` of `plan`, which [`sweep::points`] has made, each on all its machines. If the
-/// runs of a design are identical to the runs of the first design at every point, the answer of the
-/// report says so.
+/// Runs all `points` of `plan`, which [`sweep::points`] has made. Each point runs on all machines
+/// of its plan. If, at every point, the runs of a design are identical to the runs of the first
+/// design, the answer of the report says so.
 ///
 /// # Errors
 /// If a point cannot run.
@@ -69,7 +69,7 @@ pub fn run(
     Ok(report)
 }
 
-/// Runs each of `points` on each of its machines, and gives the runs to `take`.
+/// Runs each of `points` on each machine of its plan, and gives the runs to `take`.
 pub(super) fn each_point(
     sweep: &Sweep,
     points: &[Point],
@@ -98,8 +98,9 @@ pub(super) fn shown(plan: &Plan) -> Vec<&str> {
     }
 }
 
-/// Returns whether a column shows the machine. It does if the plan has several machines and the
-/// machine is not an axis. Each axis has a column anyway.
+/// Returns whether the tables have a column for the machine. They have one if the plan has several
+/// machines and the machine is not an axis. (If the machine is an axis, it has a column like every
+/// axis.)
 fn shows_machine(plan: &Plan, sweep: &Sweep) -> bool {
     plan.machines.len() > 1 && sweep::machine_axis(sweep).is_none()
 }
@@ -123,7 +124,8 @@ fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
     shown(plan).into_iter().map(table).collect()
 }
 
-/// The title of the column of an axis: the key without its prefix, because columns are narrow.
+/// The head of the column of an axis. This is the key without its prefix, because columns are
+/// narrow.
 fn column(target: &Target) -> String {
     match target {
         Target::Machine | Target::Memory | Target::Card => target.key(),
@@ -163,8 +165,8 @@ fn rows(
     prepared.designs.iter().enumerate().map(row).collect()
 }
 
-/// The ratio to the first design, or an empty text if the values are equal on every seed: they may
-/// all be zero, and the ratio of two zeros says nothing.
+/// The ratio to the first design, as text. Empty if the values are equal on every seed. They are
+/// possibly all zero, and the ratio of two zeros says nothing.
 fn ratio(row: &VerdictRow) -> String {
     match row.comparison.verdict {
         Verdict::Equal => String::new(),

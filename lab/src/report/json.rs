@@ -1,5 +1,5 @@
-//! One experiment as one JSON object on one line. Other programs read these objects, so keys may be
-//! added, but never removed or renamed.
+//! One experiment as one JSON object on one line. Other programs read these objects. So keys can be
+//! added, but must never be removed or renamed.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ const SCHEMA_OF_REPORTS: u32 = 2;
 /// Renders `report` without a newline. A number that is not finite becomes `null`.
 ///
 /// # Panics
-/// Never: no part of a report can fail to serialise.
+/// Never: every part of a report can be written as JSON.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let object = Object {
@@ -149,7 +149,8 @@ struct Object<'a> {
     decided: Option<DecidedObject<'a>>,
 }
 
-/// The answer. `cells` has an element for each of `sides`: `null` if that side has no design.
+/// The answer. `cells` has an element for each of `sides`. The element is `null` if the side has no
+/// design.
 #[derive(Serialize)]
 struct AnswerObject<'a> {
     question: &'a str,
@@ -168,8 +169,8 @@ struct AnswerRowObject<'a> {
     published_ratio: Option<f64>,
 }
 
-/// The value of one side (a compared design), and its ratio to the value of the first side. The
-/// first side has no ratio.
+/// The value of one side (a compared design), and the ratio of this value to the value of the first
+/// side. The first side has no ratio.
 #[derive(Serialize)]
 struct AnswerCellObject<'a> {
     design: &'a str,
@@ -217,7 +218,7 @@ impl<'a> AnswerCellObject<'a> {
     }
 }
 
-/// A published figure beside ours. `published` and `ours` have a value for each of `designs`; if
+/// A published figure beside ours. `published` and `ours` have a value for each of `designs`. If
 /// only a change was published, `published` is empty.
 #[derive(Serialize)]
 struct FigureObject<'a> {

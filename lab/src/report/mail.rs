@@ -16,8 +16,8 @@ pub const WIDTH: usize = 72;
 /// The version of Plimsoll.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Renders `report` with a newline at the end: its answer, or all its tables if it has no answer.
-/// `command` is the command line that made the report.
+/// Renders `report` with a newline at the end: the answer of the report or, if the report has no
+/// answer, all its tables. `command` is the command line that made the report.
 #[must_use]
 pub fn render(report: &Report, command: &str) -> String {
     if report.answer.rows.is_empty() {
@@ -38,7 +38,7 @@ pub fn render_tables(tables: &[Table]) -> String {
     table::render_tables(tables, WIDTH)
 }
 
-/// The lines of one section of the mail: its heading, and its points as a list.
+/// Makes one section of the mail: its heading, and its points as a list.
 fn section(heading: &str, points: &[String]) -> Vec<String> {
     let points = points.iter().flat_map(|point| hanging("* ", point, WIDTH));
     [format!("{heading}:")].into_iter().chain(points).collect()
@@ -98,7 +98,7 @@ fn caveats(report: &Report) -> Vec<String> {
     caveats
 }
 
-/// The sentence about a published figure that our figure does not match.
+/// Makes a sentence about a published figure that does not match ours.
 fn miss(figure: &Beside) -> String {
     let ratios = figure.published_ratio().zip(figure.our_ratio());
     let ratios = ratios.map_or_else(String::new, |(published, ours)| {

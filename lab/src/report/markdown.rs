@@ -9,8 +9,8 @@ use super::summary;
 /// scroll.
 const WIDTH: usize = 120;
 
-/// Renders `report` with a newline at the end. The answer comes first, then the metrics that
-/// `detail` names, or everything else in the report if `detail` names none.
+/// Renders `report` with a newline at the end. First comes the answer. Then come the metrics that
+/// `detail` names or, if `detail` names none, everything else in the report.
 #[must_use]
 pub fn render(report: &Report, detail: Detail<'_>) -> String {
     let answer = &report.answer;
@@ -84,7 +84,7 @@ fn draw(grid: &Grid) -> String {
     lines.join("\n")
 }
 
-/// Escapes the characters in the text of a cell that would end the cell or its row.
+/// Escapes characters in the text of a cell that would otherwise end the cell or the row.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', "<br>")
 }

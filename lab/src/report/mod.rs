@@ -38,31 +38,32 @@ pub struct Report {
     pub experiment: String,
     /// The machine that the experiment ran on.
     pub machine: String,
-    /// Whether the machine is simulated; if not, times were measured on this computer.
+    /// True if the machine is simulated. Otherwise, times were measured on this computer.
     pub is_simulated: bool,
     /// The cost card: `low`, `mid` or `high`.
     pub card: String,
     /// The seeds on which every design ran.
     pub seeds: Vec<u64>,
-    /// One hash of everything that happened in the runs that `rows` shows. If `tables` shows other
-    /// runs, the hash does not include them.
+    /// One hash of everything that happened in the runs that `rows` shows. Runs that only `tables`
+    /// shows are not included.
     pub hash: u64,
-    /// The question, the answer in one sentence, and the few metrics that the sentence is about.
+    /// The question, the answer in one sentence, and the few metrics that this sentence is about.
     pub answer: Answer,
     /// A row for each design and metric.
     pub rows: Vec<Row>,
     /// The comparisons between designs.
     pub verdicts: Vec<VerdictRow>,
-    /// Tables of results that do not fit `rows`.
+    /// Tables of results that do not fit into `rows`.
     pub tables: Vec<Table>,
     /// The conclusion, in one paragraph.
     pub finding: String,
     /// The published figures of the experiment on this machine, beside ours.
     pub figures: Vec<misses::Beside>,
-    /// The prices that decide the headline comparisons of the experiment; `None` if the sensitivity
-    /// table does not include the experiment.
+    /// The prices that decide the headline comparisons of the experiment (the comparisons that
+    /// people quote). `None` if the sensitivity table does not include the experiment.
     pub decided: Option<Decided>,
-    /// Warnings about the input. The caller prints them to standard error; renderers omit them.
+    /// Warnings about the input. Renderers omit the warnings, because the caller prints them to
+    /// standard error.
     pub warnings: Vec<String>,
 }
 
@@ -116,11 +117,12 @@ pub struct VerdictRow {
     pub comparison: stats::Comparison,
 }
 
-/// The prices that decide the headline comparisons of an experiment, from the sensitivity table.
+/// The prices that decide the headline comparisons of an experiment (the comparisons that people
+/// quote), from the sensitivity table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
-    /// A remark if the sensitivity table does not fit this report, because the table was made on
-    /// another machine or with other prices; otherwise empty.
+    /// A remark if the sensitivity table was made on another machine than this report, or with
+    /// other prices. Otherwise empty.
     pub note: String,
     /// The number of seeds with which the sensitivity table was made.
     pub seeds: usize,
@@ -128,7 +130,7 @@ pub struct Decided {
     pub headlines: Vec<DecidedHeadline>,
 }
 
-/// One headline comparison, and the prices that decide it.
+/// One headline comparison (a comparison that people quote), and the prices that decide it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidedHeadline {
     /// The name of design A.
@@ -139,8 +141,8 @@ pub struct DecidedHeadline {
     pub metric: String,
     /// The prices, the most important first.
     pub prices: Vec<DecidingPrice>,
-    /// The number of prices that are not in `prices`, because they change the headline by no more
-    /// than other seeds would.
+    /// How many prices are left out of `prices` because they change the headline by no more than
+    /// other seeds would.
     pub within_noise: usize,
 }
 
@@ -160,7 +162,7 @@ pub struct DecidingPrice {
 pub struct Table {
     /// The caption.
     pub title: String,
-    /// Advice on how to read the table; may be empty.
+    /// Advice on how to read the table. It can be empty.
     pub note: String,
     /// The head of each column.
     pub columns: Vec<String>,
@@ -201,9 +203,9 @@ impl Table {
         }
     }
 
-    /// Adds a column for each of `things`. A thing is a pair: the column's head, and a value that
-    /// is passed to `cell` for each cell of the column. `rows` must be the rows from which the
-    /// table was created.
+    /// Adds a column for each of `things`. A thing is a pair of the column's head and a value. The
+    /// value is passed to `cell` for each cell of the column. `rows` must be the rows from which
+    /// the table was created.
     #[must_use]
     pub fn with_each<R, H: ToString, T>(
         mut self,
@@ -220,7 +222,8 @@ impl Table {
         self
     }
 
-    /// A table of facts. A row has the subject of one fact, and a statement about it.
+    /// Makes a table of facts. Each row has the subject of one fact, and a statement about this
+    /// subject.
     #[must_use]
     pub fn facts(
         title: impl Into<String>,

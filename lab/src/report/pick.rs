@@ -6,18 +6,19 @@ use crate::error::Error;
 /// How much of a report is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail<'a> {
-    /// The answer and the number of verdicts of each kind.
+    /// The answer, and how many verdicts of each kind there are.
     Answer,
     /// The answer, and everything else that the report has.
     Whole,
-    /// The answer, and the rows and verdicts of the metrics with these names. A name may leave out
-    /// the metric's suffix `_ns`.
+    /// The answer, and the rows and verdicts of the metrics with these names. The suffix `_ns` of a
+    /// metric can be left out of a name.
     Metrics(&'a [String]),
 }
 
 impl<'a> Detail<'a> {
-    /// The detail that the user asks for. If `metrics` is not empty, it is these metrics. Otherwise
-    /// it is the whole report if `verbose` is true, and the answer if not.
+    /// The detail that the user asks for. If `metrics` is not empty, these metrics are shown.
+    /// Otherwise, the whole report is shown if `verbose` is true, and only the answer if it is
+    /// false.
     #[must_use]
     pub fn of(verbose: bool, metrics: &'a [String]) -> Self {
         match (metrics, verbose) {
@@ -27,8 +28,8 @@ impl<'a> Detail<'a> {
         }
     }
 
-    /// The report without the parts that this detail does not show. If the user has named metrics,
-    /// the report has neither tables nor a finding.
+    /// Returns `report` without the parts that this detail does not show. If the user has named
+    /// metrics, the result has neither tables nor a finding.
     #[must_use]
     pub fn of_report(self, report: &Report) -> Report {
         let mut shown = report.clone();
@@ -44,7 +45,7 @@ impl<'a> Detail<'a> {
     }
 }
 
-/// Returns whether the user means the metric `metric` by `name`.
+/// Returns whether `name`, which the user wrote, means the metric `metric`.
 pub(crate) fn names_metric(name: &str, metric: &str) -> bool {
     name == metric || metric.strip_suffix("_ns") == Some(name)
 }
@@ -64,7 +65,7 @@ pub fn check<S: AsRef<str>>(names: &[String], known: &[S]) -> Result<(), Error> 
     Ok(())
 }
 
-/// The names of the metrics that have rows in `report`, each once.
+/// The names of the metrics that have rows in `report`. No name occurs twice.
 #[must_use]
 pub fn metrics(report: &Report) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();

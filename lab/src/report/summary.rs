@@ -6,8 +6,8 @@ use super::answer::{Answer, AnswerRow};
 use super::value::{NOTHING, human};
 use super::{Report, Table};
 
-/// The table of the answers of all `reports`. A line with the experiment and its machine comes
-/// before the lines of each report. The columns of values are Linux, the patch and ours, as in the
+/// Makes the table of the answers of all `reports`. Before the lines of each report is a line with
+/// the experiment and its machine. The columns of values are Linux, the patch and ours, as in the
 /// catalog's experiments. If a report compares other designs, the name of the design stands before
 /// each value.
 #[must_use]
@@ -40,8 +40,8 @@ pub fn table(reports: &[Report]) -> Table {
 /// The heads of the columns in the answers of the catalog's experiments.
 pub(crate) const SIDES: [&str; 3] = ["Linux", "patch", "ours"];
 
-/// The lines of one metric. The table has a column for each of [`SIDES`], so an answer with more
-/// sides has several lines, the first of which names the metric.
+/// Makes the lines of one metric. The table has one column for each of [`SIDES`]. If an answer has
+/// more sides, a metric takes several lines, and the first of them names the metric.
 fn lines(answer: &Answer, row: &AnswerRow) -> Vec<Vec<String>> {
     let is_usual = answer.sides == SIDES;
     let mut values = values(row);
@@ -103,8 +103,8 @@ pub fn of_answer(answer: &Answer) -> Table {
     }
 }
 
-/// The table of an answer with many sides: a row for each side, and for each metric its value and
-/// its verdict.
+/// Makes the table of an answer with many sides. It has a row for each side. For each metric, it
+/// has a column with the value and a column with the verdict.
 fn of_sides(answer: &Answer) -> Table {
     let heads = answer.rows.iter().map(|row| row.what.clone());
     let heads = heads.flat_map(|what| [what, "verdict".to_owned()]);

@@ -1,5 +1,5 @@
-//! A report for a terminal. Columns have no vertical rules, so that the text can be pasted into a
-//! mail and quoted.
+//! A report for a terminal. There are no vertical lines between columns, so that the text can be
+//! pasted into a mail and quoted.
 
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Row, Table, Width,
@@ -14,8 +14,8 @@ use super::paint::Paint;
 use super::pick::{Detail, metrics};
 use super::wrap::{hanging, wrap};
 
-/// Renders `report` in lines of at most `width` characters, unless a single word is longer, with a
-/// newline at the end. The report begins with its answer; `detail` says what follows.
+/// Renders `report`, with a newline at the end. Lines have at most `width` characters, unless a
+/// single word is longer. The report begins with its answer, and `detail` says what follows.
 #[must_use]
 pub fn render(report: &Report, width: usize, detail: Detail<'_>, paint: Paint) -> String {
     let answer = text::lines(report, width, paint).join("\n");
@@ -85,7 +85,8 @@ fn draw_block(block: Block, width: usize, paint: Paint) -> String {
     }
 }
 
-/// Renders each row as a list: a line for each head with its cell. A blank line separates the rows.
+/// Renders each row as a list. A line of the list has a head of a column and the cell of this
+/// column. Blank lines separate the lists.
 fn lists(caption: &str, rows: &[Vec<(String, String)>], width: usize, paint: Paint) -> String {
     let list = |row: &Vec<(String, String)>| {
         let lines = row.iter().filter(|(_, cell)| !cell.is_empty());
@@ -121,11 +122,12 @@ fn draw(grid: &Grid, width: usize, paint: Paint) -> String {
     }
     for (nth, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        // Lines break only between words, even if a line then exceeds the width.
+        // Lines break only between words. A line can therefore be longer than the width.
         let word = u16::try_from(longest_word(grid, nth) + 2).unwrap_or(u16::MAX);
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word)));
     }
-    // The horizontal rule also covers the removed padding, so it is shortened by two dashes.
+    // The horizontal rule also covers the padding that was removed, so it has to be shortened by
+    // two dashes.
     let rule_end = |line: &str| {
         line.strip_suffix("----------")
             .map(|rest| format!("{rest}--------"))

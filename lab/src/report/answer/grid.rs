@@ -1,7 +1,8 @@
-//! The table of an answer, drawn as lines of text.
+//! Draws the table of an answer as lines of text.
 //!
-//! A row is a metric and a column is a side. If there are too many sides, a row is a side and a
-//! column is a metric, so that no side is left out.
+//! Usually, the table has a row for each metric and a column for each side, that is, for each
+//! compared design. If there are too many sides, the table has a row for each side and a column for
+//! each metric, so that no side is left out.
 
 use super::words::word;
 use super::{Answer, AnswerCell, AnswerRow};
@@ -10,23 +11,23 @@ use crate::report::paint::Paint;
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::wrap::wrap;
 
-/// The characters between two columns.
+/// The spaces between two columns.
 const GAP: &str = "  ";
 
 /// The drawn table.
 #[derive(Default)]
 pub(super) struct Drawn {
-    /// The heads of the columns, and the rule below them.
+    /// The line with the heads of the columns, and the rule below it.
     pub(super) head: Vec<String>,
     /// The lines of each row.
     pub(super) rows: Vec<Vec<String>>,
-    /// Whether the lines name the design of each side, so that no legend is needed.
+    /// True if the lines name the design of each side, so that no legend is needed.
     pub(super) names_designs: bool,
 }
 
-/// Draws the table of `answer` in lines of at most `width` characters. If each head has no room for
-/// the name of its design, the heads are letters. If this table is too wide too, each row is
-/// printed as a sentence instead.
+/// Draws the table of `answer` in lines of at most `width` characters. The heads of the columns
+/// have the names of the designs if there is room for all names. Otherwise, the heads are letters.
+/// If the table with letters is also too wide, each row is printed as a sentence instead.
 pub(super) fn draw(answer: &Answer, width: usize, paint: Paint) -> Drawn {
     if answer.rows.is_empty() {
         return Drawn::default();
@@ -50,7 +51,7 @@ pub(super) fn draw(answer: &Answer, width: usize, paint: Paint) -> Drawn {
     of_sides(&answer.sides).unwrap_or_else(sentences)
 }
 
-/// One cell: a number or a text, and a word about it.
+/// One cell of the table: a number or a text, with a word that comments on it.
 struct Cell {
     text: String,
     word: &'static str,
@@ -79,14 +80,14 @@ impl Cell {
     }
 }
 
-/// The cells of a table.
+/// The cells of a table, and the heads of its columns.
 struct Grid {
     heads: Vec<Cell>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Grid {
-    /// The table of `answer`, in which the sides have the names `sides`.
+    /// Makes the table of `answer`. `sides` are the names of the sides.
     fn of(answer: &Answer, sides: &[String]) -> Self {
         if answer.has_rows_of_sides() {
             Self::of_sides(answer, sides)
@@ -95,7 +96,7 @@ impl Grid {
         }
     }
 
-    /// A row for each metric.
+    /// Makes a table with a row for each metric.
     fn of_metrics(answer: &Answer, sides: &[String]) -> Self {
         let with_published = answer.rows.iter().any(|row| row.published_ratio.is_some());
         let mut heads = vec![Cell::plain("")];
@@ -111,7 +112,8 @@ impl Grid {
         Self { heads, rows }
     }
 
-    /// A row for each side. No answer with so many sides has published ratios.
+    /// Makes a table with a row for each side. It has no column for published ratios, because no
+    /// answer with so many sides has any.
     fn of_sides(answer: &Answer, sides: &[String]) -> Self {
         let mut heads = vec![Cell::plain("")];
         heads.extend(answer.rows.iter().map(|row| Cell::plain(&row.what)));
@@ -124,8 +126,8 @@ impl Grid {
         Self { heads, rows }
     }
 
-    /// The width of each column: of its numbers, and of the words after the numbers. A head may
-    /// reach over both.
+    /// For each column, the width of its numbers and the width of the words after the numbers. The
+    /// head of a column can extend over both.
     fn widths(&self) -> Vec<[usize; 2]> {
         let of_column = |nth: usize| {
             let cells = self.rows.iter().map(|row| &row[nth]);
@@ -154,7 +156,7 @@ impl Grid {
         }
     }
 
-    /// Each row as a sentence, in lines of at most `width` characters.
+    /// Makes a sentence from each row, in lines of at most `width` characters.
     fn sentences(&self, width: usize) -> Vec<Vec<String>> {
         let value = |(head, cell): (&Cell, &Cell)| match cell.verdict {
             Some(_) if !cell.word.is_empty() => {
@@ -174,13 +176,14 @@ impl Grid {
     }
 }
 
-/// The characters that a word of length `word` takes after a number.
+/// How many characters a word of `word` characters takes after a number. This includes the space
+/// before the word.
 const fn with_gap(word: usize) -> usize {
     if word > 0 { word + 1 } else { 0 }
 }
 
 /// Draws one line. The first column and the words after numbers are aligned left, and the numbers
-/// are aligned right. A head that is too long for the numbers is aligned right with the words.
+/// are aligned right. If a head is wider than the numbers, it ends where the words end.
 fn draw_line(cells: &[Cell], widths: &[[usize; 2]], paint: Paint) -> String {
     let mut line = String::new();
     for (nth, (cell, [text, word])) in cells.iter().zip(widths).enumerate() {
@@ -204,7 +207,7 @@ fn draw_line(cells: &[Cell], widths: &[[usize; 2]], paint: Paint) -> String {
     line.trim_end().to_owned()
 }
 
-/// The published ratio of the patch to Linux: `×0.134`.
+/// The published ratio of the patch to Linux as text, such as `×0.134`.
 pub(crate) fn published(row: &AnswerRow) -> String {
     let ratio = row.published_ratio;
     ratio.map_or_else(

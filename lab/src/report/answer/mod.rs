@@ -1,8 +1,8 @@
 //! The answer with which a report begins: the question, one sentence, and a table of at most three
 //! metrics that compares the designs.
 //!
-//! The submodule `sides` names the designs, `words` puts verdicts into words, `grid` and `text`
-//! make lines of text of an answer, and `short` counts the verdicts of a report.
+//! The submodule `sides` names the designs, and `words` puts verdicts into words. `grid` and `text`
+//! make lines of text from an answer. `short` counts the verdicts of a report.
 
 mod grid;
 pub(crate) mod short;
@@ -23,8 +23,8 @@ use crate::measure::stats::{self, Estimate};
 
 /// The largest number of rows of an answer.
 pub const ROWS_MAX: usize = 3;
-/// The largest number of sides that have a column each. If an answer has more sides, its table has
-/// a row for each side and a column for each metric.
+/// The table of an answer has a column for each side (each compared design) if there are at most
+/// this many sides. If there are more, it has a row for each side and a column for each metric.
 pub(crate) const COLUMNS_MAX: usize = 3;
 
 /// The answer of a report.
@@ -34,8 +34,8 @@ pub struct Answer {
     pub question: String,
     /// The answer in one sentence.
     pub sentence: String,
-    /// The names of the compared sides, such as `Linux`, `patch` and `ours`, as heads of columns.
-    /// The first side is the base with which the others are compared.
+    /// The names of the compared sides, such as `Linux`, `patch` and `ours`. They are the heads of
+    /// the columns. The other sides are compared with the first.
     pub sides: Vec<String>,
     /// The metrics that the answer shows, at most [`ROWS_MAX`].
     pub rows: Vec<AnswerRow>,
@@ -51,7 +51,8 @@ pub struct Identical {
     pub a: String,
     /// The name of this side's design.
     pub b: String,
-    /// Why nothing differed, and what to run instead: a clause without a full stop.
+    /// Why nothing differed, and what the user could run instead. This is a clause without a full
+    /// stop.
     pub why: String,
 }
 
@@ -62,14 +63,14 @@ impl fmt::Display for Identical {
     }
 }
 
-/// One metric of an answer.
+/// One metric of an answer, with its value for each side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerRow {
     /// What was measured, in a few words.
     pub what: String,
     /// The metric.
     pub metric: Metric,
-    /// The value of each side; `None` if the side has no design for this metric.
+    /// The value of each side. `None` if the side has no design for this metric.
     pub cells: Vec<Option<AnswerCell>>,
     /// The published value of the second side, divided by the published value of the first side.
     pub published_ratio: Option<f64>,
@@ -82,13 +83,13 @@ pub struct AnswerCell {
     pub design: String,
     /// The median over the seeds, with its interval.
     pub estimate: Estimate,
-    /// The comparison of this side with the first side; `None` for the first side itself.
+    /// The comparison of this side with the first side. `None` if this is the first side.
     pub compared: Option<stats::Comparison>,
 }
 
 impl Answer {
-    /// Whether all runs were identical: the runs of every design were identical to the runs of the
-    /// first design. False if only one design ran.
+    /// Returns whether all runs were identical, that is, the runs of every design were identical to
+    /// the runs of the first design. Returns false if only one design ran.
     #[must_use]
     pub fn is_all_identical(&self) -> bool {
         self.sides.len() > 1 && self.identical.len() + 1 == self.sides.len()
@@ -96,8 +97,8 @@ impl Answer {
 }
 
 impl AnswerRow {
-    /// Each cell of this row that is compared with the base, with the index of its side and the
-    /// comparison.
+    /// For each cell of this row that is compared with the first side: the index of the cell's
+    /// side, the cell, and the comparison.
     pub(crate) fn compared(&self) -> impl Iterator<Item = (usize, &AnswerCell, stats::Comparison)> {
         let cells = self.cells.iter().enumerate();
         cells.filter_map(|(nth, cell)| {
@@ -113,7 +114,8 @@ impl AnswerRow {
     }
 }
 
-/// The published ratio of the design `b` to the design `a`, if `figures` has one.
+/// The published ratio of the design `b` to the design `a`. `None` if `figures` does not have this
+/// ratio.
 pub(crate) fn published_ratio(figures: &[Beside], metric: &str, a: &str, b: &str) -> Option<f64> {
     let of = |figure: &&Beside| {
         let place = figure.place.as_ref();
@@ -122,9 +124,9 @@ pub(crate) fn published_ratio(figures: &[Beside], metric: &str, a: &str, b: &str
     figures.iter().find(of).and_then(Beside::published_ratio)
 }
 
-/// Makes the answer of a command that compares designs which the user names: the first of `designs`
-/// is A, the others are B. `metrics` are the names of the metrics to show, if the rows have them.
-/// `identical` are the designs whose runs were identical to the runs of A.
+/// Makes the answer of a command that compares designs of the user's choice. The first of `designs`
+/// is A, and the others are B. `metrics` are the names of the metrics to show, if the rows have
+/// these metrics. `identical` has the designs whose runs were identical to the runs of A.
 #[must_use]
 pub fn of_designs(
     question: String,

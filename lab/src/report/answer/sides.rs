@@ -1,9 +1,10 @@
-//! The sides of an answer: the heads by which an answer calls its designs, such as A and B.
+//! The sides of an answer, which are the compared designs, and their heads. A head is the short
+//! name of a side in an answer, such as A or B.
 
 use super::words::list;
 use super::{Answer, COLUMNS_MAX};
 
-/// The heads of `designs` designs: A and B, or A, B1, B2 and so on.
+/// The heads for `designs` designs: A and B for two, and A, B1, B2 and so on for more.
 pub(crate) fn letters(designs: usize) -> Vec<String> {
     let letter = |nth: usize| match (nth, designs) {
         (0, _) => "A".to_owned(),
@@ -13,7 +14,7 @@ pub(crate) fn letters(designs: usize) -> Vec<String> {
     (0..designs).map(letter).collect()
 }
 
-/// The designs of a comparison as a question names them: `ours` (B) instead of `linux` (A).
+/// The designs of a comparison, as they are named in a question: `ours` (B) instead of `linux` (A).
 #[must_use]
 pub fn instead_of(designs: &[String]) -> String {
     let heads = letters(designs.len());
@@ -29,20 +30,20 @@ pub fn instead_of(designs: &[String]) -> String {
     }
 }
 
-/// A design with its head, as a question names them.
+/// A design with its head, as both are named in a question.
 fn named_in(design: &str, head: &str) -> String {
     format!("`{design}` ({head})")
 }
 
 impl Answer {
-    /// Whether the table of this answer has a row for each side, because it has more sides than
-    /// [`COLUMNS_MAX`].
+    /// Returns whether the table of this answer has a row for each side. This is so if there are
+    /// more sides than [`COLUMNS_MAX`].
     pub(crate) fn has_rows_of_sides(&self) -> bool {
         self.sides.len() > COLUMNS_MAX
     }
 
-    /// The names of the designs of the side at index `nth`, each once. A side has several designs
-    /// if it shows one design for one metric and another design for another metric.
+    /// The names of all designs of the side at index `nth`, without duplicates. A side has several
+    /// designs if it shows different designs for different metrics.
     fn designs_of(&self, nth: usize) -> Vec<&str> {
         let cells = self
             .rows
@@ -57,7 +58,7 @@ impl Answer {
         names
     }
 
-    /// Says which design each side is: `A is ...; B is ...`.
+    /// Says which design each side is, as in `A is ...; B is ...`.
     pub(crate) fn legend(&self) -> String {
         let of_side = |(nth, side): (usize, &String)| {
             let names = self.designs_of(nth).into_iter();
@@ -68,8 +69,9 @@ impl Answer {
         sides.join("; ")
     }
 
-    /// Whether a reader needs more than the question to know the sides: their heads are letters,
-    /// and the question does not say which design each letter is.
+    /// Returns whether a reader cannot learn from the question which design each side is. This is
+    /// so if the heads of the sides are letters, and the question does not name the design of each
+    /// letter.
     pub(crate) fn needs_legend(&self) -> bool {
         let is_letter = self.sides.first().is_some_and(|side| side == "A");
         let is_named = |(nth, side): (usize, &String)| {
@@ -79,8 +81,8 @@ impl Answer {
         is_letter && !self.rows.is_empty() && !self.sides.iter().enumerate().all(is_named)
     }
 
-    /// The heads of the sides. If the answer [needs a legend](Self::needs_legend), each head has
-    /// the name of its design too: `A: linux`.
+    /// The heads of the sides. If the answer [needs a legend](Self::needs_legend), each head also
+    /// has the name of its design, as in `A: linux`.
     pub(crate) fn named_sides(&self) -> Vec<String> {
         let of_side = |(nth, side): (usize, &String)| match self.designs_of(nth)[..] {
             [] => side.clone(),

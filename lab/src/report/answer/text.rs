@@ -8,17 +8,17 @@ use crate::report::layout::title;
 use crate::report::paint::Paint;
 use crate::report::wrap::wrap;
 
-/// The largest number of lines with which a report begins, if the answer has at most three sides
-/// and needs neither a legend nor a line about identical runs.
+/// The largest number of lines with which a report begins, if the answer has at most three sides. A
+/// legend and remarks about identical runs are not counted.
 pub const LINES_MAX: usize = 12;
 
 /// The first lines of `report`: its title, its question, its answer, and the table of the answer.
 /// Each line has at most `width` characters, unless a single word is longer.
 ///
-/// There are at most [`LINES_MAX`] lines; if this is too little room, the function leaves out blank
-/// lines first, and then the last rows of the table. The full tables below the answer have these
-/// rows too. The lines of a legend and of remarks about identical runs do not count. If the table
-/// has a row for each side, it has all rows.
+/// If the table has a row for each metric, there are at most [`LINES_MAX`] lines, not counting a
+/// legend and remarks about identical runs. If there is too little room, the function leaves out
+/// blank lines first, and then the last rows of the table. The full tables below the answer also
+/// have these rows. If the table has a row for each side, all of its rows are printed.
 #[must_use]
 pub fn lines(report: &Report, width: usize, paint: Paint) -> Vec<String> {
     let title = wrap(&title(report), width).into_iter();
@@ -32,14 +32,16 @@ pub fn lines(report: &Report, width: usize, paint: Paint) -> Vec<String> {
     below(title, table, report, width, lines_max)
 }
 
-/// The first lines of `report` as [`lines`] makes them, but without title and colours, and with all
-/// rows of the table.
+/// The first lines of `report`, as in [`lines`], but without the title and without colours. The
+/// table has all its rows.
 pub(crate) fn untitled(report: &Report, width: usize) -> Vec<String> {
     let table = grid::draw(&report.answer, width, Paint::Plain);
     below(Vec::new(), table, report, width, usize::MAX)
 }
 
-/// Puts the question of `report`, the legend if the table needs one, and the answer below `title`.
+/// Puts these parts below `title`: the question of `report`, the legend if the table needs one, the
+/// answer, the lines of `table`, and remarks. There are at most `lines_max` lines, not counting the
+/// legend and remarks about identical runs.
 fn below(
     title: Vec<String>,
     table: grid::Drawn,
@@ -78,8 +80,8 @@ fn below(
     all
 }
 
-/// The lines of `table`, without the last rows if it has more than `room` lines. Without any row,
-/// there is no head either.
+/// The lines of `table`. If there are more than `room` lines, the last rows are left out. If no row
+/// fits, the head is left out too.
 fn within(table: grid::Drawn, room: usize) -> Vec<String> {
     let mut lines = table.head;
     let head = lines.len();

@@ -1,16 +1,16 @@
-//! Verdicts in words. No sentence claims more than its verdicts.
+//! Puts verdicts into words. A sentence must not claim more than the verdicts on which it is based.
 
 use super::{Answer, AnswerRow, COLUMNS_MAX, Identical};
 use crate::measure::metric::{Better, Metric};
 use crate::measure::stats::{self, SEEDS_MIN, Verdict};
 
-/// The name of a metric in words: `total wait` for `total_wait_ns`.
+/// The name of a metric in words, such as `total wait` for `total_wait_ns`.
 pub(crate) fn plain(metric: &Metric) -> String {
     let name = metric.name.strip_suffix("_ns").unwrap_or(&metric.name);
     name.replace('_', " ")
 }
 
-/// One word for the verdict on `metric`; empty if the runs show no difference, because one word
+/// One word for the verdict on `metric`. Empty if the runs show no difference, because one word
 /// cannot say this.
 pub(crate) const fn word(verdict: Verdict, metric: &Metric) -> &'static str {
     match (verdict, metric.better) {
@@ -23,7 +23,7 @@ pub(crate) const fn word(verdict: Verdict, metric: &Metric) -> &'static str {
     }
 }
 
-/// A verdict in full words.
+/// The verdict on `metric` in full words.
 pub(crate) const fn full(verdict: Verdict, metric: &Metric) -> &'static str {
     match verdict {
         Verdict::NoDifference => "no difference seen",
@@ -33,7 +33,7 @@ pub(crate) const fn full(verdict: Verdict, metric: &Metric) -> &'static str {
     }
 }
 
-/// Joins `parts` as a list in a sentence: `a, b and c`.
+/// Joins `parts` to a list in a sentence, such as `a, b and c`.
 pub(crate) fn list<T: AsRef<str>>(parts: &[T]) -> String {
     let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
     match parts.split_last() {
@@ -64,7 +64,7 @@ pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
     }
 }
 
-/// The lines below an answer's table. They state the verdicts for which the cells have no word.
+/// The lines below an answer's table. They state those verdicts for which the cells have no word.
 pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
     let mut remarks = Vec::new();
     let few = |row: &AnswerRow| {
@@ -90,8 +90,8 @@ pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
     remarks
 }
 
-/// Names the quantity of `row`, and the sides that show no difference from the base. `None` if
-/// every side shows a difference.
+/// Names the quantity of `row`, and the sides that show no difference from the first side. Returns
+/// `None` if every side shows a difference.
 fn unseen(answer: &Answer, row: &AnswerRow) -> Option<String> {
     let sides: Vec<&str> = row
         .compared()
@@ -109,7 +109,8 @@ fn too_few(seeds: usize) -> String {
     format!("{seeds} too few for a verdict; `--seeds {SEEDS_MIN}` gives one.")
 }
 
-/// The verdicts that a sentence about rows can state, in the order in which it states them.
+/// The verdicts that a sentence about rows can state, in the order in which the sentence states
+/// them.
 const STATEMENTS: [Verdict; 5] = [
     Verdict::Lower,
     Verdict::Higher,
@@ -118,8 +119,9 @@ const STATEMENTS: [Verdict; 5] = [
     Verdict::TooFewSeeds,
 ];
 
-/// Says how the designs B change the metrics of `rows`, compared with A, the first of `designs`.
-/// `sides` are the heads of the designs. `identical` are the designs that ran as A did.
+/// Makes a sentence about how other designs (B) change the metrics of `rows`, compared with A. A is
+/// the first of `designs`. `sides` are the heads of the designs, such as A and B. `identical` has
+/// the designs whose runs were identical to the runs of A.
 pub(super) fn sentence(
     designs: &[String],
     sides: &[String],
@@ -164,8 +166,9 @@ pub(super) fn sentence(
     format!("Compared with `{a}`, {}.", parts.join("; "))
 }
 
-/// Says which sides have which verdict on the metric of `row`: `waits: lower (better) with B1 and
-/// B2, no difference seen with B3`. `None` if no side is compared.
+/// Says, for each verdict, which sides have it on the metric of `row`. Returns `None` if no side is
+/// compared. An example of the text:
+/// `waits: lower (better) with B1 and B2, no difference seen with B3`.
 fn by_metric(row: &AnswerRow, sides: &[String]) -> Option<String> {
     if row.is_all_zero() {
         return Some(format!("{}: 0 in all", row.what));
@@ -184,8 +187,8 @@ fn by_metric(row: &AnswerRow, sides: &[String]) -> Option<String> {
     (!with.is_empty()).then(|| format!("{}: {}", row.what, with.join(", ")))
 }
 
-/// Says how the design B at index `nth` changes the metrics of the rows in which this design has
-/// the verdict `verdict`. `None` if there is no such row.
+/// Says how the design B at index `nth` changes the metrics of those rows in which this design has
+/// the verdict `verdict`. Returns `None` if there is no such row.
 fn clause(nth: usize, verdict: Verdict, a: &str, rows: &[AnswerRow]) -> Option<String> {
     let of = |row: &&AnswerRow| {
         let mut compared = row.compared();

@@ -116,12 +116,12 @@ impl Diff {
         }
     }
 
-    /// This difference with only the metrics that the user means by `names`; all of it if `names`
-    /// is empty.
+    /// This difference with only those metrics that the user chose with `names`. If `names` is
+    /// empty, the difference keeps all metrics.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for the first name that is no metric of both runs. The error offers the
-    /// nearest metrics that are, or all of them.
+    /// [`Error::Unknown`] for the first of `names` that is not a metric of both runs. The error
+    /// offers the nearest names of such metrics, or all of them.
     pub fn only_metrics(mut self, names: &[String]) -> Result<Self, Error> {
         if names.is_empty() {
             return Ok(self);
