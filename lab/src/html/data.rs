@@ -46,8 +46,8 @@ pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
 /// other designs follow, in the order of the rows of `report`.
 fn of_report(report: &Report, courses: &[Course]) -> OfReport {
     let of_machine = |course: &&Course| {
-        // A course has the plain name of its machine. In the report, the name of the machine may be
-        // followed by the user's additions.
+        // A course has the plain name of its machine. In the report, additions of the user can
+        // follow this name.
         let rest = report.machine.strip_prefix(&course.machine);
         course.experiment == report.experiment && rest.is_some_and(is_added)
     };

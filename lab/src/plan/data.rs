@@ -68,7 +68,7 @@ pub struct Plan {
     pub prices: BTreeMap<String, u32>,
     /// The designs. Each design after the first is compared with the first.
     pub designs: Vec<DesignOf>,
-    /// The names of the metrics to show. If it is empty, all metrics are shown.
+    /// The names of the metrics to show. If there are no names, all metrics are shown.
     pub metrics: Vec<String>,
     /// Published figures to show beside ours.
     pub published: Vec<PublishedOf>,

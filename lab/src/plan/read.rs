@@ -121,8 +121,8 @@ fn plan(root: &Section<'_>) -> Plan {
             .and_then(|item| item.text().map(str::to_owned))
     };
     let usual = Plan::default();
-    // The version of the format is only checked: the reader refuses every other version, so the
-    // plan does not need it.
+    // The plan does not contain the version of the format, because only one version is accepted.
+    // This call only checks the version.
     let _ = whole("schema");
     let (workload, parameters) = root
         .get("workload")

@@ -3,8 +3,8 @@
 
 use super::layout::{Column, GAP, Grid};
 
-/// Grids that fit a width. If no split makes a grid narrow enough, lists that take the place of the
-/// grid.
+/// A grid in a form that fits a width: parts of the grid or, if no split makes the grid narrow
+/// enough, lists instead of the grid.
 pub(super) enum Fitted {
     /// The parts of a grid, each of which fits the width. If the whole grid fits, it is the only
     /// part.

@@ -17,7 +17,8 @@ const VERDICTS: [Verdict; 5] = [
 ];
 
 prop_compose! {
-    /// Generates tables with words of every length up to the length of a long function name.
+    /// Generates tables with short and long words. The longest words are as long as the name of a
+    /// long function.
     fn any_table()(
         columns in 1..9_usize,
         rows in 0..6_usize,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// How our figure depends on the published figure. If our figure depends on the published one, the
-/// two may agree although the simulation is wrong.
+/// two figures can agree although the simulation is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
