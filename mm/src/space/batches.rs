@@ -7,9 +7,9 @@
 //! batch and is flushed sooner. The same happens if there is no free page for a batch (Linux:
 //! `tlb_next_batch`).
 //!
-//! [`BATCHES_MAX`] of the batches are kept for dying processes: only the gather of an exit or of a
-//! helper may take them. Any other unmapping leaves at least [`BATCHES_MAX`] batches. So a living
-//! process that unmaps much memory cannot delay dying processes that free their memory.
+//! [`BATCHES_MAX`] of the batches are kept for dying processes: only a gather that empties a dying
+//! address space may take them. Any other unmapping leaves at least [`BATCHES_MAX`] batches. So a
+//! living process that unmaps much memory cannot delay dying processes that free their memory.
 //!
 //! Lock: `Batches`. A CPU that holds this lock takes no other lock and allocates nothing. A gather
 //! takes the lock once for each batch that it adds, and once when it ends. A CPU may hold the lock
@@ -24,11 +24,11 @@ use crate::machine::{Lock, Machine};
 use crate::site::{LockClass, Site};
 use crate::units::{Order, Pfn, count_of};
 
-/// The number of records of a batch. As in Linux, a batch is a page of 512 words, of which a header
-/// takes two.
+/// The number of records (unmapped pages) of a batch. As in Linux, a batch is a page of 512 words,
+/// of which a header takes two.
 pub(super) const BATCH: usize = 510;
-/// The largest number of batches of a gather. Linux limits a gather to 10,000 pages, so that
-/// freeing them does not take too long.
+/// The largest number of batches of a gather, which collects unmapped pages until they are freed.
+/// Linux limits a gather to 10,000 pages, so that freeing them does not take too long.
 pub(crate) const BATCHES_MAX: usize = 10_000 / BATCH;
 
 /// The records of a batch. There is room for one record more than [`BATCH`]. A CPU that unmaps a
@@ -36,7 +36,8 @@ pub(crate) const BATCHES_MAX: usize = 10_000 / BATCH;
 /// kept for splitting the page.
 pub(crate) type Records = [Record; BATCH + 1];
 
-/// A record of a gather, packed into 64 bits: one unmapped page, or one page table.
+/// A record of a gather (a collection of unmapped pages), packed into 64 bits: one unmapped page,
+/// or one page table.
 #[derive(Clone, Copy)]
 pub(crate) struct Record(u64);
 
@@ -49,16 +50,16 @@ pub(super) enum Gathered {
     Table(Pfn),
 }
 
-/// Whether a gather may take the last [`BATCHES_MAX`] batches.
+/// Whether a gather (a collection of unmapped pages) may take the last [`BATCHES_MAX`] batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// The gather of an exit or of a helper may take every batch.
+    /// The gather of a CPU that empties a dying address space may take every batch.
     Dying,
-    /// Any other gather leaves [`BATCHES_MAX`] batches.
+    /// Any other gather leaves [`BATCHES_MAX`] batches for dying processes.
     Living,
 }
 
-/// The batches that are set aside and that no gather uses now.
+/// The batches of records of unmapped pages that are set aside and that no CPU uses now.
 pub(crate) struct Batches<M: Machine> {
     /// The records of each unused batch. The vector's capacity suffices for all batches, so giving
     /// one back allocates nothing.
@@ -67,7 +68,7 @@ pub(crate) struct Batches<M: Machine> {
 }
 
 impl<M: Machine> Batches<M> {
-    /// Sets aside `batches` batches, of 4 KiB each.
+    /// Sets aside memory for `batches` batches of records of unmapped pages. A batch takes 4 KiB.
     ///
     /// # Errors
     /// [`NoMemory`] if the global allocator cannot provide them.
@@ -85,8 +86,9 @@ impl<M: Machine> Batches<M> {
         })
     }
 
-    /// Returns the number of batches to set aside for `cpus` CPUs: enough for one full gather on
-    /// each CPU, and for one more gather, whose batches are kept for dying processes.
+    /// Returns the number of batches to set aside for `cpus` CPUs: enough for one full gather (a
+    /// collection of unmapped pages) on each CPU, and for one more gather, whose batches are kept
+    /// for dying processes.
     pub(super) fn for_cpus(cpus: u32) -> u32 {
         count_of(BATCHES_MAX).saturating_mul(cpus.saturating_add(1))
     }

@@ -46,7 +46,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Returns a found page that belongs to no enlisted file, so its uses are not counted.
+    /// Returns a found page that belongs to no file whose pages may be reclaimed, so its uses are
+    /// not counted.
     pub(super) const fn unpinned(pfn: Pfn) -> Self {
         Self {
             pfn,
@@ -65,10 +66,10 @@ struct New {
 
 impl<M: Machine> Memory<'_, M> {
     /// Makes the pages of `file` reclaimable. A reference to the file is kept until
-    /// [`Memory::release_file`] is called. Call this before the file has pages. If the spaces were
-    /// made without [aging](super::Spaces::aging), this has no effect. It has no effect on shared
-    /// memory either, whose pages always stay in memory: reclaim moves only anonymous pages to
-    /// swap.
+    /// [`Memory::release_file`] is called. Call this before the file has pages. If the
+    /// [`Spaces`](super::Spaces) were made without [aging](super::Spaces::aging), this has no
+    /// effect. It has no effect on shared memory either, whose pages always stay in memory: reclaim
+    /// moves only anonymous pages to swap.
     ///
     /// # Errors
     /// [`EnlistError`] if the file cannot be enlisted. In that case, nothing has changed.
@@ -112,9 +113,10 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Frees all pages of `file`, and drops the reference that was kept since it was enlisted
-    /// (Linux: `truncate_inode_pages`). The caller must make sure that no address space maps the
-    /// pages and no CPU reads them. A file that was enlisted must not be used again afterwards.
+    /// Frees all pages of `file`, and drops the reference that was kept since
+    /// [`Memory::enlist_file`] (Linux: `truncate_inode_pages`). The caller must make sure that no
+    /// address space maps the pages and no CPU reads them. A file that was enlisted must not be
+    /// used again afterwards.
     ///
     /// # Panics
     /// If a page of the file is still in use.
@@ -183,8 +185,8 @@ impl<M: Machine> Memory<'_, M> {
     }
 
     /// Allocates a page while no lock is held, and puts it into the index of the file and on the
-    /// lists. If another CPU puts a page at the same index first, uses that page and frees the page
-    /// that was allocated here.
+    /// lists by which pages are aged. If another CPU puts a page at the same index first, uses that
+    /// page and frees the page that was allocated here.
     #[cold]
     fn bring_in(
         &self,
@@ -207,8 +209,8 @@ impl<M: Machine> Memory<'_, M> {
             share.begin(machine);
         }
         aged.set_owner(machine, pages, ours, new.owner);
-        // The loop ends: nodes can be missing again only if another CPU has since emptied the file
-        // or made the tree of its index higher.
+        // The loop ends: nodes of the index can be missing again only if another CPU has since
+        // emptied the file or made the tree of its index higher.
         let there = loop {
             let Ok(mut spares) = Spares::new(new.missing) else {
                 break Err(PageError::NoMemory);
@@ -266,9 +268,9 @@ impl<M: Machine> Memory<'_, M> {
         self.spaces.lru.aged()?.share(self.manager.pages(), pfn)
     }
 
-    /// Returns the share of `pfn`, which is the record of its uses, if `pfn` is a page of an
-    /// enlisted file. The caller knows that the page has a use, because an entry of a page table
-    /// maps the page or mapped it until now.
+    /// Returns the share of `pfn`, which is the record of its uses, if `pfn` is a page of a file
+    /// whose pages may be reclaimed. The caller knows that the page has a use, because an entry of
+    /// a page table maps the page or mapped it until now.
     fn share_of_mapped(&self, pfn: Pfn) -> Option<&Share<M>> {
         let aged = self.spaces.lru.aged()?;
         let pages = self.manager.pages();
@@ -290,7 +292,7 @@ impl<M: Machine> Memory<'_, M> {
     /// Records that an entry of a page table now maps the page that a CPU has looked up. From now
     /// on, the use that the CPU added belongs to the entry. The caller holds the lock of the page
     /// table. `mapper` says which address space and virtual page the entry is for, packed as an
-    /// owner; it is 0 if the address space is not enlisted.
+    /// [`Owner`]. It is 0 if reclaim leaves that address space's pages alone.
     pub(super) fn note_mapped(&self, found: &Found, kind: PageKind, mapper: u64) {
         let (Some(aged), true) = (self.spaces.lru.aged(), found.is_pinned) else {
             return;
@@ -310,8 +312,9 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Drops the use that a page table's entry had of `page`, if this is a page of an enlisted
-    /// file. The caller has emptied the entry and flushed translations to the page.
+    /// Drops the use that a page table's entry had of `page`, if this is a page of a file whose
+    /// pages may be reclaimed. The caller has emptied the entry and flushed translations to the
+    /// page.
     pub(super) fn drop_unmapped(&self, page: Page) {
         if matches!(page.kind, PageKind::File | PageKind::Shared)
             && let Some(share) = self.share_of_mapped(page.pfn)
@@ -320,9 +323,9 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Takes `pfn` out of `file` and leaves `shadow` in its place, if the page is still at `index`,
-    /// has no use and was never mapped shared. Returns whether the page was taken out. If so, the
-    /// caller owns the page.
+    /// Takes `pfn` out of `file` and leaves `shadow`, the record of when the page left memory, in
+    /// its place, if the page is still at `index`, has no use and was never mapped shared. Returns
+    /// whether the page was taken out. If so, the caller owns the page.
     pub(crate) fn drop_cached(
         &self,
         file: &Object<M>,
@@ -344,7 +347,8 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Takes pages off the lists and frees them. The caller has taken them out of their files.
+    /// Takes pages off the lists by which they are aged, and frees them. The caller has taken them
+    /// out of their files.
     fn free_cached(&self, pfns: &[Pfn]) {
         if pfns.is_empty() {
             return;
@@ -355,11 +359,11 @@ impl<M: Machine> Memory<'_, M> {
     }
 
     /// Frees pages that were pages of files, and that the caller has taken out of their files and
-    /// off the lists.
+    /// off the lists by which pages are aged.
     pub(crate) fn give_back_cached(&self, pfns: &[Pfn]) {
         if let Some(aged) = self.spaces.lru.aged() {
-            // Forget the owner. Otherwise, if the frame later holds a page of a file that is not
-            // enlisted, unmapping that page would drop a use that no CPU has counted.
+            // Forget the owner. Otherwise, if the frame later holds a page of a file whose pages
+            // are not reclaimed, unmapping that page would drop a use that no CPU has counted.
             for &pfn in pfns {
                 aged.set_owner(self.machine, self.manager.pages(), pfn, 0);
             }

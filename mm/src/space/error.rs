@@ -38,8 +38,8 @@ pub enum MapError {
     /// There would be more mappings than this limit (Linux: `vm.max_map_count`, `ENOMEM`).
     /// Unmapping the middle of a mapping splits it into two.
     TooMany(usize),
-    /// The mapping would need a frame, or an index of its object, that is above the largest
-    /// possible one (Linux: `EINVAL`).
+    /// The mapping would need a frame, or an index in its file or shared memory, that is above the
+    /// largest possible one (Linux: `EINVAL`).
     NoSuchFrames,
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
@@ -57,8 +57,8 @@ pub enum FaultError {
     /// The address space is being reaped: its private pages may already be unmapped (Linux:
     /// `MMF_UNSTABLE`, `SIGBUS`).
     Unstable(Vpn),
-    /// The space, or a group that contains it, would use more than its budget (Linux: the memory
-    /// group's OOM).
+    /// The address space, or a group that contains it, would use more than its budget (Linux: the
+    /// memory group's OOM).
     OverBudget(OverBudget),
     /// The machine has no free page for the request (Linux: `out_of_memory`).
     OutOfMemory(AllocError),

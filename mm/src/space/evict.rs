@@ -36,9 +36,10 @@ pub(crate) enum Eviction {
 
 impl<M: Machine> Memory<'_, M> {
     /// Makes reclaimable every anonymous page that a fault maps in `space` from now on. Pages that
-    /// are in memory already are never reclaimed. The list of enlisted spaces keeps a reference to
-    /// `space` until the space has [ended](AddressSpace::exit). If the spaces were made without
-    /// [aging](super::Spaces::aging), this has no effect.
+    /// are in memory already are never reclaimed. The list of spaces whose pages may be reclaimed
+    /// keeps a reference to `space` until the space has [ended](AddressSpace::exit). If the
+    /// [`Spaces`](super::Spaces) were made without [aging](super::Spaces::aging), this has no
+    /// effect.
     ///
     /// # Errors
     /// [`EnlistError`] if the space cannot be enlisted. In that case, nothing has changed.
@@ -50,7 +51,7 @@ impl<M: Machine> Memory<'_, M> {
     }
 
     /// Frees single anonymous pages that reclaim has unmapped from their address spaces and taken
-    /// off the lists.
+    /// off the lists by which pages are aged.
     pub(crate) fn give_back_evicted(&self, pfns: &[Pfn]) {
         let Memory {
             machine, manager, ..
@@ -82,7 +83,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Records that reclaim cannot take a huge page. Only the first page of a huge page is on a
-    /// list, so only this page's owner is set. The caller holds the lock of the table's place.
+    /// list of used pages. So only this page's owner, the record of where it is mapped, is set. The
+    /// caller holds the lock under which the huge page is mapped.
     pub(super) fn own_no_part(&self, memory: Memory<'_, M>, whole: Page) {
         debug_assert!(whole.pfn.is_aligned(Order::HUGE), "it is one block");
         let Memory {
@@ -93,7 +95,7 @@ impl<M: Machine> AddressSpace<M> {
         spaces.lru.set_owner(machine, manager.pages(), whole.pfn, 0);
     }
 
-    /// Takes a space that has ended off the list of enlisted spaces.
+    /// Takes a space that has ended off the list of spaces whose pages may be reclaimed.
     pub(super) fn retire(&self, memory: Memory<'_, M>) {
         if let (Some(&number), Some(rmap)) = (self.number.get(), &memory.spaces.rmap) {
             rmap.give_back(memory.machine, number);
@@ -113,8 +115,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Unmaps `page`, if its entry still maps `pfn` as a page of a file. Returns whether the page
-    /// was unmapped. If so, the entry's use of the page belongs to the caller, which drops this use
-    /// after a flush of translations.
+    /// was unmapped. If so, the entry's use of the page (Linux: page reference) belongs to the
+    /// caller, which drops it after a flush of translations.
     pub(crate) fn unmap_cached(&self, machine: &M, page: Vpn, pfn: Pfn) -> bool {
         let alone = page..Vpn(page.0 + 1);
         self.announce(machine, &alone);

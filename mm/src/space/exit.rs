@@ -2,15 +2,15 @@
 //!
 //! The steps have the same order as in Linux:
 //!
-//! 1. The last user empties page tables as a reader of the mappings' lock, so that the reaper can
-//!    help.
+//! 1. The last user (the thread that ends the space) empties page tables as a reader of the
+//!    mappings' lock, so that the reaper can help.
 //! 2. The last user marks the space as no longer worth reaping.
 //! 3. The last user takes the lock as the writer. From then on no reader holds the lock.
 //! 4. The last user frees page tables and mappings.
 //!
 //! With [`Reaping::MeetInTheMiddle`], the CPUs that empty the space (the walkers) share a frontier,
-//! so no two of them visit the same table. The walker that leaves last does steps 2 to 4, so the
-//! last user does not wait for helpers.
+//! which says which page tables are claimed, so no two of them visit the same table. The walker
+//! that leaves last does steps 2 to 4, so the last user does not wait for helpers.
 //!
 //! Locks: `Mmap`, then the locks that `zap` takes.
 
@@ -35,18 +35,19 @@ use crate::units::Vpn;
 /// These tables map 128 MiB.
 const SHARE_MAX: u64 = 64;
 
-/// The walker that completes the exit of an address space.
+/// The CPU that completes the exit of an address space: that of the exiting thread, or a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exited {
-    /// The last user has completed the exit: the space is empty.
+    /// The exiting thread has completed the exit: the space is empty.
     Finished,
-    /// Helpers are still at work, and the last of them will finish.
+    /// Helpers (CPUs that help to empty the space) are still at work, and the last of them will
+    /// finish.
     LeftToHelpers,
 }
 
 impl<M: Machine> AddressSpace<M> {
     /// Empties the address space for good. No process may use it any more: no call to map, unmap or
-    /// fault may be under way or follow. Helpers may join at any time.
+    /// fault may be under way or follow. Other CPUs may help to empty the space at any time.
     ///
     /// # Errors
     /// [`ExitError::Ended`] if this method was called before. In that case, nothing has changed.
@@ -89,7 +90,8 @@ impl<M: Machine> AddressSpace<M> {
         gather.finish();
     }
 
-    /// Empties one table after another in ascending order, until no table is left to claim.
+    /// Empties one page table after another in ascending order, until this CPU and its helpers have
+    /// claimed all tables.
     fn empty_upwards(&self, memory: Memory<'_, M>) -> Left {
         let machine = memory.machine;
         let mut walker = self.frontier.join_last_user(machine);
@@ -107,7 +109,7 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.leave(machine)
     }
 
-    /// Claims the tables that `walker` empties next.
+    /// Claims the page tables that `walker`, one of the CPUs that empty the space, empties next.
     pub(super) fn claim(&self, machine: &M, walker: &mut Claimer) -> Option<Claim> {
         let end = walker.end();
         let beyond = |table| match end {
@@ -118,11 +120,11 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// Completes the work on a claim. If the last user has joined, reports to the machine the work
-    /// of dropping the mappings that begin in the claimed tables. Frees the gathered pages if other
-    /// walkers are at work and the gather has at least as many records as `share` tables have
-    /// entries. Callers pass a smaller `share` when fewer tables are left. So no walker still holds
-    /// many pages when all tables are claimed.
+    /// Completes the work on the page tables of `claim`. If the exiting thread has begun to empty
+    /// the space, reports to the machine the work of dropping the mappings that begin in these
+    /// tables. Frees the gathered pages if other CPUs also empty the space and the gather has at
+    /// least as many records as `share` tables have entries. Callers pass a smaller `share` when
+    /// fewer tables are left. So no CPU still holds many pages when all tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
@@ -133,9 +135,9 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Reports to the machine the work of dropping the mappings that begin in the tables of `range`
-    /// (Linux: `remove_vma`). The mappings and their sources themselves are dropped later, all at
-    /// once.
+    /// Reports to the machine the work of dropping the mappings that begin in the page tables of
+    /// `range` (Linux: `remove_vma`). The mappings and their sources themselves are dropped later,
+    /// all at once.
     fn forget_mappings(&self, machine: &M, range: &Range<u64>) {
         let (start, end) = (first_page(range.start), first_page(range.end));
         let mut cursor = Cursor::at(&self.tree, start);
@@ -152,7 +154,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties and frees the existing tables among `tables`, including all entries of any kind.
+    /// Empties and frees the existing page tables among `tables`, including all entries of any
+    /// kind.
     fn empty_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) {
         let mut from = tables.start;
         while let Some(spot) = self.table.next(from).filter(|spot| spot.index < tables.end) {
@@ -161,7 +164,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties a table, including all entries of any kind, and frees it.
+    /// Empties a page table, including all entries of any kind, and frees it.
     fn empty_table(&self, gather: &mut Gather<'_, M>, spot: Spot<'_, M>, site: Site) {
         self.unmap_table(gather, spot, 0..ENTRIES, site, Whose::Mine);
         if let Some(frame) = self.take_table(gather.memory().machine, spot, site) {
@@ -169,8 +172,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Finishes after all tables were visited: empties the tables that helpers had to leave, and
-    /// frees page tables and mappings.
+    /// Finishes after all page tables were visited: empties the tables that helping CPUs had to
+    /// leave, and frees page tables and mappings.
     pub(super) fn finish(&self, memory: Memory<'_, M>, site: Site) {
         let machine = memory.machine;
         self.raise(machine, Flag::Skip);
@@ -178,9 +181,9 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::of_dying(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
-            // With a frontier, each walker has already reported the work of dropping the mappings
-            // in the page tables that it claimed. So this walker reports only the few mappings that
-            // are left.
+            // With `MeetInTheMiddle`, each CPU that emptied page tables has already reported the
+            // work of dropping the mappings in these tables. So this CPU reports only the few
+            // mappings that are left.
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self
                     .frontier
@@ -224,10 +227,10 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Returns how many tables a walker claims next, if `left` tables are left and `at_work` walkers
-/// are at work. The result is a quarter of each walker's equal share, because some tables take
-/// longer to empty than others and more helpers may join. A walker that is alone claims as if two
-/// walkers were at work.
+/// Returns how many page tables a CPU claims next, if `left` tables are left and `at_work` CPUs
+/// empty the address space. The result is a quarter of each CPU's equal share, because some tables
+/// take longer to empty than others and more CPUs may help. A CPU that is alone claims as if two
+/// CPUs were at work.
 fn share(left: u64, at_work: u64) -> u64 {
     (left / (4 * at_work.max(2))).clamp(1, SHARE_MAX)
 }

@@ -46,7 +46,7 @@ pub(super) struct Gather<'m, M: Machine> {
     share: Share,
     /// The first records. There is room for one more than `BUNDLE`, as in [`Records`].
     bundle: [Record; BUNDLE + 1],
-    /// The records of the batch that is being filled, or `None` while the bundle is being filled.
+    /// The records of the batch that is being filled, or `None` while `bundle` is being filled.
     filling: Option<Box<Records>>,
     /// The number of batches that were begun since the last flush, the one being filled included.
     begun: usize,
@@ -72,7 +72,8 @@ impl<'m, M: Machine> Gather<'m, M> {
         Self::new(memory, space, Share::Living)
     }
 
-    /// Makes an empty gather for the last user or a helper, which empties `space` for good.
+    /// Makes an empty gather for a CPU that empties `space` for good, in the exiting thread or as a
+    /// helper.
     pub(super) fn of_dying(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
         Self::new(memory, space, Share::Dying)
     }

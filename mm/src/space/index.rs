@@ -1,5 +1,6 @@
-//! The index of an object's pages. This is a tree of fan-out 64 that maps an index in the object to
-//! a page frame. The tree is only as high as its largest index needs (Linux: an `xarray`).
+//! The index of the pages of an object, which is a file or shared memory. This is a tree of fan-out
+//! 64 that maps an index in the object to a page frame. The tree is only as high as its largest
+//! index needs (Linux: an `xarray`).
 //!
 //! When a page of a file is reclaimed, a shadow stays in its place, which says when the page left.
 //!
@@ -17,10 +18,12 @@ const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
 /// The value that stands for an empty place of a last-level node. Any other value is either the
-/// number of a frame plus one, or a shadow. A shadow has the bit [`Shadow::MARK`] set.
+/// number of a frame plus one, or a shadow, which stands for a page that left memory. A shadow has
+/// the bit [`Shadow::MARK`] set.
 const NONE: u64 = 0;
 
-/// The index of an object: for each index, the frame of its page, or the shadow of a dropped page.
+/// The index of an object (a file or shared memory): for each page index, the frame of its page, or
+/// the shadow of a dropped page.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     root: Option<Node>,
@@ -98,13 +101,14 @@ impl Index {
         frame_of(self.there(index))
     }
 
-    /// Returns the shadow of the page that was at `index` before it left memory.
+    /// Returns the shadow (the record of when the page left memory) of the page that was at `index`
+    /// before it left memory.
     pub(super) fn shadow(&self, index: u64) -> Option<Shadow> {
         Shadow::decode(self.there(index))
     }
 
-    /// Replaces the frame at `index` by a shadow, if that frame is `frame`. Returns whether it was
-    /// replaced.
+    /// Replaces the frame at `index` by `shadow`, the record of when the page left memory, if that
+    /// frame is `frame`. Returns whether it was replaced.
     pub(super) fn leave(&mut self, index: u64, frame: Pfn, shadow: Shadow) -> bool {
         let Some(place) = self.place_of(index) else {
             return false;

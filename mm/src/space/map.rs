@@ -187,8 +187,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Adds `new`. If its pages are anonymous or reserved memory, merges it with each neighbour
-    /// that has the same id.
+    /// Adds `new`. If its pages are anonymous memory or reserved huge pages, merges it with each
+    /// neighbour of the same kind, which has the same id.
     fn join_or_insert(
         &self,
         machine: &M,
@@ -251,7 +251,8 @@ impl<M: Machine> AddressSpace<M> {
         Err(MapError::TooMany(max as usize))
     }
 
-    /// Returns the effect that removing `pages` will have on mappings and sources. Changes nothing.
+    /// Returns the effect that removing `pages` will have on mappings and on their sources (files,
+    /// shared memory or frames). Changes nothing.
     fn removal(&self, memory: Memory<'_, M>, pages: &Range<Vpn>) -> Result<Removal, MapError> {
         let mut removal = Removal {
             before: None,
@@ -322,7 +323,8 @@ struct Removal {
 }
 
 impl Removal {
-    /// Returns by how much removing `piece` changes the number of mappings with its source.
+    /// Returns by how much removing `piece` changes the number of mappings that get their pages
+    /// from the same file, shared memory or frames.
     fn change(&self, piece: &Vma) -> i32 {
         let rest_before = self.before == Some(piece.start);
         let rest_after = self.after == Some(piece.end);

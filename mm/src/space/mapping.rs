@@ -91,8 +91,8 @@ impl MappingKind {
 const KIND_MASK: u32 = 7;
 const HUGE: u32 = 8;
 const SOURCE_SHIFT: u32 = 4;
-/// The largest number of sources of an address space. A mapping's id has no room for the index of a
-/// further source.
+/// The largest number of sources (files, shared memory or frames) of an address space. A mapping's
+/// id has no room for the index of a further source.
 const SOURCES_MAX: usize = (Vma::ID_MAX >> SOURCE_SHIFT) as usize;
 
 /// Returns whether huge pages may be used in `vma`.
@@ -113,7 +113,8 @@ pub(super) struct Mappings<M: Machine> {
     pub(super) sources: Sources<M>,
 }
 
-/// The sources of mappings. The index of a source in `by_number` is its number.
+/// The sources of mappings: files, shared memory and frames. The index of a source in `by_number`
+/// is its number.
 pub(super) struct Sources<M: Machine> {
     by_number: Vec<Option<Source<M>>>,
     /// The numbers (indexes in `by_number`) that no source has now.

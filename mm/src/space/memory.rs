@@ -102,9 +102,9 @@ impl<M: Machine> Spaces<M> {
     /// Returns the shared parts with lists that record the age of each page, so that the pages of
     /// up to `spaces_max` address spaces at a time may be reclaimed. Without this, no page is
     /// reclaimed. The lists take 17 bytes for each page of memory. Further memory is needed when a
-    /// page is first used for an enlisted file. It is allocated for the whole chunk of 1024 pages
-    /// that contains this page: a word and a field for each page, which are 256 bytes on real
-    /// threads. Call this method before any page is mapped.
+    /// page is first used for a file that was passed to [`Memory::enlist_file`]. It is allocated
+    /// for the whole chunk of 1024 pages that contains this page, and takes 256 bytes for each page
+    /// on real threads. Call this method before any page is mapped.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if the global allocator has no memory.

@@ -104,21 +104,22 @@ pub struct AddressSpace<M: Machine> {
 /// The CPU that notifies holds no page-table lock during a call. It may hold the lock of the
 /// mappings as a reader or, if a mapping replaces others, as a writer.
 pub trait Notified<M: Machine>: Send + Sync {
-    /// Notifies the holder that pages of `pages` are about to leave: the holder must use no
-    /// translation to any of them until `end`.
+    /// Notifies the holder of translations that pages of `pages` are about to leave: the holder
+    /// must use no translation to any of them until `end`.
     ///
     /// # Errors
     /// [`Refused`] if `may_wait` is false and the holder would have to wait before it can stop
     /// using translations to these pages.
     fn start(&self, machine: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused>;
 
-    /// Notifies the holder that the pages announced by `start` have left, or will stay where they
-    /// are. A page that has left may already be back in memory, in another frame.
+    /// Notifies the holder of translations that the pages announced by `start` have left, or will
+    /// stay where they are. A page that has left may already be back in memory, in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
-    /// Notifies the holder that the address space is about to be emptied for good: from now on the
-    /// holder must use no translation to any page of the space. Helpers may still call
-    /// [`Notified::start`] and [`Notified::end`] afterwards; the holder then need not do anything.
+    /// Notifies the holder of translations that the address space is about to be emptied for good:
+    /// from now on the holder must use no translation to any page of the space. Helpers may still
+    /// call [`Notified::start`] and [`Notified::end`] afterwards; the holder then need not do
+    /// anything.
     fn release(&self, machine: &M);
 }
 
@@ -126,7 +127,7 @@ pub trait Notified<M: Machine>: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// A fact about an address space. Once a flag is raised, it stays raised.
+/// A fact about an address space, recorded as a flag. Once a flag is raised, it stays raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Flag {
@@ -143,7 +144,7 @@ pub enum Flag {
     /// The OOM killer chose a process that uses the space as a victim (Linux: `signal->oom_mm` is
     /// set).
     Victim,
-    /// The last user of the space is leaving.
+    /// The last process that used the space is leaving it, and the space is being emptied for good.
     Exiting,
     /// The space is empty and has ended.
     Ended,
@@ -192,7 +193,8 @@ impl<M: Machine> AddressSpace<M> {
         Self { budget, ..self }
     }
 
-    /// Returns the address space with `notified` added to the holders that are notified.
+    /// Returns the address space with `notified` added to those that are notified before pages
+    /// leave.
     #[must_use]
     pub fn notifying(mut self, notified: impl Notified<M> + 'static) -> Self {
         self.notified.push(Box::new(notified));
@@ -313,7 +315,7 @@ impl<M: Machine> AddressSpace<M> {
     /// translation to these pages.
     fn announce(&self, machine: &M, pages: &Range<Vpn>) {
         for notified in &self.notified {
-            // A holder refuses only if it must not wait, and here it may wait.
+            // A `Notified` refuses only if it must not wait, and here it may wait.
             let _waited = notified.start(machine, pages, true);
         }
     }

@@ -1,9 +1,9 @@
 //! Emptying the address space of a process that is to die, before or during its exit (Linux:
 //! `__oom_reap_task_mm`).
 //!
-//! A helper unmaps only private memory, which no other address space uses. [`Flag::Unstable`]
-//! ensures that no process touches that memory afterwards. Designs differ in the order in which
-//! helpers empty the space.
+//! A helper (the OOM reaper, or a caller of `process_mrelease`) unmaps only private memory, which
+//! no other address space uses. [`Flag::Unstable`] ensures that no process touches that memory
+//! afterwards. Helpers empty the space in one of several orders (`reaping`).
 //!
 //! Locks: `Mmap` as a reader, then the locks that `zap` takes.
 
@@ -22,18 +22,18 @@ use crate::machine::{Machine, RwLock};
 use crate::site::Site;
 use crate::units::Vpn;
 
-/// The outcome of a helper's attempt to empty an address space.
+/// The outcome of an attempt to empty an address space that is to die, as the OOM reaper does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
-    /// No table is left for a helper to claim. Other walkers may still be emptying their claims.
+    /// No page table is left for this CPU to empty. Other CPUs may still be emptying tables.
     All,
-    /// A holder of translations refused to give up the translations to some pages. Everything else
-    /// was emptied.
+    /// A holder of translations (Linux: an MMU notifier) refused to give up the translations to
+    /// some pages. Everything else was emptied.
     Partly,
-    /// The helper stopped for a writer that waits to change the mappings. More is left to empty.
+    /// The CPU stopped, because a writer waits to change the mappings. More is left to empty.
     GaveWay,
-    /// Another CPU was changing the mappings, or too many helpers were at work. Nothing was
-    /// emptied.
+    /// Another CPU was changing the mappings, or too many CPUs were already emptying the space.
+    /// Nothing was emptied.
     Busy,
 }
 
@@ -52,7 +52,7 @@ impl Reaped {
 /// writer: 1 GiB.
 const CHUNK: u64 = (ENTRIES as u64) << TABLE_BITS;
 
-/// The reason why a helper stops before the end of its range.
+/// The reason why a CPU stops reaping before the end of its range.
 enum Stop {
     Refused,
     GaveWay,
@@ -101,8 +101,8 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// If this walker was the last to leave, finishes the work on the space, such as freeing its
-    /// page tables. Returns `reaped`.
+    /// If this CPU was the last that emptied page tables of the space, finishes the work on the
+    /// space, such as freeing its page tables. Returns `reaped`.
     fn conclude(&self, memory: Memory<'_, M>, reaped: Reaped, left: Left, site: Site) -> Reaped {
         if left == Left::Finish {
             self.finish(memory, site);
@@ -197,8 +197,8 @@ impl<M: Machine> AddressSpace<M> {
         outcome
     }
 
-    /// Asks every holder of translations to give up its translations to `pages`, and then runs `f`.
-    /// If a holder refuses, does not run `f`.
+    /// Asks every holder of translations (Linux: MMU notifier) to give up its translations to
+    /// `pages`, and then runs `f`. If a holder refuses, does not run `f`.
     fn announced(&self, machine: &M, pages: &Range<Vpn>, f: impl FnOnce()) -> Result<(), Refused> {
         for (told, notified) in self.notified.iter().enumerate() {
             if let Err(refused) = notified.start(machine, pages, false) {
@@ -215,8 +215,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Reaps table by table from one of the ends, until no table is left to claim or the helper
-    /// gives way to a writer. Begins with tables that were handed back.
+    /// Reaps page table by page table from one end of the space, until no table is left to claim or
+    /// the helper gives way to a writer. Begins with the tables that other helpers could not empty.
     fn reap_claimable(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
         let machine = memory.machine;
         let mut walker = match self.frontier.join(machine) {
@@ -257,8 +257,8 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Empties claimed tables. Hands back the tables to which a holder of translations refuses to
-    /// give up its translations.
+    /// Empties claimed page tables. Hands back the tables to which a holder of translations (Linux:
+    /// an MMU notifier) refuses to give up its translations.
     fn reap_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let (mut reaped, mut from) = (Reaped::All, tables.start);

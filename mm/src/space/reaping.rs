@@ -1,10 +1,10 @@
-//! The ways in which helpers empty a dying address space, as designs name them.
+//! The orders in which helpers, such as the OOM reaper, empty a dying address space.
 
-/// The order in which helpers empty a dying address space.
+/// The order in which helpers, such as the OOM reaper, empty a dying address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reaping {
-    /// Helpers empty mapping by mapping in ascending order, as the last user does (Linux before
-    /// 6.18).
+    /// Helpers empty mapping by mapping in ascending order, as the exiting thread does (Linux
+    /// before 6.18).
     Ascending,
     /// Helpers empty mapping by mapping in descending order, and each mapping from its start (Linux
     /// 6.18).
@@ -13,8 +13,8 @@ pub enum Reaping {
     /// from its end. After each step, the helper gives way to a writer that waits for the lock of
     /// the mappings (proposed for Linux in 2026).
     DescendingChunks,
-    /// The last user and any number of helpers empty table by table. The last user goes upwards,
-    /// and most helpers go downwards, until they meet.
+    /// The exiting thread and any number of helpers empty page table by page table. The exiting
+    /// thread goes upwards, and most helpers go downwards, until they meet.
     MeetInTheMiddle,
 }
 
@@ -27,7 +27,7 @@ impl Reaping {
         Self::MeetInTheMiddle,
     ];
 
-    /// Returns the variant's name, as designs spell it.
+    /// Returns the name by which users choose the variant.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,11 +1,12 @@
 //! Records by which reclaim finds the address space that maps a page, or the file of a page (Linux:
 //! `anon_vma`, `rmap_walk`).
 //!
-//! Each enlisted address space and each enlisted file has a number. A page's *owner* combines this
-//! number with the virtual page, or with the page's index in the file. A space remains enlisted
-//! until it has ended. So as long as a space maps a page that has an owner, the owner leads to that
-//! space. An owner may be outdated, because its number may now belong to another space. So a CPU
-//! that follows an owner also checks the entry of the page table, or the index of the file.
+//! Each *enlisted* address space or file (one whose pages may be reclaimed) has a number. A page's
+//! *owner* combines this number with the virtual page, or with the page's index in the file. A
+//! space remains enlisted until it has ended. So as long as a space maps a page that has an owner,
+//! the owner leads to that space. An owner may be outdated, because its number may now belong to
+//! another space. So a CPU that follows an owner also checks the entry of the page table, or the
+//! index of the file.
 //!
 //! Each number has a lock. A CPU that reclaims holds the lock as a reader while it looks at or
 //! unmaps one page. The CPU does not wait for the lock: if another CPU holds it as the writer, the
@@ -28,7 +29,8 @@ use crate::machine::{Lock, Machine, RwLock};
 use crate::site::{LockClass, Site};
 use crate::units::Vpn;
 
-/// The address space or file that has a number, or `None` if the number is free.
+/// The address space or file that the owners of pages name by one number, or `None` if the number
+/// is free.
 type Place<M> = <M as Machine>::RwLock<Option<Target<M>>>;
 
 /// An address space or a file whose pages are reclaimed.
@@ -37,7 +39,7 @@ enum Target<M: Machine> {
     File(Arc<Object<M>>),
 }
 
-/// The numbers of the enlisted address spaces and files.
+/// The address spaces and files whose pages may be reclaimed, by number.
 pub(crate) struct Rmap<M: Machine> {
     spaces: Box<[Place<M>]>,
     free: M::Lock<Vec<u32>>,
@@ -188,7 +190,7 @@ impl<M: Machine> Rmap<M> {
         let target = Target::Space(Arc::clone(space));
         let number = self.number(machine, target, &space.number)?;
         // If the space ended before it was marked as enlisted, the CPU that ended it has not given
-        // the number back. So this CPU does.
+        // the space's number back. So this CPU does.
         if space.raise_after(machine, Flag::Enlisted, Flag::Ended) {
             self.give_back(machine, number);
             return Err(EnlistError::Ended);

@@ -71,8 +71,8 @@ impl<M: Machine> Rss<M> {
     }
 
     /// Adds `pages` to the counter of a kind, for callers that hold no spinlock. If so many CPUs
-    /// add to a one-sided counter that it should become a tree, this call also creates the tree,
-    /// provided that memory is available.
+    /// add to a [`OneSidedTree`](crate::counter::OneSidedTree) that it should become a tree, this
+    /// call also creates the tree, provided that memory is available.
     #[inline]
     pub fn add_growing(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add_growing(machine, kind as usize, pages);

@@ -67,8 +67,9 @@ impl<M: Machine> AddressSpace<M> {
         went
     }
 
-    /// Moves the page of an entry to swap if it is an anonymous page in memory and the embedder can
-    /// store the page's contents. Returns whether the page was moved, or `None` if no slot is free.
+    /// Moves the page of a page-table entry to swap if it is an anonymous page in memory and the
+    /// embedder can store the page's contents. Returns whether the page was moved, or `None` if no
+    /// slot is free.
     fn swap_out_page(
         &self,
         gather: &mut Gather<'_, M>,

@@ -29,14 +29,16 @@ const SLOTS_TOGETHER: usize = 64;
 pub(super) enum Whose {
     /// Other CPUs may be emptying the table, too.
     Anybodys,
-    /// This walker has claimed the table, so other CPUs leave it alone.
+    /// Only this CPU may empty the table, for example because it has claimed the table in a dying
+    /// address space.
     Mine,
 }
 
 /// The entry at which emptying a table stopped, and the reason.
 struct Stop {
     at: u32,
-    /// True if the gather is full and has to be flushed before the walk continues.
+    /// True if the gather (the collection of unmapped pages) is full and has to be flushed before
+    /// the walk continues.
     full: bool,
 }
 
@@ -268,7 +270,8 @@ impl Tally {
         }
     }
 
-    /// Records an entry that was emptied. Returns whether the gather is full.
+    /// Records an entry that was emptied. Returns whether the gather (the collection of unmapped
+    /// pages) is full.
     fn take<M: Machine>(
         &mut self,
         memory: Memory<'_, M>,

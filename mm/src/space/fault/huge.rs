@@ -1,4 +1,4 @@
-//! Mapping a huge page where no table is in use.
+//! Mapping a huge page where no page table is in use.
 //!
 //! Locks: `UpperTable`, then `PageTable`. Pages are allocated before these locks are taken, and
 //! freed after the locks are released.
@@ -17,7 +17,8 @@ use crate::units::{Order, Pages, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps the huge page that contains `page`. Returns `None` if a table is in use at that place.
+    /// Maps the huge page that contains `page`. Returns `None` if a page table is in use at that
+    /// place.
     pub(super) fn fault_whole(
         &self,
         memory: Memory<'_, M>,
@@ -58,7 +59,7 @@ impl<M: Machine> AddressSpace<M> {
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
-        // Splitting the huge page will need a table, so a page for this table is allocated and
+        // Splitting the huge page will need a page table, so a page for this table is allocated and
         // kept, too.
         let mut spares = self.spares(memory, spot)?;
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
@@ -153,5 +154,5 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The error of a fault in an address space that is being reaped.
+/// The error of a fault in an address space that is being reaped (Linux: `MMF_UNSTABLE`).
 struct Unstable;

@@ -158,8 +158,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Fills `pages`. If the budget does not allow for all of them, fills only the first one.
-    /// Returns the first page that was not filled.
+    /// Fills the page-table entries of `pages`. If the budget does not allow for all of these
+    /// pages, fills only the first one. Returns the first page that was not filled.
     fn fill_some(
         &self,
         memory: Memory<'_, M>,
@@ -180,9 +180,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Returns the current version of the tree. While the pages of replaced mappings are still
-    /// being unmapped, the new mappings must not be touched, so this method waits until they are
-    /// unmapped.
+    /// Returns the current version of the tree of mappings. While the pages of replaced mappings
+    /// are still being unmapped, the new mappings must not be touched, so this method waits until
+    /// they are unmapped.
     fn version(&self, machine: &M) -> Result<u64, FaultError> {
         let version = self.tree.version();
         // A read of a field has Acquire ordering. `replacing` is set before the tree changes, so a

@@ -48,7 +48,7 @@ struct Batch<const MAX: usize> {
     may_replace: bool,
 }
 
-/// The error of a fault in an address space that is being reaped.
+/// The error of a fault in an address space that is being reaped (Linux: `MMF_UNSTABLE`).
 struct Unstable;
 
 /// Returns whether an entry maps a page in memory that may be written to: any page except a page of

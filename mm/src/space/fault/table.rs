@@ -12,7 +12,8 @@ use crate::space::memory::Memory;
 use crate::space::page_table::{Blank, Spot, TABLES, What};
 use crate::units::{Order, Pfn};
 
-/// The memory for a table and its upper table, allocated before any lock is taken.
+/// The memory for a page table and for its upper table (Linux: the PMD page above it), allocated
+/// before any lock is taken.
 pub(super) struct Spares {
     pub(super) table: Option<Blank>,
     pub(super) upper: Option<Pfn>,
@@ -62,8 +63,8 @@ impl<M: Machine> AddressSpace<M> {
         is_there
     }
 
-    /// Allocates a page for a table and, if the upper table has no page yet, one for the upper
-    /// table.
+    /// Allocates a page for a page table and, if the upper table (Linux: PMD page) has no page yet,
+    /// one for the upper table.
     pub(super) fn spares(
         &self,
         memory: Memory<'_, M>,
@@ -93,8 +94,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(spares)
     }
 
-    /// Gives the upper table the page that `spares` has for it. Does nothing if `spares` has no
-    /// such page, or if the upper table has a page already.
+    /// Gives the upper table (Linux: PMD page) the page that `spares` has for it. Does nothing if
+    /// `spares` has no such page, or if the upper table has a page already.
     pub(super) fn put_upper(
         &self,
         machine: &M,

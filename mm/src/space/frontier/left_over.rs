@@ -1,15 +1,17 @@
-//! Tables that helpers could not empty and handed back, for walkers that come later.
+//! Page tables of a dying address space that a CPU has claimed, could not empty, and handed back.
+//! Other CPUs can claim these tables later.
 //!
 //! The list has a fixed length, because emptying an address space must not depend on free memory.
-//! If the list is full, further tables are left to the walker that leaves the address space last,
+//! If the list is full, further tables are left to the CPU that leaves the address space last,
 //! which checks all tables. A run of neighbouring tables takes one element of the list.
 
 use core::ops::Range;
 
-/// The largest number of runs of tables that the list keeps.
+/// The largest number of runs of neighbouring page tables that the list keeps.
 const RUNS: usize = 16;
 
-/// Runs of tables that were handed back. Iterating removes them, first in, first out.
+/// Runs of page tables that a CPU had claimed and handed back. Iterating removes them, first in,
+/// first out.
 #[derive(Default)]
 pub(crate) struct LeftOver {
     runs: [Range<u64>; RUNS],
@@ -17,8 +19,8 @@ pub(crate) struct LeftOver {
 }
 
 impl LeftOver {
-    /// Adds a run of tables. Joins it to the run added last if they are neighbours. If the list is
-    /// full, the tables are not recorded.
+    /// Adds a run of page tables. Joins it to the run added last if they are neighbours. If the
+    /// list is full, the tables are not recorded.
     pub(super) fn add(&mut self, tables: Range<u64>) {
         let runs = &mut self.runs[..self.len];
         if let Some(last) = runs.last_mut() {

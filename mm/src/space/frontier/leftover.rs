@@ -20,16 +20,16 @@ pub(super) struct Leftover<M: Machine>(M::Word);
 const NONE: i64 = 0;
 
 // All accesses are relaxed: the word holds everything about the claim. The lock of a table orders
-// the work on that table, and the atomic step by which a walker leaves the frontier makes the work
-// visible to the walker that finishes.
+// the work on that table, and the atomic step of `Frontier::leave` makes the work visible to the
+// CPU that finishes the address space.
 impl<M: Machine> Leftover<M> {
-    /// Makes an empty place, which holds no claimed tables.
+    /// Makes an empty place, which holds no claimed page tables.
     pub(super) fn none(machine: &M) -> Self {
         Self(machine.word(NONE))
     }
 
-    /// Puts `claim` here, unless claimed tables are here already. Returns whether `claim` was put
-    /// here.
+    /// Stores `claim`, a range of claimed page tables, unless claimed tables are stored here
+    /// already. Returns whether `claim` was stored.
     pub(super) fn put(&self, machine: &M, claim: &Claim) -> bool {
         if self.0.load(machine, Relaxed) != NONE {
             return false;
@@ -41,8 +41,8 @@ impl<M: Machine> Leftover<M> {
     }
 
     /// Removes one existing table from the claimed tables here: the one that is nearest to `end`.
-    /// Also removes the missing tables between `end` and that table. Returns a claim of the removed
-    /// tables, and whether tables are left here.
+    /// Also removes the indices without a table between `end` and that table. Returns a claim of
+    /// the removed tables, and whether tables are left here.
     pub(super) fn take(
         &self,
         machine: &M,
@@ -63,13 +63,14 @@ impl<M: Machine> Leftover<M> {
         }
     }
 
-    /// Returns the claimed tables that are still here, or `None` if there are none.
+    /// Returns the claimed page tables that are still here, or `None` if there are none.
     pub(super) fn left(&self, machine: &M) -> Option<Claim> {
         decode(self.0.load(machine, Relaxed))
     }
 }
 
-/// Encodes a claim in one word. Each field has the same bits as in the frontier's word.
+/// Encodes a claim, which is a range of page tables, in one word. Each field has the same bits as
+/// in the encoding of `State` (`state.rs`).
 fn encode(claim: &Claim) -> i64 {
     if claim.tables.is_empty() {
         return NONE;

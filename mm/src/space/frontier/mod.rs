@@ -1,5 +1,6 @@
-//! The frontier, at which the walkers that empty a dying address space meet. The frontier decides
-//! which walker empties which table, and which walker finishes.
+//! The frontier, at which the walkers that empty a dying address space meet. A walker is the *last
+//! user* of the space, which is the thread that ends it, or a *helper*, such as the OOM reaper. The
+//! frontier decides which walker empties which table, and which walker finishes.
 //!
 //! ```text
 //!   0 ── claimed from below ──> low ········ unclaimed ········ high <── claimed from above ── all
@@ -44,47 +45,51 @@ mod state;
 /// finds no free place starts on all of its claimed tables immediately.
 const RESTS: usize = 8;
 
-/// The frontier of one address space: which of its tables are claimed, and how many walkers are at
-/// work.
+/// The frontier of one address space: which of its tables are claimed, and how many CPUs are
+/// emptying the space.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
     rests: [Leftover<M>; RESTS],
-    /// The number of elements of `rests` into which walkers may put a rest.
+    /// The number of elements of `rests` in which a CPU may store the page tables that it has
+    /// claimed and not begun.
     places: usize,
-    /// Both ends of the unclaimed tables at the moment when the last user joined. The last user
-    /// writes them, and the finisher reads them; the frontier's word orders the writes before the
-    /// reads.
+    /// Both ends of the unclaimed tables at the moment when the exiting thread began to empty the
+    /// space. The exiting thread writes them, and the CPU that finishes reads them; the frontier's
+    /// word orders the writes before the reads.
     ends_at_exit: [M::Field; 2],
     left_over: M::Lock<LeftOver>,
 }
 
-/// Tables that a walker has claimed.
+/// Page tables that a walker (a CPU that empties a dying address space) has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// The indices of the claimed tables. Some of these tables may be *missing*, that is, they do
     /// not exist.
     pub(crate) tables: Range<u64>,
-    /// True if the last user has joined, so that nothing in these tables will be used again.
+    /// True if the exiting thread has begun to empty the space, so that nothing in these tables
+    /// will be used again.
     pub(crate) exiting: bool,
-    /// The number of walkers at work, the claiming one included.
+    /// The number of CPUs that empty the space, the claiming one included.
     pub(crate) at_work: u64,
 }
 
-/// The outcome of a claim that found no unclaimed table.
+/// The outcome of a claim that found no unclaimed page table.
 struct NoneLeft {
-    /// True if other walkers may have rests (tables that they have claimed and not begun); see
+    /// True if other CPUs may have rests (page tables that they have claimed and not begun); see
     /// [`State`].
     rested: bool,
 }
 
-/// A walker, which is the last user of a dying address space or a helper, while it empties tables.
+/// A walker: a CPU that empties page tables of a dying address space, for the exiting thread (the
+/// last user) or as a helper.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claimer {
     end: End,
-    /// The index of the place from which the walker tries first to take a table. This walker, or
-    /// another walker on the same CPU, may have put a rest there.
+    /// The index, in the frontier's `rests`, of the claimed page tables from which this walker
+    /// tries first to take one. This walker, or another walker on the same CPU, may have put them
+    /// there.
     rest: Option<usize>,
-    /// The number of tables that the walker wanted at its last claim, or 1 if no table was
+    /// The number of page tables that the walker wanted at its last claim, or 1 if no table was
     /// unclaimed.
     share: u64,
 }
@@ -98,19 +103,19 @@ impl Claimer {
         }
     }
 
-    /// Returns the end at which the walker claims tables.
+    /// Returns the end (low or high) from which the walker claims page tables.
     pub(crate) const fn end(&self) -> End {
         self.end
     }
 
-    /// Returns the number of tables that the walker wanted at its last claim, or 1 if no table was
-    /// unclaimed.
+    /// Returns the number of page tables that the walker wanted at its last claim, or 1 if no table
+    /// was unclaimed.
     pub(crate) const fn share(&self) -> u64 {
         self.share
     }
 }
 
-/// The end at which a walker claims tables.
+/// The end of the unclaimed page tables from which a CPU claims tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The low end: from the lowest table upwards.
@@ -119,30 +124,30 @@ pub(crate) enum End {
     High,
 }
 
-/// The reason why a helper cannot join.
+/// The reason why a CPU cannot help to empty an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotJoined {
-    /// A walker is finishing, or has finished.
+    /// A CPU is finishing, or has finished, the work on the address space.
     TooLate,
-    /// The frontier's word has no room to count one more walker.
+    /// Too many CPUs are at work: the word that counts them has no room for one more.
     TooMany,
 }
 
-/// What a walker still has to do when it leaves the frontier.
+/// What a CPU still has to do when it stops emptying page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Left {
-    /// The walker has nothing left to do: other walkers are at work, or the last user has not
-    /// joined yet.
+    /// The CPU has nothing left to do: other CPUs are at work, or the exiting thread has not begun
+    /// yet.
     Nothing,
-    /// The walker must finish the address space (free its page tables and mappings), because no
-    /// other walker is at work or will come.
+    /// The CPU must finish the address space (free its page tables and mappings), because no other
+    /// CPU is at work or will come.
     Finish,
 }
 
-/// Returns what remains of `tables` when the `share` existing tables nearest to `end` are removed,
-/// together with the missing tables between `end` and the last removed table. `beyond` finds the
-/// next existing table.
+/// Returns what remains of `tables` when the `share` existing page tables nearest to `end` are
+/// removed, together with the indices without a table between `end` and the last removed table.
+/// `beyond` finds the next existing table.
 fn without(
     tables: &Range<u64>,
     end: End,
@@ -169,8 +174,8 @@ fn without(
 }
 
 impl Claim {
-    /// Removes from this claim the existing table that is nearest to `end`, and the missing tables
-    /// between `end` and that table. Returns a claim of the removed tables.
+    /// Removes from this claim the existing page table that is nearest to `end`, and the indices
+    /// without a table between `end` and that table. Returns a claim of the removed tables.
     fn take_first(&mut self, end: End, beyond: impl Fn(u64) -> Option<u64>) -> Self {
         let rest = without(&self.tables, end, 1, beyond);
         let tables = match end {
@@ -183,14 +188,15 @@ impl Claim {
 }
 
 impl<M: Machine> Frontier<M> {
-    /// Makes a frontier with no table claimed and no walker at work.
+    /// Makes the frontier of an address space of which no page table is claimed and no CPU empties
+    /// any.
     pub(crate) fn new(machine: &M) -> Self {
         let cpus = machine.topology().cpus() as usize;
         Self::with_rests(machine, cpus.min(RESTS))
     }
 
-    /// Makes a frontier like [`Frontier::new`], in which at most `rests` walkers can leave a rest
-    /// at a time.
+    /// Makes a frontier like [`Frontier::new`], in which at most `rests` CPUs at a time can store
+    /// page tables that they have claimed and not begun.
     pub(crate) fn with_rests(machine: &M, rests: usize) -> Self {
         let state = State {
             low: 0,
@@ -210,24 +216,25 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Lets a helper join at the end that seems to have fewer walkers. The memory at one end of the
-    /// address space is often all in one zone, so walkers at the same end would wait for the lock
-    /// of that zone.
+    /// Lets a CPU help to empty the address space, from the end at which fewer CPUs seem to be at
+    /// work. The memory at one end of the address space is often all in one zone, so CPUs at the
+    /// same end would wait for the lock of that zone.
     ///
     /// # Errors
-    /// [`NotJoined`] says why the helper may not join.
+    /// [`NotJoined`] says why the CPU may not help.
     pub(crate) fn join(&self, machine: &M) -> Result<Claimer, NotJoined> {
         let joined = self.change(machine, |state| {
             if state.finishing {
                 return Err(NotJoined::TooLate);
             }
-            // Leave room in the word to count the last user, which must always be able to join.
+            // Leave room in the word to count the exiting thread, which must always be able to
+            // join.
             if state.at_work >= AT_WORK_MAX - 1 {
                 return Err(NotJoined::TooMany);
             }
             let at_work = state.at_work + 1;
-            // The last user may have joined already, at the low end. So a helper that is the first
-            // or the second walker takes the high end. From the third walker on, the ends
+            // The exiting thread may have joined already, at the low end. So a helper that is the
+            // first or the second CPU at work takes the high end. From the third CPU on, the ends
             // alternate.
             let end = if at_work > 1 && at_work % 2 == 1 {
                 End::Low
@@ -236,16 +243,16 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        // If rests may exist, the helper first looks in the place of its CPU. An earlier helper
-        // that gave way on this CPU may have left claimed tables there, and this helper then goes
-        // on with them.
+        // If there may be page tables that were claimed and not begun, the helper first looks in
+        // the place for those of its CPU. An earlier helper that gave way on this CPU may have left
+        // claimed tables there, and this helper then goes on with them.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
             Claimer::new(end, rest)
         })
     }
 
-    /// Lets the last user join, at the low end.
+    /// Lets the exiting thread (the last user) join, at the low end of the address space.
     pub(crate) fn join_last_user(&self, machine: &M) -> Claimer {
         let joined = self.change(machine, |state| {
             let after = State {
@@ -262,9 +269,10 @@ impl<M: Machine> Frontier<M> {
         Claimer::new(End::Low, None)
     }
 
-    /// Returns the tables that `walker` empties next, or `None` when nothing is left. The result is
-    /// one existing table with the missing tables around it or, if there is no place for a rest,
-    /// the walker's whole claim.
+    /// Returns the page tables that `walker` empties next, or `None` when nothing is left. The
+    /// result is one existing table with the indices without a table around it. If there is no
+    /// place to store the *rest*, the tables that the walker has claimed and not begun, the result
+    /// is the walker's whole claim.
     ///
     /// 1. The walker takes from its own rest first.
     /// 2. If that rest is empty, the walker makes a new claim, of as many tables as `share` returns
@@ -283,7 +291,8 @@ impl<M: Machine> Frontier<M> {
         let end = walker.end;
         let take = |rest: &Leftover<M>| rest.take(machine, end, &beyond);
         if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
-            // If `more` is false, the rest is empty now, and another walker may use its place.
+            // If `more` is false, no claimed table is left in that place, and another walker may
+            // use the place.
             walker.rest = walker.rest.filter(|_| more);
             return Some(claim);
         }
@@ -318,15 +327,16 @@ impl<M: Machine> Frontier<M> {
         Some(claim)
     }
 
-    /// Returns the indexes of the places for rests, beginning with that of this CPU.
+    /// Returns the indexes of the places for page tables that were claimed and not begun, beginning
+    /// with the place of this CPU.
     fn places(&self, machine: &M) -> impl Iterator<Item = usize> {
         let (own, places) = (machine.this_cpu().index(), self.places);
         (0..places).map(move |nth| (own + nth) % places)
     }
 
-    /// Claims existing tables at `end`, with the missing tables between them. The number of
-    /// existing tables to claim is what `share` returns for the number of walkers at work. Returns
-    /// the claim and this number.
+    /// Claims existing page tables at `end`, with the indices without a table between them. The
+    /// number of existing tables to claim is what `share` returns for the number of CPUs at work.
+    /// Returns the claim and this number.
     fn claim_some(
         &self,
         machine: &M,
@@ -361,9 +371,10 @@ impl<M: Machine> Frontier<M> {
         claimed.map(|(_, claimed)| claimed)
     }
 
-    /// Returns the claimed tables whose mappings no walker has dropped, so that the finisher has to
-    /// drop them. (A mapping belongs to the table in which it begins.) These tables were claimed
-    /// before the last user joined, or are in the rest of a walker that gave way.
+    /// Returns the claimed page tables whose mappings no CPU has dropped, so that the CPU that
+    /// finishes the address space has to drop them. (A mapping belongs to the table in which it
+    /// begins.) These tables were claimed before the exiting thread began, or were claimed and not
+    /// begun by a CPU that gave way to a writer.
     pub(crate) fn unforgotten(&self, machine: &M) -> impl Iterator<Item = Range<u64>> {
         let rests = self.rests.iter().filter_map(move |rest| rest.left(machine));
         let rests = rests.filter(|claim| claim.exiting);
@@ -371,14 +382,15 @@ impl<M: Machine> Frontier<M> {
         before.into_iter().chain(rests.map(|claim| claim.tables))
     }
 
-    /// Returns the tables that were claimed before the last user joined.
+    /// Returns the page tables that were claimed before the exiting thread began to empty the
+    /// space.
     fn claimed_before_exit(&self) -> [Range<u64>; 2] {
         let [low, high] = &self.ends_at_exit;
         [0..low.get(), high.get()..TABLES]
     }
 
-    /// Lets a walker leave when it claims no more tables. Returns whether this walker has to finish
-    /// the address space.
+    /// Lets a CPU leave when it claims no more page tables. Returns whether this CPU has to finish
+    /// the address space, that is, free its page tables and mappings.
     pub(crate) fn leave(&self, machine: &M) -> Left {
         let left = self.change(machine, |state| {
             let at_work = state.at_work - 1;
@@ -398,14 +410,14 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Hands claimed tables back. If the list is full, the tables are left to the walker that
-    /// finishes, which looks at every table.
+    /// Hands claimed page tables back, on the list [`LeftOver`]. If this list is full, the tables
+    /// are left to the CPU that finishes the address space, which looks at every table.
     pub(crate) fn hand_back(&self, machine: &M, site: Site, tables: Range<u64>) {
         self.left_over
             .with(machine, site, |left_over| left_over.add(tables));
     }
 
-    /// Claims all tables that were handed back.
+    /// Claims all page tables that were handed back.
     pub(crate) fn take_back(&self, machine: &M, site: Site) -> LeftOver {
         self.left_over.with(machine, site, core::mem::take)
     }
@@ -418,8 +430,9 @@ impl<M: Machine> Frontier<M> {
         machine: &M,
         to: impl Fn(State) -> Result<(State, T), E>,
     ) -> Result<(State, T), E> {
-        // Acquire here pairs with AcqRel below: a walker that changes the word, above all the one
-        // that finishes, sees everything that other walkers did before they changed the word.
+        // Acquire here pairs with AcqRel below: a CPU that changes the word, above all the one that
+        // finishes the address space, sees everything that other CPUs did before they changed the
+        // word.
         let mut word = self.word.load(machine, Acquire);
         loop {
             let (state, more) = to(State::decode(word))?;

@@ -3,23 +3,23 @@
 
 use crate::space::page_table::TABLES;
 
-/// The state of a frontier.
+/// The state of a frontier: which page tables of a dying address space are claimed, and who is at
+/// work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// The low end of the unclaimed tables: all tables with lower numbers are claimed.
+    /// The low end of the unclaimed page tables: all tables with lower indices are claimed.
     pub(super) low: u64,
-    /// The high end of the unclaimed tables: the table with this number and all above it are
+    /// The high end of the unclaimed page tables: the table with this index and all above it are
     /// claimed.
     pub(super) high: u64,
-    /// The number of walkers at work, including the last user.
+    /// The number of CPUs that empty the address space, including that of the exiting thread.
     pub(super) at_work: u64,
-    /// True if a walker has ever claimed more than one table at a time. Only then can there be
-    /// rests, tables that were claimed and not begun.
+    /// True if a CPU has ever claimed more than one page table at a time. Only then can there be
+    /// rests, which are tables that were claimed and not begun.
     pub(super) rested: bool,
-    /// True if the last user of the address space has begun to empty it.
+    /// True if the exiting thread has begun to empty the address space.
     pub(super) exiting: bool,
-    /// True if a walker was chosen to finish the address space: to free its page tables and
-    /// mappings.
+    /// True if a CPU was chosen to finish the address space: to free its page tables and mappings.
     pub(super) finishing: bool,
 }
 

@@ -40,7 +40,8 @@ pub(crate) struct Aged<M: Machine> {
     batches: Box<[M::CpuLock<Batch>]>,
 }
 
-/// The owner fields of a chunk, which is 1024 consecutive pages of a node.
+/// The owners (records of where pages are mapped) of a chunk, which is 1024 consecutive pages of a
+/// node.
 type Owners<M> = Box<[<M as Machine>::Field]>;
 
 /// The lists of one node.
@@ -55,13 +56,14 @@ struct Node<M: Machine> {
     pages: u32,
     /// Copies of the lengths of the lists, to be read without the lock.
     lengths: [M::Field; List::ALL.len()],
-    /// For each kind of pages, a copy of the number of isolated pages, to be read without the lock.
+    /// For each kind of pages, a copy of the number of isolated pages (those taken off their list
+    /// while reclaim looks at them), to be read without the lock.
     isolated: [M::Field; Kind::ALL.len()],
     shares: Shares<M>,
 }
 
-/// The list on which a page of a file begins when it is back in memory, and what is known about the
-/// page's use before it left memory.
+/// The list of used pages on which a page of a file begins when it is back in memory, and what is
+/// known about the page's use before it left memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refault {
     /// True if the page begins on the active list.
@@ -138,8 +140,8 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Removes pages that are about to be freed. Takes the lock of a node once for up to 31 pages
-    /// of that node.
+    /// Removes from the lists pages that are about to be freed. Takes the lock of a node once for
+    /// up to 31 pages of that node.
     pub(crate) fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
         self.each_run(pages, pfns, |node, run| {
             node.with(machine, Site::LruRemove, |lists| {
@@ -192,15 +194,16 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Ends the isolation of `pages`. Takes the node's lock once (Linux: `move_folios_to_lru`).
+    /// Ends the isolation of `pages`: puts them back on lists, except those that the caller is
+    /// going to free. Takes the node's lock once (Linux: `move_folios_to_lru`).
     pub(crate) fn conclude(&self, machine: &M, node: NodeId, pages: &[(Taken, Fate)]) {
         let node = &self.nodes[self.place(node)];
         node.with(machine, Site::LruPutBack, |lists| {
             machine.spend(Work::LruMove, count_of(pages.len()));
             for &(taken, fate) in pages {
                 if taken.from == List::InactiveFile {
-                    // The node's age grows by one for each page that leaves memory and for each
-                    // page that becomes active.
+                    // The node's age, which tells how long a page has been out of memory, grows by
+                    // one for each page that leaves memory and for each page that becomes active.
                     let ages = match fate {
                         Fate::Leaves => true,
                         Fate::Stays { list, .. } => list == List::ActiveFile,
@@ -267,8 +270,8 @@ impl<M: Machine> Aged<M> {
             .prepare(machine, pfn.0.wrapping_sub(node.first.0), node.pages)
     }
 
-    /// Returns the record of the uses of `pfn` (its share), if this is or was a page of an enlisted
-    /// file.
+    /// Returns the record of the uses of `pfn` (its share), if this is or was a page of a file
+    /// whose pages may be reclaimed.
     pub(crate) fn share(&self, pages: &PageAllocator<M>, pfn: Pfn) -> Option<&Share<M>> {
         let node = &self.nodes[self.place(pages.node_of(pfn)?)];
         node.shares.get(pfn.0.wrapping_sub(node.first.0))
@@ -426,8 +429,8 @@ fn reclaimable(lists: &Lists) -> u64 {
         .sum()
 }
 
-/// Makes the owner fields for the pages of the chunk with the index `chunk`, on a node of `pages`
-/// pages.
+/// Makes the owners (records of where pages are mapped) for the pages of the chunk with the index
+/// `chunk`, on a node of `pages` pages.
 fn owners_of<M: Machine>(machine: &M, pages: u32, chunk: u32) -> Result<Owners<M>, NoMemory> {
     let len = (pages - chunk * CHUNK).min(CHUNK);
     let mut owners = Vec::new();

@@ -9,7 +9,8 @@
 
 use super::kind::Kind;
 
-/// The costs and ages of one node. The lock of the node's lists guards them.
+/// The costs by which reclaim chooses between the kinds of pages of one NUMA node, and the age of
+/// the node. The lock of the node's lists guards them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balance {
     /// The recent cost of reclaiming pages of each kind, in pages.
@@ -60,10 +61,10 @@ impl Balance {
         self.cost
     }
 
-    /// Records that a page of a file, which had left this shadow, is back in memory. `working` is
-    /// the number of pages with which the page competes for memory. The page becomes active if its
-    /// refault distance is at most `working`. Returns whether the page becomes active. `pages` is
-    /// the number of pages on all lists.
+    /// Records that a page of a file, which had left `shadow` in its file, is back in memory.
+    /// `working` is the number of pages with which the page competes for memory. The page becomes
+    /// active if its refault distance is at most `working`. Returns whether the page becomes
+    /// active. `pages` is the number of pages on all lists.
     pub(crate) fn refault(&mut self, shadow: Shadow, working: u64, pages: u64) -> bool {
         if self.age.saturating_sub(shadow.age) > working {
             return false;
@@ -88,7 +89,7 @@ impl Balance {
 }
 
 impl Shadow {
-    /// The bit that is set in every encoded shadow, and in no frame of an index.
+    /// The bit that is set in every encoded shadow, and in no frame number in the index of a file.
     pub(crate) const MARK: u64 = 1 << 63;
     const WAS_ACTIVE: u64 = 1 << 62;
     const NODE_SHIFT: u32 = 48;

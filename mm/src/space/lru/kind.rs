@@ -1,6 +1,6 @@
-//! The lists of a node, and the kinds of pages that can be reclaimed.
+//! The lists of used pages of a NUMA node, and the kinds of pages that can be reclaimed.
 
-/// A list of a node.
+/// A list of used pages of a NUMA node (Linux: `enum lru_list`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum List {
@@ -12,8 +12,8 @@ pub enum List {
     InactiveFile,
     /// Pages of files that were touched several times (Linux: `LRU_ACTIVE_FILE`).
     ActiveFile,
-    /// Pages that cannot be reclaimed: huge pages, and pages of address spaces that were not
-    /// enlisted (Linux: `LRU_UNEVICTABLE`).
+    /// Pages that cannot be reclaimed: huge pages, and pages of address spaces that were not passed
+    /// to [`Memory::enlist`](crate::space::Memory::enlist) (Linux: `LRU_UNEVICTABLE`).
     Unevictable,
 }
 

@@ -103,8 +103,8 @@ impl<M: Machine> Lru<M> {
         }
     }
 
-    /// Returns the number of pages on a list of `node`. The number may be outdated. Without aging,
-    /// no record of these lists exists, and the number is 0.
+    /// Returns the number of pages on a list of `node`. The number may be outdated. If reclaim is
+    /// off, no record of these lists exists, and the number is 0.
     pub fn len(&self, node: NodeId, list: List) -> u64 {
         self.aged.as_ref().map_or(0, |aged| aged.len(node, list))
     }

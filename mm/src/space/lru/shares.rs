@@ -23,8 +23,8 @@ pub(crate) struct Share<M: Machine> {
     /// The lower half of the word is the number of uses. The upper half is the number of reads
     /// since reclaim last looked at the page.
     uses: M::Word,
-    /// The place where the page was last mapped, as a packed owner. The field is 0 if reclaim knows
-    /// of no such place.
+    /// The place where the page was last mapped, as a packed `Owner`. The field is 0 if reclaim
+    /// knows of no such place.
     mapper: M::Field,
 }
 
@@ -107,7 +107,8 @@ impl<M: Machine> Shares<M> {
         chunk.get((page % CHUNK) as usize)
     }
 
-    /// Makes the share of `page`, if there is none yet. The node has `pages` pages.
+    /// Makes the share (the record of the uses) of `page`, if there is none yet. The node has
+    /// `pages` pages.
     pub(super) fn prepare(&self, machine: &M, page: u32, pages: u32) -> Result<(), NoMemory> {
         let Some(once) = self.0.get((page / CHUNK) as usize) else {
             return Ok(());
@@ -124,7 +125,7 @@ impl<M: Machine> Shares<M> {
             uses: machine.word(0),
             mapper: machine.field(0),
         }));
-        // If another CPU has set its chunk first, this chunk is dropped.
+        // If another CPU has set a chunk of shares first, this chunk is dropped.
         drop(once.set(chunk.into()));
         Ok(())
     }

@@ -30,7 +30,7 @@ use crate::units::{Pfn, Vpn, at_least_0};
 
 /// log₂ of the number of entries of a table.
 pub(super) const TABLE_BITS: u32 = 9;
-/// The number of tables below an upper table.
+/// The number of page tables below an upper table (Linux: PMD page).
 const SLOTS: u64 = ENTRIES as u64;
 /// log₂ of the number of pages of an address space: 128 TiB (x86-64 with four levels).
 pub(super) const SPACE_BITS: u32 = 35;
@@ -59,18 +59,19 @@ pub(super) struct PageTable<M: Machine> {
     frames: M::Word,
 }
 
-/// An upper table, with the places of 512 tables.
+/// An upper table (Linux: PMD page), with the places of 512 page tables.
 pub(super) struct Upper<M: Machine> {
     /// Guards the page of this upper table. A CPU also holds the lock while it installs a table or
-    /// a huge page below the upper table, and while it removes a huge page whose place it has not
-    /// claimed.
+    /// a huge page below the upper table, and while it removes a huge page that another CPU may be
+    /// removing, too.
     pub(super) frame: M::Lock<Option<Pfn>>,
     /// 1 if this upper table has its page, otherwise 0. CPUs read it without the lock.
     framed: M::Field,
     leaves: Sparse<M, Leaf<M>>,
 }
 
-/// The place of one table.
+/// The place of one page table: the lock and the contents. The place remains when the table is
+/// freed.
 pub(super) struct Leaf<M: Machine> {
     pub(super) entries: M::Lock<Entries>,
     /// A copy of the place's state (nothing, a table, or a huge page), to be read without the lock.
@@ -82,15 +83,15 @@ const TABLE: u64 = 1;
 const HUGE: u64 = 2;
 
 impl<M: Machine> Leaf<M> {
-    /// Returns whether the place holds a table. The result may be outdated unless the caller holds
-    /// the lock.
+    /// Returns whether this place holds a page table. The result may be outdated unless the caller
+    /// holds the lock.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
         self.what.get() == TABLE
     }
 
-    /// Returns whether the place holds a huge page. The result may be outdated unless the caller
-    /// holds the lock.
+    /// Returns whether this place holds a huge page instead of a page table. The result may be
+    /// outdated unless the caller holds the lock.
     #[inline]
     pub(super) fn is_huge(&self) -> bool {
         self.what.get() == HUGE
@@ -102,8 +103,8 @@ impl<M: Machine> Leaf<M> {
         self.what.set(TABLE);
     }
 
-    /// Puts a huge page into an empty place. The caller has provided the page of the table that a
-    /// split would need.
+    /// Puts a huge page into the empty place of a page table. The caller has provided the page of
+    /// the table that a split would need.
     pub(super) fn set_huge(&self, entries: &mut Entries, page: Page) {
         entries.set_what(What::Huge(page));
         self.what.set(HUGE);
@@ -117,7 +118,7 @@ impl<M: Machine> Leaf<M> {
     }
 }
 
-/// A table and its place.
+/// The position of a page table: its index, and the records of the table and of its upper table.
 pub(super) struct Spot<'t, M: Machine> {
     /// The index of the table in the address space.
     pub(super) index: u64,
@@ -188,7 +189,8 @@ impl<M: Machine> PageTable<M> {
         Ok(Spot { index, upper, leaf })
     }
 
-    /// Returns the place of the table for `page`, if the place exists.
+    /// Returns the place of the page table for `page` (the lock and state of the table), if the
+    /// place exists.
     #[inline]
     pub(super) fn find(&self, page: Vpn) -> Option<Spot<'_, M>> {
         let index = table_of(page);
@@ -197,7 +199,8 @@ impl<M: Machine> PageTable<M> {
         Some(Spot { index, upper, leaf })
     }
 
-    /// Returns the first existing place of a table at or after `index`.
+    /// Returns the first place of a page table at or after `index`. A place exists from the first
+    /// use of its table on, even if the table has since been freed.
     pub(super) fn next(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut from = index;
         loop {
@@ -212,7 +215,8 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// Returns the last existing place of a table below `index`.
+    /// Returns the last place of a page table below `index`. A place exists from the first use of
+    /// its table on, even if the table has since been freed.
     pub(super) fn prev(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut end = index;
         loop {
@@ -233,7 +237,7 @@ impl<M: Machine> PageTable<M> {
     }
 }
 
-/// Returns the index that table `index` has within its upper table.
+/// Returns the index of table `index` among the 512 page tables below its upper table.
 const fn slot(index: u64) -> u64 {
     index & (SLOTS - 1)
 }
@@ -247,7 +251,8 @@ impl<M: Machine> Upper<M> {
         }
     }
 
-    /// Returns whether this upper table has its page. The answer may be outdated.
+    /// Returns whether a page is allocated for this upper table (Linux: PMD page). The answer may
+    /// be outdated.
     pub(super) fn has_frame(&self) -> bool {
         self.framed.get() != 0
     }
@@ -261,7 +266,8 @@ impl<M: Machine> Upper<M> {
         })
     }
 
-    /// Gives this upper table its page. If the upper table has a page already, returns `page`.
+    /// Gives this upper table (Linux: PMD page) the page of memory that it occupies. If the upper
+    /// table has a page already, returns `page`.
     pub(super) fn provide(&self, frame: &mut Option<Pfn>, page: Pfn) -> Option<Pfn> {
         if frame.is_some() {
             return Some(page);
@@ -273,7 +279,7 @@ impl<M: Machine> Upper<M> {
 }
 
 impl<M: Machine> Spot<'_, M> {
-    /// Returns the first page of the table.
+    /// Returns the first virtual page that the table maps.
     pub(super) fn start(&self) -> Vpn {
         first_page(self.index)
     }

@@ -46,7 +46,7 @@ pub(in crate::space) struct Entries {
     entries: Vec<u64>,
 }
 
-/// What is in the place of a table: nothing, the table, or a huge page.
+/// What is in the place of a page table: nothing, the table, or a huge page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::space) enum What {
     /// The place is empty.
@@ -59,7 +59,7 @@ pub(in crate::space) enum What {
 }
 
 impl Entries {
-    /// Returns what is in the place.
+    /// Returns what is in this place: nothing, a page table, or a huge page.
     pub(in crate::space) fn what(&self) -> What {
         self.what
     }
@@ -99,7 +99,8 @@ impl Entries {
         Entry::decode(*self.entries.get(index as usize)?)
     }
 
-    /// Writes an entry of a live table, replacing the current one. A page counts as touched.
+    /// Writes an entry of a table that faults may fill, replacing the current one. A page counts as
+    /// touched.
     pub(in crate::space) fn set(&mut self, index: u32, entry: Entry) {
         let there = &mut self.entries[index as usize];
         self.used += u32::from(*there == NONE);
@@ -107,8 +108,8 @@ impl Entries {
         self.touch(index);
     }
 
-    /// Marks the entry at `index` as touched, if it is a page in memory. A CPU's memory unit does
-    /// this at each access (x86: the accessed bit).
+    /// Marks the entry at `index` as touched, if it is a page in memory. On real hardware, the MMU
+    /// does this at each access (x86: the accessed bit).
     pub(in crate::space) fn touch(&mut self, index: u32) {
         if let Some(there) = self.entries.get_mut(index as usize)
             && is_page(*there)

@@ -139,8 +139,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(found)
     }
 
-    /// Runs `look` with the cursor's page number, and records the place of the mapping that `look`
-    /// finds.
+    /// Runs `look` with the cursor's page number, and records the leaf and slot of the mapping that
+    /// `look` finds.
     fn search(
         &mut self,
         look: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,

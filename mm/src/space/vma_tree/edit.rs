@@ -251,7 +251,7 @@ impl<M: Machine> VmaTree<M> {
         result
     }
 
-    /// Removes slot `at` from the leaf of `path`.
+    /// Removes the entry in slot `at` from the leaf of `path`.
     #[inline]
     fn erase_at(&self, editor: &mut Editor, path: &Path, leaf: &Node<M>, at: usize) {
         leaf.close(at);

@@ -27,8 +27,8 @@ impl<M: Machine> VmaTree<M> {
         let mut free_from = low;
         loop {
             // If a gap begins below `low`, only the part above `low` can be used. So wherever
-            // `pages` pages fit, the recorded gap is at least that large, and a leaf with a smaller
-            // recorded gap can be skipped.
+            // `pages` pages fit, the gap that is recorded for the leaf is at least that large, and
+            // a leaf with a smaller recorded gap can be skipped.
             if path.gap >= pages.min(GAP_MAX) {
                 let leaf = self.node(path.leaf);
                 free_from = free_from.max(self.end_before(leaf, 0));

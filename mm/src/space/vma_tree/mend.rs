@@ -9,7 +9,8 @@ use super::path::Path;
 use crate::machine::Machine;
 
 impl<M: Machine> VmaTree<M> {
-    /// Raises the recorded gaps after a gap of `gap` pages has appeared in the leaf of `path`.
+    /// Raises the gaps recorded in the nodes of `path`, after a gap (free space between mappings)
+    /// of `gap` pages has appeared in the leaf of `path`.
     #[inline]
     pub(super) fn gap_came(&self, path: &Path, gap: u64) {
         if gap.min(GAP_MAX) > path.gap {
@@ -32,8 +33,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Updates the recorded gaps after a gap in the leaf of `path`, which had `gap` pages, has
-    /// shrunk.
+    /// Updates the gaps recorded in the nodes of `path`, after a gap (free space between mappings)
+    /// in the leaf of `path`, which had `gap` pages, has shrunk.
     #[inline]
     pub(super) fn gap_went(&self, path: &Path, gap: u64) {
         if gap.min(GAP_MAX) == path.gap {
@@ -41,7 +42,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Updates the recorded gaps after any change in the leaf of `path`.
+    /// Updates the largest gaps recorded in the nodes of `path`, after any change in the leaf of
+    /// `path`.
     pub(super) fn mend(&self, path: &Path) {
         if path.levels() > 0 {
             let gap = self.gap_of_leaf(self.node(path.leaf));
@@ -49,8 +51,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Updates the recorded gaps after any change to the children of the inner node at level
-    /// `depth` of `path`.
+    /// Updates the largest gaps recorded in the nodes above, after any change to the children of
+    /// the inner node at level `depth` of `path`.
     pub(super) fn mend_above(&self, path: &Path, depth: usize) {
         if depth > 0 {
             let gap = self.node(path.step(depth).0).widest_child();

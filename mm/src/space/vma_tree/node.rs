@@ -151,12 +151,13 @@ impl<M: Machine> Node<M> {
         self.slots().map(vma)
     }
 
-    /// Returns the size of the largest gap in any child.
+    /// Returns the size of the largest gap (free space between mappings) in any child.
     pub(super) fn widest_child(&self) -> u64 {
         self.slots().map(|(_, value)| value).max().unwrap_or(0) >> 32
     }
 
-    /// Returns the first child at or after `slot` that has a gap of at least `gap`.
+    /// Returns the first child at or after `slot` that has a gap of at least `gap` pages between
+    /// mappings.
     #[inline]
     pub(super) fn first_wide(&self, slot: usize, gap: u64) -> Option<usize> {
         (slot..SLOTS)
@@ -164,7 +165,8 @@ impl<M: Machine> Node<M> {
             .find(|&slot| self.child(slot).1 >= gap)
     }
 
-    /// Returns the last child before `slot` that has a gap of at least `gap`.
+    /// Returns the last child before `slot` that has a gap of at least `gap` pages between
+    /// mappings.
     #[inline]
     pub(super) fn last_wide(&self, slot: usize, gap: u64) -> Option<usize> {
         (0..slot.min(SLOTS))

@@ -40,8 +40,8 @@ enum Place {
     /// removals.
     Nowhere,
     On(List),
-    /// The page is isolated from a list of this kind. The field `next` of the record's links holds
-    /// the stamp, which is the number of the isolation.
+    /// Reclaim has taken the page off a list of this kind to look at it (the page is isolated). The
+    /// field `next` of the record's links holds the stamp, which is the number of the isolation.
     Isolated(Kind),
 }
 
@@ -103,7 +103,8 @@ pub(crate) struct Lists {
 /// What the lists have recorded about the earlier use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Past {
-    /// True if an earlier pass found that the page had been touched (Linux: `PG_referenced`).
+    /// True if an earlier pass of reclaim found that the page had been touched (Linux:
+    /// `PG_referenced`).
     pub(crate) referenced: bool,
     /// True if the page was once on an active list, and has not been freed since (Linux:
     /// `PG_workingset`).
@@ -229,8 +230,9 @@ impl Lists {
         })
     }
 
-    /// Puts a page with `past` on `list`, unless it was removed before this addition. If the page's
-    /// chunk does not exist and the global allocator has no memory for it, the page is not aged.
+    /// Puts a page with `past` on `list`, unless it was removed before this addition. If the chunk
+    /// with the page's record does not exist and the global allocator has no memory for it, the
+    /// page is not aged.
     pub(crate) fn add(&mut self, pfn: Pfn, list: List, past: Past) {
         let Some(page) = self.prepared(pfn) else {
             return;
@@ -351,9 +353,9 @@ impl Lists {
         (page < self.pages).then_some(page)
     }
 
-    /// Returns the index of a page within the node, and makes the page's chunk if the chunk does
-    /// not exist yet. Returns `None` if the page is of another node, or if memory is too short for
-    /// the chunk.
+    /// Returns the index of a page within the node, and makes the chunk with the page's record if
+    /// it does not exist yet. Returns `None` if the page is of another node, or if memory is too
+    /// short for the chunk.
     fn prepared(&mut self, pfn: Pfn) -> Option<u32> {
         let page = self.number(pfn)?;
         let chunk = &mut self.chunks[(page / CHUNK) as usize];
@@ -364,7 +366,7 @@ impl Lists {
         Some(page)
     }
 
-    /// Returns the chunk of a page that was [prepared](Lists::prepared).
+    /// Returns the chunk with the record of a page that was [prepared](Lists::prepared).
     fn chunk(&mut self, page: u32) -> &mut Chunk {
         &mut self.chunks[(page / CHUNK) as usize][0]
     }
