@@ -175,8 +175,7 @@ impl Owned {
         self.add_with(self.lock.try_local(me));
     }
 
-    /// Tries the owner's fast path on seat `seat`, then `try_local`. Adds 1 to the sum if one of
-    /// these attempts gets the lock.
+    /// Tries the owner's fast path on `seat`, then `try_local`. Adds 1 if one of them succeeds.
     fn try_quickly_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         let held = self.lock.try_quick(me);
@@ -222,8 +221,7 @@ pub(crate) fn an_owner_meets_a_drain() {
     owned.is_whole();
 }
 
-/// Asserts that the owner of a lock and a thread that becomes its owner never hold the lock at
-/// once.
+/// Asserts that the owner of a lock and a thread that becomes its owner never both hold the lock.
 pub(crate) fn an_owner_meets_another_thread() {
     let owned = Owned::by_this_thread();
     let other = spawn(&owned, |owned| owned.try_on(1));
@@ -353,8 +351,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Waits to be first or killed. If the thread is first, it adds to the sum. Returns whether it
-    /// did.
+    /// Waits to be first or killed. If the thread is first, adds to the sum and returns true.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {

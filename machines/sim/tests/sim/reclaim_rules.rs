@@ -47,8 +47,7 @@ struct Asks {
     world: RefCell<Weak<World>>,
     woken: RefCell<Vec<NodeId>>,
     pauses: RefCell<Vec<Nanos>>,
-    /// The number of pauses before the one in which the task is killed; `None` if the task is never
-    /// killed.
+    /// The number of pauses before the one in which the task is killed; `None` for no kill.
     killed_after: Cell<Option<usize>>,
 }
 
@@ -153,9 +152,8 @@ impl World {
         Arc::new(space)
     }
 
-    /// Creates an address space from which reclaim is allowed to take pages. The address space has
-    /// `pages` pages, each of which was touched once. At its first look at a page, reclaim only
-    /// finds that the page was touched. At its second look, reclaim can evict the page.
+    /// Creates an address space with `pages` pages that reclaim may take, each touched once. The
+    /// first look of reclaim at a page only finds this touch; its second look can evict the page.
     fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);
@@ -204,8 +202,7 @@ impl World {
         }
     }
 
-    /// Runs a step of kswapd. Returns whether kswapd has given up, that is, whether it sleeps
-    /// although memory is short.
+    /// Runs a step of kswapd. Returns whether kswapd has given up: it sleeps while memory is short.
     fn is_hopeless(&self) -> bool {
         let now = self.sim.now();
         let dozes = self.step() != Next::At(now);
@@ -253,8 +250,7 @@ fn kswapd_gives_up_after_sixteen_rounds_in_a_row_and_hopes_again_after_progress(
     assert_eq!(world.swapped(), 0);
     world.fail(1);
     assert!(world.swapped() > 0, "one round made progress");
-    // Some pages always stay, because kswapd never looks at more than half of a list. So in the end
-    // a round makes no progress.
+    // Kswapd looks at half of a list at most, so some pages stay: a later round makes no progress.
     let mut before = 0;
     while world.swapped() > before {
         before = world.swapped();
@@ -329,8 +325,7 @@ fn kswapd_looks_at_a_larger_part_of_the_lists_if_a_pass_looked_at_too_few_pages(
 }
 
 /// 40 slots of swap are free. All 32 pages of the first batch go to swap, but only 8 pages of the
-/// second batch. The other 24 pages become active, so that reclaim does not look at them again and
-/// again.
+/// second batch. The other 24 pages become active, so reclaim does not look at them repeatedly.
 #[test]
 fn pages_for_which_there_is_no_swap_become_active_and_full_swap_ends_reclaim() {
     let world = World::new(1, 40, 1);
