@@ -164,8 +164,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 }
 
-/// Reports to the machine the work of reading the cells in `rows`. `rows` has one word for each
-/// CPU, with one bit for each group of the run whose cells are read.
+/// Reports to the `Machine` (which may be simulated) the work of reading the cells in `rows`.
+/// `rows` has one word for each CPU, with one bit for each group of the run whose cells are read.
 fn spend<M: Machine>(machine: &M, rows: &[u64; 64]) {
     let (mut streamed, mut scanned) = (0, 0);
     for groups in rows.iter().map(|row| row.count_ones()) {

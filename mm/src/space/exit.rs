@@ -121,10 +121,11 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Completes the work on the page tables of `claim`. If the exiting thread has begun to empty
-    /// the space, reports to the machine the work of dropping the mappings that begin in these
-    /// tables. Frees the gathered pages if other CPUs also empty the space and the gather has at
-    /// least as many records as `share` tables have entries. Callers pass a smaller `share` when
-    /// fewer tables are left. So no CPU still holds many pages when all tables are claimed.
+    /// the space, reports to the `Machine` (which may be simulated) the work of dropping the
+    /// mappings that begin in these tables. Frees the gathered pages if other CPUs also empty the
+    /// space and the gather has at least as many records as `share` tables have entries. Callers
+    /// pass a smaller `share` when fewer tables are left. So no CPU still holds many pages when all
+    /// tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
@@ -135,9 +136,9 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Reports to the machine the work of dropping the mappings that begin in the page tables of
-    /// `range` (Linux: `remove_vma`). The mappings and their sources themselves are dropped later,
-    /// all at once.
+    /// Reports to the `Machine` (which may be simulated) the work of dropping the mappings that
+    /// begin in the page tables of `range` (Linux: `remove_vma`). The mappings and their sources
+    /// themselves are dropped later, all at once.
     fn forget_mappings(&self, machine: &M, range: &Range<u64>) {
         let (start, end) = (first_page(range.start), first_page(range.end));
         let mut cursor = Cursor::at(&self.tree, start);

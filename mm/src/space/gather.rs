@@ -34,8 +34,8 @@ use crate::vmstat::counters::{NodeItem, ZoneItem};
 /// The number of records that the gather itself holds, without a batch (Linux:
 /// `MMU_GATHER_BUNDLE`).
 const BUNDLE: usize = 8;
-/// The number of pages that are freed together, with one look-up of their lists and zones (Linux: a
-/// folio batch).
+/// The number of pages that are freed together, with one look-up of their LRU lists and zones
+/// (Linux: a folio batch).
 const TOGETHER: usize = 31;
 
 /// Unmapped pages of one address space, which wait to be freed until translations have been

@@ -59,9 +59,10 @@ pub struct Memory<'m, M: Machine> {
 }
 
 impl<M: Machine> Spaces<M> {
-    /// Makes the parts that address spaces share, as `design` says, with `swap` slots of swap
-    /// space. Sets aside 76 KiB for each CPU, and 76 KiB more, in which unmapped pages are recorded
-    /// until they are freed; [`Spaces::with_batches`] sets aside another amount.
+    /// Makes the parts that address spaces share, with the variants that `design` chooses, with
+    /// `swap` slots of swap space. Sets aside 76 KiB for each CPU, and 76 KiB more, in which
+    /// unmapped pages are recorded until they are freed; [`Spaces::with_batches`] sets aside
+    /// another amount.
     ///
     /// # Errors
     /// [`InitError`] if this machine does not support the design's way of counting resident pages,
@@ -100,11 +101,11 @@ impl<M: Machine> Spaces<M> {
     }
 
     /// Returns the shared parts with lists that record the age of each page, so that the pages of
-    /// up to `spaces_max` address spaces at a time may be reclaimed. Without this, no page is
-    /// reclaimed. The lists take 17 bytes for each page of memory. Further memory is needed when a
-    /// page is first used for a file that was passed to [`Memory::enlist_file`]. It is allocated
-    /// for the whole chunk of 1024 pages that contains this page, and takes 256 bytes for each page
-    /// on real threads. Call this method before any page is mapped.
+    /// up to `spaces_max` address spaces and files at a time may be reclaimed. Without this, no
+    /// page is reclaimed. The lists take 17 bytes for each page of memory. Further memory is needed
+    /// when a page is first used for a file that was passed to [`Memory::enlist_file`]. It is
+    /// allocated for the whole chunk of 1024 pages that contains this page, and takes 256 bytes for
+    /// each page on real threads. Call this method before any page is mapped.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if the global allocator has no memory.

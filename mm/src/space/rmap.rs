@@ -45,13 +45,13 @@ pub(crate) struct Rmap<M: Machine> {
     free: M::Lock<Vec<u32>>,
 }
 
-/// The reason why an address space or a file cannot be enlisted.
+/// The reason why an address space or a file cannot be enlisted, that is, made reclaimable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnlistError {
-    /// The number of enlisted address spaces has reached the maximum that was passed to
-    /// [`Spaces::aging`](super::Spaces::aging).
+    /// The number of address spaces and files whose pages may be reclaimed has reached the maximum
+    /// that was passed to [`Spaces::aging`](super::Spaces::aging).
     TooMany,
-    /// The address space has been enlisted before.
+    /// The address space or file was already made reclaimable before.
     Twice,
     /// The address space has ended, or its last user is leaving.
     Ended,
@@ -248,7 +248,8 @@ impl<M: Machine> Rmap<M> {
     }
 
     /// Runs `f` with the address space of `owner`. The space does not end while `f` runs. Returns
-    /// `None` if no space has this number, or if the space is being enlisted or is ending.
+    /// `None` if no space has this number, or if the space is just being made reclaimable, or is
+    /// ending.
     pub(crate) fn with<R>(
         &self,
         machine: &M,

@@ -117,8 +117,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Reports to the machine the work of emptying the entries that `tally` counts. Frees the swap
-    /// slots of these entries, and subtracts their pages from the counters.
+    /// Reports to the `Machine` (which may be simulated) the work of emptying the entries that
+    /// `tally` counts. Frees the swap slots of these entries, and subtracts their pages from the
+    /// counters.
     fn settle(&self, memory: Memory<'_, M>, tally: &mut Tally) {
         let machine = memory.machine;
         machine.spend(Work::Zap, tally.unmapped);
@@ -235,8 +236,8 @@ impl<M: Machine> AddressSpace<M> {
             if part > 0 {
                 self.own(memory, spot, part, pfn);
             }
-            // On the lists of used pages, the first page stands for the whole huge page. So only
-            // the other pages have to be added now.
+            // On the LRU lists, the first page stands for the whole huge page. So only the other
+            // pages have to be added now.
             if page.kind == PageKind::Anon && part > 0 {
                 spaces.lru.add(machine, manager.pages(), pfn);
             }

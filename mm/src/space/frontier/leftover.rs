@@ -16,7 +16,7 @@ use crate::machine::{Machine, Word};
 /// walker takes one at a time.
 pub(super) struct Leftover<M: Machine>(M::Word);
 
-/// The value of the word if there is no rest.
+/// The value of the word if no claimed page tables are stored here.
 const NONE: i64 = 0;
 
 // All accesses are relaxed: the word holds everything about the claim. The lock of a table orders

@@ -89,7 +89,7 @@ pub(crate) struct Claimer {
     /// tries first to take one. This walker, or another walker on the same CPU, may have put them
     /// there.
     rest: Option<usize>,
-    /// The number of page tables that the walker wanted at its last claim, or 1 if no table was
+    /// The number of page tables that this CPU wanted at its last claim, or 1 if no table was
     /// unclaimed.
     share: u64,
 }
@@ -108,7 +108,7 @@ impl Claimer {
         self.end
     }
 
-    /// Returns the number of page tables that the walker wanted at its last claim, or 1 if no table
+    /// Returns the number of page tables that this CPU wanted at its last claim, or 1 if no table
     /// was unclaimed.
     pub(crate) const fn share(&self) -> u64 {
         self.share

@@ -34,7 +34,7 @@ use crate::units::{CpuId, NodeId, Pfn, count_of};
 /// The number of pages in a full batch of a CPU (Linux: `PAGEVEC_SIZE`).
 const BATCH: usize = 31;
 
-/// For every node, the lists by which its used pages are aged.
+/// For every NUMA node, the LRU lists by which its used pages are aged.
 pub(crate) struct Aged<M: Machine> {
     nodes: Box<[Node<M>]>,
     batches: Box<[M::CpuLock<Batch>]>,
@@ -44,7 +44,7 @@ pub(crate) struct Aged<M: Machine> {
 /// node.
 type Owners<M> = Box<[<M as Machine>::Field]>;
 
-/// The lists of one node.
+/// The LRU lists of one NUMA node.
 struct Node<M: Machine> {
     lists: M::Lock<Lists>,
     /// The first frame of the node.
@@ -54,7 +54,7 @@ struct Node<M: Machine> {
     /// of 1024.
     owners: Box<[M::Once<Owners<M>>]>,
     pages: u32,
-    /// Copies of the lengths of the lists, to be read without the lock.
+    /// Copies of the lengths of the LRU lists, to be read without the lock.
     lengths: [M::Field; List::ALL.len()],
     /// For each kind of pages, a copy of the number of isolated pages (those taken off their list
     /// while reclaim looks at them), to be read without the lock.
@@ -91,8 +91,8 @@ impl Batch {
 }
 
 impl<M: Machine> Aged<M> {
-    /// Makes empty lists for the memory of `pages`: one set of lists for each node, even for a node
-    /// without CPUs.
+    /// Makes empty LRU lists for the memory of `pages`: one set of lists for each NUMA node, even
+    /// for a node without CPUs.
     pub(crate) fn new(machine: &M, pages: &PageAllocator<M>) -> Result<Self, NoMemory> {
         let topology = machine.topology();
         let mut nodes = Vec::new();
@@ -107,7 +107,7 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Adds a page to this CPU's batch. When the batch is full, puts its pages on the lists.
+    /// Adds a page to this CPU's batch. When the batch is full, puts its pages on the LRU lists.
     pub(crate) fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
         let full = self.batches[machine.this_cpu().index()].with(machine, Site::LruAdd, |batch| {
             batch.pfns[batch.len] = pfn;
@@ -119,7 +119,7 @@ impl<M: Machine> Aged<M> {
         }
     }
 
-    /// Puts the pages of this CPU's batch on the lists (Linux: `lru_add_drain`).
+    /// Puts the pages of this CPU's batch on the LRU lists (Linux: `lru_add_drain`).
     pub(crate) fn drain(&self, machine: &M, pages: &PageAllocator<M>) {
         let batch = &self.batches[machine.this_cpu().index()];
         let batch = batch.with(machine, Site::LruAdd, |batch| {
@@ -140,8 +140,8 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Removes from the lists pages that are about to be freed. Takes the lock of a node once for
-    /// up to 31 pages of that node.
+    /// Removes from the LRU lists pages that are about to be freed. Takes the lock of a node once
+    /// for up to 31 pages of that node.
     pub(crate) fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
         self.each_run(pages, pfns, |node, run| {
             node.with(machine, Site::LruRemove, |lists| {
@@ -151,8 +151,8 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Divides `pfns` into runs of up to 31 pages that are on the same node's lists, and calls `f`
-    /// for each run. Skips frames that are in no zone.
+    /// Divides `pfns` into runs of up to 31 pages that are on the LRU lists of the same NUMA node,
+    /// and calls `f` for each run. Skips frames that are in no zone.
     fn each_run(
         &self,
         pages: &PageAllocator<M>,
@@ -194,7 +194,7 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Ends the isolation of `pages`: puts them back on lists, except those that the caller is
+    /// Ends the isolation of `pages`: puts them back on LRU lists, except those that the caller is
     /// going to free. Takes the node's lock once (Linux: `move_folios_to_lru`).
     pub(crate) fn conclude(&self, machine: &M, node: NodeId, pages: &[(Taken, Fate)]) {
         let node = &self.nodes[self.place(node)];
@@ -284,7 +284,7 @@ impl<M: Machine> Aged<M> {
         node.map_or(0, |node| self.nodes[self.place(node)].owner(pfn))
     }
 
-    /// Returns the index of the node whose lists hold the pages of `node`.
+    /// Returns the index of the node whose LRU lists hold the pages of `node`.
     pub(crate) fn number_of(&self, node: NodeId) -> u32 {
         count_of(self.place(node))
     }
@@ -300,8 +300,8 @@ impl<M: Machine> Aged<M> {
         self.nodes[self.place(node)].isolated[kind as usize].get()
     }
 
-    /// Returns the number of used pages: those on lists, those isolated and those in batches. The
-    /// number is exact when no call is under way.
+    /// Returns the number of used pages: those on LRU lists, those isolated by reclaim, and those
+    /// in batches of CPUs. The number is exact when no call is under way.
     pub(crate) fn total(&self, machine: &M) -> i64 {
         let listed = |node: &Node<M>| node.with(machine, Site::Control, |lists| lists.total());
         let waiting =
@@ -349,8 +349,8 @@ impl<M: Machine> Node<M> {
         })
     }
 
-    /// Runs `f` under the lock of the lists, and then updates the copies of their lengths and of
-    /// the numbers of isolated pages.
+    /// Runs `f` under the lock of the LRU lists, and then updates the copies of their lengths and
+    /// of the numbers of isolated pages.
     fn with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut Lists) -> R) -> R {
         self.lists.with(machine, site, |lists| {
             let result = f(lists);
@@ -420,7 +420,7 @@ fn start_of(owner: u64) -> (List, Past) {
     )
 }
 
-/// Returns the number of pages on the inactive and active lists, whose pages can be reclaimed.
+/// Returns the number of pages on the inactive and active LRU lists, whose pages can be reclaimed.
 fn reclaimable(lists: &Lists) -> u64 {
     let kinds = Kind::ALL.into_iter();
     let of = |list| u64::from(lists.len(list));

@@ -39,8 +39,9 @@ pub(crate) struct Shadow {
 const COST: u64 = 32;
 
 impl Balance {
-    /// Adds the cost of a batch of which `scanned` pages were looked at, `written` pages were
-    /// written to swap, and `freed` pages were freed. `pages` is the number of pages on all lists.
+    /// Adds the cost of reclaiming from a batch of pages, of which `scanned` pages were looked at,
+    /// `written` pages were written to swap, and `freed` pages were freed. `pages` is the number of
+    /// pages on the active and inactive LRU lists of the node.
     pub(crate) fn note_batch(
         &mut self,
         kind: Kind,
@@ -64,7 +65,7 @@ impl Balance {
     /// Records that a page of a file, which had left `shadow` in its file, is back in memory.
     /// `working` is the number of pages with which the page competes for memory. The page becomes
     /// active if its refault distance is at most `working`. Returns whether the page becomes
-    /// active. `pages` is the number of pages on all lists.
+    /// active. `pages` is the number of pages on the active and inactive LRU lists of the node.
     pub(crate) fn refault(&mut self, shadow: Shadow, working: u64, pages: u64) -> bool {
         if self.age.saturating_sub(shadow.age) > working {
             return false;

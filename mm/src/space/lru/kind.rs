@@ -51,7 +51,7 @@ impl Kind {
 }
 
 impl List {
-    /// All lists, in declaration order.
+    /// All LRU lists of a node, in declaration order.
     pub const ALL: [Self; 5] = [
         Self::Inactive,
         Self::Active,

@@ -37,31 +37,31 @@ use crate::page::PageAllocator;
 use crate::site::{LockClass, Site, Work};
 use crate::units::{CpuId, NodeId, Pfn, count_of};
 
-/// The number of pages that are added to or removed from the lists while the lock is held once
-/// (Linux: folio batch).
+/// The number of pages that are added to or removed from the LRU lists of a node while their lock
+/// is held once (Linux: folio batch).
 const BATCH: u32 = 31;
 
-/// The lists of the used pages of every node. If no pages are reclaimed, only the lengths of the
-/// lists.
+/// The LRU lists of every NUMA node. If no pages are reclaimed, only the lengths of the lists are
+/// kept.
 pub struct Lru<M: Machine> {
-    /// For each node, the number of pages on its lists.
+    /// For each node, the number of pages on its LRU lists.
     nodes: Box<[M::Lock<i64>]>,
-    /// For each CPU, the number of used pages that it has not moved to the lists yet.
+    /// For each CPU, the number of used pages that it has not yet moved to the LRU lists.
     batches: Box<[Batch<M>]>,
-    /// The lists themselves, if reclaim is on. In that case `nodes` and `batches` are unused.
+    /// The LRU lists themselves, if reclaim is on. In that case `nodes` and `batches` are unused.
     aged: Option<Aged<M>>,
 }
 
 /// For each node, the number of pages that one CPU has newly put to use. A batch shares no cache
 /// line with other CPUs' batches (Linux: `cpu_fbatches`). Here, the pages of each node are moved to
-/// the lists separately. Linux has one batch for all nodes, and moves that batch when it holds 31
-/// pages in total.
+/// the LRU lists separately. Linux has one batch for all nodes, and moves that batch when it holds
+/// 31 pages in total.
 #[repr(align(128))]
 struct Batch<M: Machine>(Box<[M::LocalWord]>);
 
 impl<M: Machine> Lru<M> {
-    /// Makes empty lists for every node that has CPUs of the machine. Memory of any other node is
-    /// counted on the lists of the last node.
+    /// Makes empty LRU lists for every NUMA node that has CPUs of the machine. Memory of any other
+    /// node is counted on the lists of the last node.
     #[must_use]
     pub fn new(machine: &M) -> Self {
         let topology = machine.topology();
@@ -79,7 +79,7 @@ impl<M: Machine> Lru<M> {
         }
     }
 
-    /// Makes empty lists that record which pages are on them, for the memory of `pages`.
+    /// Makes empty LRU lists that record which pages are on them, for the memory of `pages`.
     pub(super) fn aging(machine: &M, pages: &PageAllocator<M>) -> Result<Self, NoMemory> {
         let aged = Some(Aged::new(machine, pages)?);
         Ok(Self {
@@ -88,14 +88,14 @@ impl<M: Machine> Lru<M> {
         })
     }
 
-    /// Returns the lists themselves, if reclaim is on.
+    /// Returns the LRU lists themselves, if reclaim is on.
     pub(crate) fn aged(&self) -> Option<&Aged<M>> {
         self.aged.as_ref()
     }
 
     /// If reclaim is on, records `owner`, which says where a page is mapped. The caller holds the
-    /// lock of the page table that maps the page, and adds the page to the lists only after this
-    /// call.
+    /// lock of the page table that maps the page, and adds the page to the LRU lists only after
+    /// this call.
     #[inline]
     pub(super) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(aged) = &self.aged {
@@ -103,15 +103,15 @@ impl<M: Machine> Lru<M> {
         }
     }
 
-    /// Returns the number of pages on a list of `node`. The number may be outdated. If reclaim is
-    /// off, no record of these lists exists, and the number is 0.
+    /// Returns the number of pages on an LRU list of `node`. The number may be outdated. If reclaim
+    /// is off, no record of these lists exists, and the number is 0.
     pub fn len(&self, node: NodeId, list: List) -> u64 {
         self.aged.as_ref().map_or(0, |aged| aged.len(node, list))
     }
 
     /// Counts a page as used from now on (Linux: `folio_add_lru`). The page is added to this CPU's
-    /// batch. When the batch has 31 pages of a node, those pages are moved to the lists. A frame in
-    /// no zone is ignored.
+    /// batch. When the batch has 31 pages of a node, those pages are moved to the LRU lists. A
+    /// frame in no zone is ignored.
     #[inline]
     pub fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
         if let Some(aged) = &self.aged {
@@ -153,7 +153,7 @@ impl<M: Machine> Lru<M> {
         });
     }
 
-    /// Moves this CPU's batch to the lists (Linux: `lru_add_drain`).
+    /// Moves this CPU's batch to the LRU lists (Linux: `lru_add_drain`).
     pub fn drain(&self, machine: &M, pages: &PageAllocator<M>) {
         if let Some(aged) = &self.aged {
             return aged.drain(machine, pages);
@@ -162,8 +162,8 @@ impl<M: Machine> Lru<M> {
         (0..self.nodes.len()).for_each(|node| self.move_batch(machine, batch, node));
     }
 
-    /// Returns the number of used pages on lists and in batches. The number is exact when no call
-    /// is under way.
+    /// Returns the number of used pages on LRU lists and in the batches of CPUs. The number is
+    /// exact when no call is under way.
     pub fn total(&self, machine: &M) -> i64 {
         if let Some(aged) = &self.aged {
             return aged.total(machine);
@@ -174,13 +174,13 @@ impl<M: Machine> Lru<M> {
         listed + words.map(|word| word.read(machine)).sum::<i64>()
     }
 
-    /// Returns the index of the lists for pages of `node`.
+    /// Returns the index of the LRU lists for pages of `node`.
     #[inline]
     fn place(&self, node: NodeId) -> usize {
         node.index().min(self.nodes.len() - 1)
     }
 
-    /// Moves the pages of one node from a CPU's batch to the lists, if there are any.
+    /// Moves the pages of one node from a CPU's batch to the LRU lists, if there are any.
     fn move_batch(&self, machine: &M, batch: &Batch<M>, node: usize) {
         // The batch is emptied in one atomic step. So a task that has migrated since it looked up
         // its CPU takes only what is still in that CPU's batch.

@@ -85,7 +85,7 @@ impl Chunk {
     };
 }
 
-/// The lists of one node, and the record of each of its pages.
+/// The LRU lists of one NUMA node, and the record of each of its pages.
 pub(crate) struct Lists {
     first: Pfn,
     pages: u32,
@@ -100,7 +100,7 @@ pub(crate) struct Lists {
     pub(crate) balance: Balance,
 }
 
-/// What the lists have recorded about the earlier use of a page.
+/// What the LRU lists have recorded about the earlier use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Past {
     /// True if an earlier pass of reclaim found that the page had been touched (Linux:
@@ -147,7 +147,7 @@ pub(crate) enum Fate {
 pub(crate) struct Run {
     taken: [Taken; ISOLATED_MAX],
     len: usize,
-    /// The age of the node's lists at the moment of the isolation; see [`Balance`].
+    /// The age of the node's LRU lists when reclaim took these pages off; see [`Balance`].
     pub(crate) age: u64,
 }
 
@@ -201,7 +201,7 @@ impl State {
 }
 
 impl Lists {
-    /// Makes empty lists for the `pages` frames from `first`.
+    /// Makes empty LRU lists for the `pages` frames from `first`.
     pub(crate) fn new(first: Pfn, pages: u32, metadata: Metadata) -> Result<Self, NoMemory> {
         let mut chunks = Vec::new();
         let count = pages.div_ceil(CHUNK) as usize;
