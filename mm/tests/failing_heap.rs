@@ -129,7 +129,7 @@ fn pages(world: &World) {
     upkeep(world);
 }
 
-/// Runs periodic work and drains, sets knobs, and takes CPUs offline and online.
+/// Runs periodic work and drains, changes tunables, and takes CPUs offline and online.
 fn upkeep(world: &World) {
     let (machine, manager) = (&world.machine, &world.kept.manager);
     let pages = manager.pages();
@@ -167,7 +167,7 @@ fn upkeep(world: &World) {
     pages.drain_all(machine);
 }
 
-/// Takes and frees many single pages, so that lists grow to their limits.
+/// Takes and frees many single pages, so that the CPUs' page lists grow to their limits.
 fn churn(machine: &Plain, pages: &PageAllocator<Plain>) {
     let mut taken = [Pfn(0); 600];
     for pfn in &mut taken {

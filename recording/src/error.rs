@@ -48,7 +48,7 @@ pub enum ReadError {
         /// The newest version that this Plimsoll reads.
         known: u16,
     },
-    /// A chunk is damaged.
+    /// A chunk (a part) of the file is damaged.
     Damaged {
         /// The name of the file, as the caller gave it.
         file: String,

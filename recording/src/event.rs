@@ -21,8 +21,8 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u32);
 
-/// The text of a [`What::Mark`] that marks the end of a zone-lock hold. Linux has no tracepoint at
-/// the end of a hold, so the recorder sets a probe.
+/// The text of a [`What::Mark`] that marks the moment at which a CPU releases the zone lock. Linux
+/// has no tracepoint there, so the recorder sets a probe.
 pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
 
 /// The kinds of events, with their fields.
@@ -184,8 +184,8 @@ pub enum What {
         counter: u64,
         /// The amount that was added.
         amount: i64,
-        /// The batch. When a CPU's differential reaches this number, the CPU folds the differential
-        /// into the shared value.
+        /// The counter's batch. When the amount that a CPU has counted and not yet added to the
+        /// shared value reaches this number, the CPU adds the amount.
         batch: i32,
     },
     /// The OOM killer marked a process as a victim (`mark_victim`).

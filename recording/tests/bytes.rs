@@ -46,7 +46,8 @@ fn events_of_reclaim_have_these_bytes_in_version_3() {
     let (_, second) = chunk(&bytes, 16);
     let (events, _) = chunk(&bytes, second);
     let expected: [&[u8]; 8] = [
-        // The prologue has the CPU, the number of events and the time of the first event.
+        // The prologue, which comes before the columns, has the CPU, the number of events and the
+        // time of the first event.
         &[0, 6, 50],
         // Each column begins with its number, its length and its compressed length. The first two
         // columns are the kinds and the times.

@@ -120,7 +120,7 @@ pub struct Options {
     pub append: Vec<String>,
     /// Whether changes of resident pages are recorded.
     pub rss: Rss,
-    /// Whether ends of zone-lock holds are recorded.
+    /// Whether the moments at which CPUs release the zone lock are recorded.
     pub holds: Holds,
     /// The wall-clock time after which a guest that still runs is stopped.
     pub timeout: Duration,

@@ -61,13 +61,14 @@ impl Crew {
         workers.try_for_each(|worker| worker.hear(REACHED))
     }
 
-    /// Returns the process ID of each worker, in the order of the programs.
+    /// Returns the process ID of each worker, in the order of the programs (lists of steps) that
+    /// the workers run.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.workers.iter().map(|worker| worker.child.id())
     }
 
-    /// Returns the exit status of each worker, in the order of the programs; `None` for a worker
-    /// that is still running.
+    /// Returns the exit status of each worker, in the order of the programs (lists of steps) that
+    /// the workers run; `None` for a worker that is still running.
     pub(crate) fn ended(&mut self) -> io::Result<Vec<Option<ExitStatus>>> {
         let workers = self.workers.iter_mut();
         workers.map(|worker| worker.child.try_wait()).collect()

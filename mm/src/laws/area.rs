@@ -1,5 +1,6 @@
-//! Laws of the per-CPU memory of counters (`counter/area.rs`), while several CPUs take and return
-//! places. A *place* is the part of this memory that one group of counters uses.
+//! Laws (tests that run on every machine) of the per-CPU memory of counters (`counter/area.rs`),
+//! while several CPUs take and return places. A *place* is the part of this memory that one group
+//! of counters uses.
 //!
 //! The area of each law begins without memory, so the first CPUs that need a place all allocate the
 //! first run (memory for several groups) outside the lock. Only one of these CPUs may add its run
@@ -48,7 +49,7 @@ impl<M: Machine> EmptyArea<M> {
     }
 
     /// Asserts that every group has returned its place in the area's memory, and that the area has
-    /// allocated only one run, although several CPUs needed memory at once.
+    /// allocated only one run of memory, although several CPUs needed memory at once.
     fn is_one_free_run(&self, machine: &M) {
         assert_eq!(self.0.groups(machine), 0, "every place came back");
         let once = Self::new(machine);
@@ -62,7 +63,7 @@ impl<M: Machine> EmptyArea<M> {
 }
 
 /// Two CPUs create their first group of counters at the same time and destroy it. They get
-/// different places, and only one run is added to the area.
+/// different places, and only one run of memory is added to the area.
 #[must_use]
 pub fn first_groups_at_once<M: Machine>() -> Law<M, EmptyArea<M>> {
     Law {

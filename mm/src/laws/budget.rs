@@ -1,4 +1,5 @@
-//! Laws of budgets while several CPUs charge them at the same time.
+//! Laws (tests for threads, model checkers and the simulator) of budgets while several CPUs charge
+//! them at the same time.
 //!
 //! Two budgets are under a third, the root. Each CPU charges pages, counts the pages that it has
 //! charged, and asserts that all CPUs together never exceed the limit of the root.
@@ -20,8 +21,8 @@ const TIGHT_LIMIT: u64 = 3;
 /// The number of pages that a CPU charges.
 const WANTED: u64 = 3;
 
-/// The state of the laws in this file: a root budget with two budgets under it, one without a limit
-/// and one with a tight limit.
+/// The state of the tests in this file: a root budget with two budgets under it, one without a
+/// limit and one with a tight limit.
 pub struct FewBudgets<M: Machine> {
     root: Arc<Budget<M>>,
     wide: Arc<Budget<M>>,
@@ -88,7 +89,7 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
-    /// Makes the budgets, and charges all the pages that one CPU wants.
+    /// Makes the budgets, and charges as many pages as one CPU of a test charges.
     fn with_one_in(machine: &M) -> Self {
         let budgets = Self::new(machine);
         assert!(budgets.enters(machine, &budgets.wide, WANTED));

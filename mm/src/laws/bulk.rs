@@ -1,5 +1,6 @@
-//! The law of CPUs that allocate and free many single pages in one call while memory runs out: each
-//! call reports exactly the pages that it has allocated.
+//! A law (a test for threads, model checkers and the simulator) of CPUs that allocate and free many
+//! single pages in one call while memory runs out: each call reports exactly the pages that it has
+//! allocated.
 
 use alloc::vec;
 use core::sync::atomic::Ordering::AcqRel;
@@ -16,13 +17,13 @@ use crate::units::{Order, Pages, Pfn};
 const PAGES: u32 = 4;
 /// The number of pages that each CPU wants: one CPU alone can have them, two CPUs cannot.
 const WANTED: usize = 3;
-/// The number of pages that one refill takes.
+/// The number of pages that a CPU moves from the zone to its page list at a time.
 const BATCH: Pages = Pages(2);
 /// The frame number that marks an array element as holding no page yet.
 const NO_PAGE: Pfn = Pfn(u32::MAX);
 
 /// Makes an allocator of a few pages without watermarks, so that one call may take several pages
-/// under one hold of the pcp lock.
+/// without releasing the pcp lock (the lock of a CPU's page lists).
 fn few<M: Machine>(machine: &M) -> FewPages<M> {
     let few = few_pages_of(machine, Design::OURS, PAGES);
     let high = Pages(2 * BATCH.0);
@@ -69,8 +70,9 @@ impl<M: Machine> FewPages<M> {
 }
 
 impl<M: Machine> FewPages<M> {
-    /// Asserts that one hold of the pcp lock gives all wanted pages while every page is free.
-    /// Otherwise the CPUs of this law would have allocated only one page at a time.
+    /// Asserts that, while every page is free, one call gets all wanted pages without releasing the
+    /// pcp lock, the lock of a CPU's page lists. Otherwise the CPUs of this test would have
+    /// allocated only one page at a time.
     fn gives_many_at_once(&self, machine: &M) {
         let mut held = [NO_PAGE; WANTED];
         let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);

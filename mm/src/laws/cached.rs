@@ -1,5 +1,6 @@
-//! Laws of reclaim for pages of files. A page is dropped while another CPU maps, reads, unmaps or
-//! copies it, while other CPUs read its file, or while other CPUs reclaim too.
+//! Laws (tests for threads, model checkers and the simulator) of reclaim for pages of files. A page
+//! is dropped while another CPU maps, reads, unmaps or copies it, while other CPUs read its file,
+//! or while other CPUs reclaim too.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -30,7 +31,7 @@ const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = 0;
 const READ: u64 = 1;
 
-/// The state of the laws in this file: an address space and a file that it maps, both enlisted for
+/// The state of the tests in this file: an address space and a file that it maps, both enlisted for
 /// reclaim. Two pages of the file are in memory. The next pass of reclaim drops both pages, unless
 /// they are used again.
 pub struct Cached<M: Machine> {
@@ -134,8 +135,8 @@ impl<M: Machine> Cached<M> {
         counters.precise_sum(machine, kind as usize)
     }
 
-    /// Asserts that every page of the file, and every private copy, is on the lists once, and that
-    /// no more pages of the file are mapped than the file has in memory.
+    /// Asserts that every page of the file, and every private copy, is on the lists of used pages
+    /// (LRU) once, and that no more pages of the file are mapped than the file has in memory.
     fn is_aged(&self, machine: &M) {
         let present = i64::try_from(self.file.present(machine)).expect("a few pages");
         let anon = self.counted(machine, RssKind::Anon);

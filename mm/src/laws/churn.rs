@@ -1,10 +1,11 @@
-//! Laws of CPUs that allocate and free at the same time, with batches of several pages, and with
-//! blocks of an order that no list holds.
+//! Laws (tests for threads, model checkers and the simulator) of CPUs that allocate and free at the
+//! same time, with batches of several pages, and with blocks of an order that no list holds.
 //!
-//! A refill takes a batch as whole blocks, and splits them after it has released the zone lock. A
-//! drain merges pages into blocks before it takes the zone lock. But a CPU that frees a neighbour
-//! of a block reads the block's tag to see whether the block is free. So the tags that show whether
-//! a block is free have to change under the zone lock.
+//! A refill of a CPU's page list takes a batch of pages as whole blocks, and splits these blocks
+//! after it has released the zone lock. A drain of the list merges pages into blocks before it
+//! takes the zone lock. But a CPU that frees a neighbour of a block reads the block's tag, a byte
+//! that shows whether the block is free. So the tags that show whether a block is free have to
+//! change under the zone lock.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,10 +19,10 @@ use crate::page::sizing::Sizes;
 use crate::page::watermark::Watermarks;
 use crate::units::{CpuId, Order, Pages};
 
-/// The number of pages that one refill takes.
+/// The number of pages that a CPU moves from the zone to its page list at a time.
 const BATCH: Pages = Pages(4);
 
-/// Makes an allocator of 16 pages, as most laws do, but its lists move several pages at a time.
+/// Makes an allocator of 16 pages, as most tests do, but its lists move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     batched_in(machine, holds, Layout::arena(Pages(16)))
 }
@@ -52,8 +53,8 @@ fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
     few.pages.drain_cpu(machine, machine.this_cpu());
 }
 
-/// Two CPUs allocate and free pages, moving whole blocks under short holds of the zone lock. No
-/// page is lost or allocated twice.
+/// Two CPUs allocate and free pages, moving whole blocks, and hold the zone lock only for a short
+/// time. No page is lost or allocated twice.
 #[must_use]
 pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -64,8 +65,8 @@ pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Two CPUs allocate and free pages, moving single pages under short holds of the zone lock, while
-/// a third CPU drains their lists. No page is lost or allocated twice.
+/// Two CPUs allocate and free pages, moving single pages, and hold the zone lock only for a short
+/// time, while a third CPU drains their lists. No page is lost or allocated twice.
 #[must_use]
 pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -76,8 +77,8 @@ pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// The bodies of three laws: two CPUs allocate and free pages, and a third CPU drains the lists of
-/// both.
+/// What the CPUs of three tests run: two CPUs allocate and free pages, and a third CPU drains the
+/// lists of both.
 fn churn_and_drains<M: Machine>() -> Vec<Body<M, FewPages<M>>> {
     vec![churn_and_drain, churn_and_drain, |machine, few| {
         few.pages.drain_cpu(machine, CpuId(0));
@@ -86,7 +87,7 @@ fn churn_and_drains<M: Machine>() -> Vec<Body<M, FewPages<M>>> {
 }
 
 /// Two CPUs allocate and free pages while a third drains their lists. Between two batches, a CPU
-/// releases the zone lock but keeps the pcp lock.
+/// releases the zone lock but keeps the pcp lock, the lock of its page lists.
 #[must_use]
 pub fn zone_lock_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -97,8 +98,9 @@ pub fn zone_lock_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Two CPUs allocate and free pages while a third drains their lists. Only drains are divided into
-/// batches; a spill moves all its pages under one hold of the zone lock.
+/// Two CPUs allocate and free pages while a third drains their lists. A drain releases the zone
+/// lock after each batch of pages. A spill, which shortens a list that is too long, moves all its
+/// pages without releasing the zone lock.
 #[must_use]
 pub fn batched_drains_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -1,5 +1,6 @@
-//! The law of the contents of a page: they survive a move to swap and back while a virtual machine
-//! uses the page through translations of its own.
+//! A law (a test for threads, model checkers and the simulator) of the contents of a page: they
+//! survive a move to swap and back while a virtual machine uses the page through translations of
+//! its own.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -34,15 +35,15 @@ const WRITTEN: i64 = 1000;
 const FREED: i64 = -1;
 
 /// The contents of every frame and every swap slot, each as one number, and what the holder of
-/// translations knows about the page.
+/// translations (Linux: an MMU notifier) knows about the page.
 pub struct Bytes<M: Machine> {
     frames: Box<[M::Word]>,
     slots: Box<[M::Word]>,
     known: M::Lock<Known>,
 }
 
-/// What the holder of translations knows: the page's frame, and how many notifications the holder
-/// got.
+/// What the holder of translations (Linux: an MMU notifier) knows: the page's frame, and how many
+/// notifications the holder got.
 #[derive(Default)]
 struct Known {
     frame: Option<Pfn>,
@@ -145,8 +146,8 @@ where
     }
 }
 
-/// The state of the law: an address space of one page, which a virtual machine uses, and everything
-/// else that the law needs.
+/// The state of the test: an address space of one page, which a virtual machine uses, and
+/// everything else that the test needs.
 pub struct Guest<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -201,7 +202,7 @@ where
     }
 
     /// Adds `amount` to the contents of the page, through a translation to its frame. Does nothing
-    /// if the page is moved at the same time, because no CPU of a law may wait for another CPU.
+    /// if the page is moved at the same time, because no CPU of the test may wait for another CPU.
     fn add(&self, machine: &M, amount: i64) {
         let told = self.bytes.known(machine, |known| known.told);
         let touched = self.space.fault(self.memory(machine), PAGE, Access::Write);

@@ -1,8 +1,9 @@
-//! Laws of counters: what a reader may see while several CPUs add, and that nothing is lost.
+//! Laws (tests for threads, model checkers and the simulator) of counters: what a reader may see
+//! while several CPUs add, and that nothing is lost.
 //!
 //! The machine has three CPUs, because with three or more the trees have a level below their roots.
 //! The batch is 2, so almost every addition passes an amount up the tree. A reader may miss any of
-//! the additions in progress, so the laws accept a sum that lacks any subset of these additions.
+//! the additions in progress, so the tests accept a sum that lacks any subset of these additions.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -18,18 +19,18 @@ use crate::counter::{
 use crate::machine::{Machine, Word};
 use crate::units::count_in;
 
-/// The number of CPUs that a machine needs for the laws in this file.
+/// The number of CPUs that a machine needs for the tests in this file.
 pub const CPUS: u32 = 3;
 
 /// For each CPU, the amounts that it adds, in order. CPU 1 adds nothing; it only reads. The amounts
-/// are large enough to make a flat counter fold.
+/// are large enough to make a CPU add its part of a flat counter to the shared value.
 const ADDED: [&[i64]; CPUS as usize] = [&[41], &[], &[-34]];
 /// The amount that the set-up adds to the counter, before the CPUs run.
 const BEFORE: i64 = 5;
 /// The value that one CPU sets while others add.
 const SET: i64 = 10;
 
-/// The state of the laws in this file: a counter, the parts it was made of, and for each CPU the
+/// The state of the tests in this file: a counter, the parts it was made of, and for each CPU the
 /// number of its additions that have returned.
 pub struct Counted<M: Machine> {
     how: Start,
@@ -39,20 +40,20 @@ pub struct Counted<M: Machine> {
     returned: Vec<M::Word>,
 }
 
-/// How the counter of a law starts: its variant, and for a one-sided counter whether its tree
-/// exists.
+/// How the counter of a test starts. A [`OneSidedTree`] begins as one shared cache line and later
+/// grows into a tree, so it has two ways to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     As(Counting),
-    /// A one-sided counter whose tree exists from the start.
+    /// The counter is a [`OneSidedTree`] that has grown into a tree before the test begins.
     Grown,
 }
 
-/// A function that makes a counter for a law.
+/// A function that makes a counter for a test.
 pub type Setup<M> = fn(&M) -> Counted<M>;
 
-/// A set-up for each variant of the counter. The variant [`OneSidedTree`] has a second set-up, in
-/// which the counter has its tree from the start.
+/// A set-up for each variant of the counter. A [`OneSidedTree`] begins as one shared cache line. So
+/// it has a second set-up, in which it has grown into a tree before the test begins.
 #[must_use]
 pub fn setups<M: Machine>() -> [Setup<M>; 5] {
     [
@@ -216,7 +217,7 @@ impl<M: Machine> Counted<M> {
     }
 
     /// Asserts that no item of a tree still holds an amount that was subtracted again, and that no
-    /// carry is under way.
+    /// amount is on its way up the tree.
     fn is_back(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let arrived = match self.how {
@@ -290,8 +291,8 @@ impl<M: Machine> Counted<M> {
         own.destroy_many(machine);
     }
 
-    /// Asserts that the law's counter still has its sum, and that no other group holds a place in
-    /// the area.
+    /// Asserts that the test's counter still has its sum, and that no other group of counters uses
+    /// the per-CPU memory.
     fn is_alone(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let has_none =
@@ -333,8 +334,8 @@ fn make_and_end<M: Machine>(machine: &M, counted: &Counted<M>) {
     counted.make_and_end(machine);
 }
 
-/// Three CPUs add at the same time. Afterwards precise sums are exact, and approximate sums are
-/// within the accuracy.
+/// Three CPUs add at the same time. Afterwards precise sums are exact, and approximate sums differ
+/// from the exact sum by at most their accuracy.
 #[must_use]
 pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -362,7 +363,7 @@ pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
 }
 
 /// One CPU reads a counter while two others add to it. The value contains each addition as a whole
-/// or not at all. There is one law for each way of reading.
+/// or not at all. There is one test for each way of reading.
 #[must_use]
 pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 4] {
     let law = |name, look| Law {

@@ -1,6 +1,6 @@
-//! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits,
-//! and which kswapd it wakes. In each law one CPU does everything, so the laws have no
-//! interleavings.
+//! Laws (tests for threads, model checkers and the simulator) of direct reclaim, and of a kswapd
+//! that makes no progress: how often an allocation waits, and which kswapd it wakes. In each test
+//! one CPU does everything, so the tests have no interleavings.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -21,17 +21,17 @@ use crate::units::{Nanos, NodeId, Order, Pages, Pfn};
 /// A node without CPUs.
 const REMOTE: NodeId = NodeId(1);
 
-/// Stands for a pause that never comes, in laws in which nothing happens during a pause. Pauses are
-/// numbered, and every law has fewer pauses than this number.
+/// Stands for a pause that never comes, in tests in which nothing happens during a pause. Pauses
+/// are numbered, and every test has fewer pauses than this number.
 const NEVER: i64 = i64::MAX;
 
-/// The state of the laws in this file: a machine with two pages that can be reclaimed, and an
+/// The state of the tests in this file: a machine with two pages that can be reclaimed, and an
 /// embedder that counts pauses and wake-ups.
 pub struct Short<M: Machine> {
     reclaim: Reclaim<M, Counting<M>>,
 }
 
-/// The embedder in the laws of this file. It counts pauses and wake-ups, and can let something
+/// The embedder in the tests of this file. It counts pauses and wake-ups, and can let something
 /// happen during a given pause.
 struct Counting<M: Machine> {
     pressed: Pressed<M>,

@@ -1,5 +1,6 @@
-//! Laws of a drain that has to wait because another drain is in progress. Blocks that were on a
-//! list when the waiting drain was called are in the zone when this drain returns.
+//! Laws (tests for threads, model checkers and the simulator) of a drain that has to wait because
+//! another drain is in progress. Blocks that were on a list when the waiting drain was called are
+//! in the zone when this drain returns.
 //!
 //! Locks: the locks that a free and a drain take.
 
@@ -17,11 +18,11 @@ use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 
 /// The number of pages of the zone. The lists of all CPUs together may hold an eighth of these
-/// pages, which is more than this law frees, so no free spills.
+/// pages, which is more than this test frees, so no free moves pages from a list to the zone.
 const PAGES: u32 = 128;
 
-/// The state of the laws in this file: CPU 0's page list holds a free block of two pages, and CPU 0
-/// is about to free two single pages.
+/// The state of the tests in this file: CPU 0's page list holds a free block of two pages, and CPU
+/// 0 is about to free two single pages.
 pub struct Listed<M: Machine> {
     pages: PageAllocator<M>,
     singles: Vec<Pfn>,
@@ -103,8 +104,8 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
 }
 
 /// One CPU frees pages while another drains the lists of all CPUs. As in Linux, a drain moves up to
-/// 32 batches per hold of the zone lock. The block that was on a list is in the zone after the
-/// drain.
+/// 32 batches of pages before it releases the zone lock. The block that was on a list is in the
+/// zone after the drain.
 #[must_use]
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {
@@ -112,8 +113,8 @@ pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     })
 }
 
-/// One CPU frees pages while another drains the lists of all CPUs, one batch of pages per hold of
-/// the zone lock. The block that was on a list is in the zone after the drain.
+/// One CPU frees pages while another drains the lists of all CPUs, and releases the zone lock after
+/// each batch of pages. The block that was on a list is in the zone after the drain.
 #[must_use]
 pub fn batched_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with drains by batches", |machine| {

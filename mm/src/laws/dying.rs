@@ -1,5 +1,5 @@
 //! A small address space that is about to end, and checks of the state after its end: no page is
-//! lost, and no page was freed twice. The space is small enough for every checker.
+//! lost, and no page was freed twice. The space is small enough for every model checker.
 //!
 //! The space has two page tables with two pages each, and one of these four pages is in swap. The
 //! space also has two shared pages, and a mapping without pages. The machine has few other pages.
@@ -26,7 +26,8 @@ use crate::space::{
 };
 use crate::units::{Pages, Vpn};
 
-/// The number of pages of the machine, few enough for a model checker to include all their tags.
+/// The number of pages of the machine, few enough for a model checker to include the tags (one byte
+/// for each page) of all of them.
 const ARENA: u32 = 64;
 /// The number of pages of a machine that has room for huge pages.
 const ARENA_OF_HUGE: u32 = 4096;
@@ -41,8 +42,8 @@ pub(super) const BARE: Range<u64> = 3 * TABLE..3 * TABLE + 4;
 /// The pages of a mapping of shared memory, in the higher of the two tables of `FILLED`.
 pub(super) const SHARED: Range<u64> = TABLE + 8..TABLE + 10;
 
-/// The state of the laws of dying address spaces: an address space that is about to end, and
-/// everything else that a law needs.
+/// The state of the tests of dying address spaces: an address space that is about to end, and
+/// everything else that a test needs.
 pub struct Dying<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -52,8 +53,8 @@ pub struct Dying<M: Machine> {
     file: Arc<Object<M>>,
     /// The number of calls of [`AddressSpace::exit`] that did not fail.
     exits: M::Word,
-    /// The number of times that a helper found no table left to empty (its result was
-    /// `Reaped::All`).
+    /// The number of times that a helper (a thread that empties the space beside its last user)
+    /// found no table left to empty (its result was `Reaped::All`).
     reaps: M::Word,
 }
 
@@ -63,7 +64,8 @@ impl<M: Machine> fmt::Debug for Dying<M> {
     }
 }
 
-/// A holder of translations that refuses to give up pages in the higher of the two filled tables.
+/// A holder of translations (Linux: an MMU notifier) that refuses to give up pages in the higher of
+/// the two filled tables.
 pub(super) struct Stubborn;
 
 impl<M: Machine> Notified<M> for Stubborn {
@@ -114,9 +116,9 @@ impl<M: Machine> Dying<M> {
     }
 
     /// Makes an address space with a single mapping, which has room for a huge page, on a machine
-    /// with memory for that page. Such a machine has more page tags than a model checker can
-    /// handle. A model checker can still run a law on such a machine, but does not try the
-    /// interleavings of accesses to tags.
+    /// with memory for that page. Such a machine has more page tags (one byte for each page) than a
+    /// model checker can handle. A model checker can still run a test on such a machine, but does
+    /// not try the interleavings of accesses to tags.
     pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
         dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });
@@ -162,8 +164,8 @@ impl<M: Machine> Dying<M> {
         }
     }
 
-    /// Asserts that a gather keeps the record that is added after the gather was full, even if
-    /// another gather gives back a batch in between.
+    /// Asserts that a gather (Linux: `mmu_gather`) keeps the record that is added after the gather
+    /// was full, even if another gather gives back memory for records in between.
     pub(super) fn keeps_a_late_record(&self, machine: &M) {
         let memory = self.memory(machine);
         let (added, kept) = self.space.records_before_a_late_batch(memory);
@@ -198,7 +200,7 @@ impl<M: Machine> Dying<M> {
         mapped.expect("nothing is in the way");
     }
 
-    /// Maps shared memory in `pages`, in place of the mappings that are there.
+    /// Maps shared memory in `pages`, replacing the mappings that are there.
     pub(super) fn share(&self, machine: &M, pages: Range<u64>) {
         let object = Arc::clone(&self.shared);
         self.map(machine, &pages, Backing::Shared { object, offset: 0 });

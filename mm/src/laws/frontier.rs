@@ -1,7 +1,8 @@
-//! Laws of frontiers. A frontier is the word by which *walkers*, the CPUs that empty one address
-//! space together, claim its page tables from both ends.
+//! Laws (tests for threads, model checkers and the simulator) of frontiers. A frontier is the word
+//! by which *walkers*, the CPUs that empty one address space together, claim its page tables from
+//! both ends.
 //!
-//! In the laws of this file, a walker empties a table by setting the table's mark. Only the walker
+//! In the tests of this file, a walker empties a table by setting the table's mark. Only the walker
 //! that claimed the table sets the mark, by a relaxed load and a relaxed store. So only the
 //! frontier orders the accesses of different walkers to a mark.
 
@@ -17,10 +18,12 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::space::frontier::{Claim, Claimer, End, Frontier, Left, NotJoined};
 
-/// The state of the laws in this file: a few tables that walkers empty.
+/// The state of the tests in this file: a few page tables that walkers (CPUs that empty one address
+/// space together) empty.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
-    /// The number of tables that a walker claims at a time while other walkers are at work.
+    /// The number of tables that a walker (a CPU that empties tables) claims at a time while other
+    /// walkers are at work.
     share: u64,
     /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,
@@ -28,7 +31,8 @@ pub struct FewTables<M: Machine> {
     forgotten: Box<[M::Word]>,
     /// For each CPU, 1 while its walker is at work, otherwise 0.
     at_work: Box<[M::Word]>,
-    /// The number of walkers that were told to finish the address space.
+    /// The number of walkers that were told to finish the address space, which only the last walker
+    /// to leave does.
     finished: M::Word,
 }
 
@@ -51,8 +55,8 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// Empties tables as the last user does: from the lowest one upwards, and then those that
-    /// helpers have handed back.
+    /// Empties tables as the last user (the thread that ends the address space) does: from the
+    /// lowest one upwards, and then those that helpers have handed back.
     fn exit(&self, machine: &M) {
         let mut walker = self.frontier.join_last_user(machine);
         self.begin(machine);
@@ -68,8 +72,9 @@ impl<M: Machine> FewTables<M> {
         self.leave(machine);
     }
 
-    /// Empties tables as a helper does: those that were handed back, and then from the highest one
-    /// downwards. The helper hands back the tables for which `refuses` returns true.
+    /// Empties tables as a helper (a thread beside the last user, such as the reaper) does: those
+    /// that were handed back, and then from the highest one downwards. The helper hands back the
+    /// tables for which `refuses` returns true.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -98,8 +103,8 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
-    /// Empties one table as a helper, and then leaves without emptying the other tables that it has
-    /// claimed.
+    /// Empties one table as a helper (a thread beside the last user, such as the reaper), and then
+    /// leaves without emptying the other tables that it has claimed.
     fn help_a_little(&self, machine: &M) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -131,7 +136,8 @@ impl<M: Machine> FewTables<M> {
     }
 
     fn begin(&self, machine: &M) {
-        // Relaxed: only the frontier may order the walkers' accesses; see the file's header.
+        // Relaxed: only the frontier, by which walkers claim tables, may order the walkers'
+        // accesses; see the file's header.
         self.at_work[machine.this_cpu().index()].store(machine, 1, Relaxed);
     }
 
@@ -205,8 +211,8 @@ fn law<M: Machine>(
     }
 }
 
-/// The last user and one helper empty tables at the same time. Each table is emptied once, and the
-/// walker that leaves last is told to finish.
+/// The last user of an address space and one helper empty its page tables at the same time. Each
+/// table is emptied once, and the CPU that leaves last is told to finish.
 #[must_use]
 pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -216,8 +222,8 @@ pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user empties tables beside one helper, which hands a table back. A walker that comes
-/// later empties that table.
+/// The last user of an address space empties its page tables beside one helper, which hands a table
+/// back. A CPU that comes later empties that table.
 #[must_use]
 pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -227,8 +233,8 @@ pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user empties tables beside one helper, which leaves before it has begun all tables that
-/// it has claimed. The last user empties these tables.
+/// The last user of an address space empties its page tables beside one helper, which leaves before
+/// it has begun all tables that it has claimed. The last user empties these tables.
 #[must_use]
 pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -258,8 +264,8 @@ pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user and two helpers empty tables at the same time. One of the three is told to finish,
-/// after all have left.
+/// The last user of an address space and two helpers empty its page tables at the same time. One of
+/// the three is told to finish, after all have left.
 #[must_use]
 pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);
@@ -270,8 +276,8 @@ pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user empties tables beside helpers that leave and join again. One helper hands a table
-/// back. Exactly one walker is told to finish.
+/// The last user of an address space empties its page tables beside helpers that leave and join
+/// again. One helper hands a table back. Exactly one CPU is told to finish.
 #[must_use]
 pub fn helpers_come_and_go<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);

@@ -1,5 +1,6 @@
-//! Laws of CPUs that use pages of two mobilities at the same time: page blocks change their type
-//! while another CPU reads the type.
+//! Laws (tests for threads, model checkers and the simulator) of CPUs that use pages of two
+//! mobilities (Linux: migratetypes) at the same time: page blocks change their type while another
+//! CPU reads the type.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ use crate::units::{CpuId, Order, Pages, Pfn};
 /// The number of pages of each mobility that a CPU takes.
 const EACH: usize = 2;
 
-/// The state of the laws in this file: an allocator whose pages are grouped by mobility, and the
+/// The state of the tests in this file: an allocator whose pages are grouped by mobility, and the
 /// number of pages that CPUs hold.
 pub struct TwoTypes<M: Machine> {
     pages: PageAllocator<M>,
@@ -36,7 +37,8 @@ impl<M: Machine> TwoTypes<M> {
         let mut config = Config::new(Layout::arena(size));
         config.design = Design::LINUX_6_18;
         config.grouping = Grouping::Huge;
-        // Limit lists to a few pages, so that a handful of frees spills.
+        // Limit lists to a few pages, so that a CPU returns pages to the zone after a handful of
+        // frees.
         config
             .tunables
             .set(Knob::HighFraction, 512)

@@ -1,5 +1,5 @@
-//! Laws of allocations that ask kswapd to reclaim while kswapd falls asleep, or dozes (waits a
-//! tenth of a second before it falls asleep).
+//! Laws (tests for threads, model checkers and the simulator) of allocations that ask kswapd to
+//! reclaim while kswapd falls asleep, or dozes (waits a tenth of a second before it falls asleep).
 
 use alloc::vec;
 use core::fmt;
@@ -13,8 +13,8 @@ use crate::reclaim::Next;
 use crate::reclaim::laws::{Drowsy, Duty};
 use crate::units::{Nanos, NodeId};
 
-/// The state of the laws in this file: a kswapd that is awake and has nothing to do, and the words
-/// in which the CPUs of a law record what has happened.
+/// The state of the tests in this file: a kswapd that is awake and has nothing to do, and the words
+/// in which the CPUs of a test record what has happened.
 pub struct Needed<M: Machine> {
     kswapd: Drowsy<M>,
     /// 1 once memory of the normal zone is short. The lower zones, such as DMA, always have enough.

@@ -78,8 +78,8 @@ impl<M, S> fmt::Debug for Law<M, S> {
     }
 }
 
-/// The state of many laws: an allocator of a few pages, and for each page the number of CPUs that
-/// use it, which must never exceed 1.
+/// The state of many laws (tests): an allocator of a few pages, and for each page the number of
+/// CPUs that use it, which must never exceed 1.
 pub struct FewPages<M: Machine> {
     pages: PageAllocator<M>,
     holders: Box<[M::Word]>,
@@ -108,7 +108,7 @@ fn few_pages_in<M: Machine>(machine: &M, design: Design, layout: Layout) -> FewP
     let count = layout.zones[0].spanned.0;
     let mut config = Config::new(layout);
     config.design = design;
-    // Limit lists to four pages, so that a handful of frees spills.
+    // Limit lists to four pages, so that a CPU returns pages to the zone after a handful of frees.
     config
         .tunables
         .set(Knob::HighFraction, 8)
@@ -187,8 +187,8 @@ pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Two CPUs allocate and free pages, and one of them also drains all lists, with holds of the zone
-/// lock as long as in Linux. No page is lost or allocated twice.
+/// Two CPUs allocate and free pages, and one of them also drains all lists. They hold the zone lock
+/// for as long as Linux does. No page is lost or allocated twice.
 #[must_use]
 pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -202,7 +202,7 @@ pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// The state of a law: an allocated page that two CPUs are about to free.
+/// The state of a test: an allocated page that two CPUs are about to free.
 pub struct Contested<M: Machine> {
     few: FewPages<M>,
     pfn: Pfn,
@@ -239,7 +239,8 @@ impl<M: Machine> Contested<M> {
     }
 
     fn is_free_once(&self, machine: &M) {
-        // If both frees were accepted, the second one is detected when the page leaves the fronts.
+        // If both frees were accepted, the second one is detected when the page leaves the fronts,
+        // the CPUs' stacks of free pages.
         self.few.is_whole(machine);
         let accepted = self.accepted.load(machine, Relaxed);
         let found = signed(self.few.pages.double_frees());
@@ -264,8 +265,8 @@ pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     }
 }
 
-/// The state of the laws of zone counters. The threshold at which a CPU folds its differentials is
-/// small.
+/// The state of the tests of zone counters. A CPU adds its own count to the shared value as soon as
+/// the count exceeds a small threshold.
 pub struct FewCounts<M: Machine>(Counters<M>);
 
 impl<M: Machine> fmt::Debug for FewCounts<M> {
@@ -296,8 +297,8 @@ impl<M: Machine> FewCounts<M> {
     }
 }
 
-/// One CPU counts while another CPU folds the differentials of the first CPU, as when a CPU goes
-/// offline. The sum is exact afterwards.
+/// One CPU counts while another CPU adds the first CPU's own count to the shared value, as when a
+/// CPU goes offline. The sum is exact afterwards.
 #[must_use]
 pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
     Law {

@@ -1,4 +1,5 @@
-//! Laws of kills, exits and the reaper when they run at the same time.
+//! Laws (tests for threads, model checkers and the simulator) of kills, exits and the reaper when
+//! they run at the same time.
 //!
 //! Two processes share an address space. All delays are 0, so a victim in the reaper's queue is due
 //! at once.
@@ -24,7 +25,7 @@ use crate::units::{Nanos, Pages, Vpn};
 /// The memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
 
-/// The state of the laws in this file: two processes with one address space, and an OOM killer.
+/// The state of the tests in this file: two processes with one address space, and an OOM killer.
 pub struct TwoProcesses<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -52,7 +53,7 @@ impl<M: Machine> Heard<M> {
 impl<M: Machine> Signals<M> for Heard<M> {
     fn kill(&self, machine: &M, process: &Arc<Process<M>>) {
         assert!(process.is(machine, State::Killed), "it is dying");
-        // Relaxed: both counts are read only after every CPU has ended its part of the law.
+        // Relaxed: both counts are read only after every CPU has ended its part of the test.
         self.kills.add(machine, 1, Relaxed);
     }
 
@@ -157,14 +158,14 @@ impl<M: Machine> TwoProcesses<M> {
     }
 }
 
-/// The state of a law: two processes under a budget that has no room, and the OOM killer for that
+/// The state of a test: two processes under a budget that has no room, and the OOM killer for that
 /// budget.
 pub struct PressedGroup<M: Machine> {
     oom: OutOfMemory<M, Heard<M>, Listed<M>>,
     group: Arc<Budget<M>>,
 }
 
-/// The owner of the law's processes. Its list of processes never changes.
+/// The owner of the processes of a test. Its list of processes never changes.
 struct Listed<M: Machine>(Vec<Arc<Process<M>>>);
 
 impl<M: Machine> Owner<M> for Listed<M> {

@@ -1,5 +1,6 @@
-//! Laws of page lists that own blocks: a page that is freed on another CPU returns to the CPU that
-//! owns its block. The zone has only 16 pages, so the blocks that CPUs own have four pages each.
+//! Laws (tests for threads, model checkers and the simulator) of page lists that own blocks: a page
+//! that is freed on another CPU returns to the CPU that owns its block. The zone has only 16 pages,
+//! so the blocks that CPUs own have four pages each.
 //!
 //! Locks: the locks that allocations, frees and drains take.
 
@@ -23,7 +24,7 @@ fn design(owning: Owning) -> Design {
     }
 }
 
-/// The state of the laws in this file: an allocator of a few pages, and pages that one CPU has
+/// The state of the tests in this file: an allocator of a few pages, and pages that one CPU has
 /// allocated and another will free.
 pub struct Handed<M: Machine> {
     few: FewPages<M>,
@@ -37,12 +38,13 @@ impl<M: Machine> fmt::Debug for Handed<M> {
 }
 
 impl<M: Machine> Handed<M> {
-    /// Makes the state of a law: CPU 0 has allocated `count` pages.
+    /// Makes the state of a test: CPU 0 has allocated `count` pages.
     fn new(machine: &M, owning: Owning, count: usize) -> Self {
         Self::of(machine, few_pages(machine, design(owning)), count)
     }
 
-    /// Makes the state of a law with inboxes, whose zone keeps small free blocks in bitmaps.
+    /// Makes the state of a test in which a freed page goes to the inbox of the CPU that owns its
+    /// block. The zone keeps small free blocks in bitmaps.
     fn with_bitmaps(machine: &M, count: usize) -> Self {
         let layout = Layout::arena(Pages(FEW)).with_bitmaps();
         let few = few_pages_in(machine, design(Owning::Inbox), layout);
@@ -189,7 +191,7 @@ fn mixed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
 }
 
 /// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A freed page of
-/// another CPU's block goes to that CPU's inbox.
+/// another CPU's block goes to that CPU's inbox, from which only the owner takes pages.
 #[must_use]
 pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -246,7 +248,7 @@ fn robbed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
 }
 
 /// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A CPU that frees
-/// a page of another CPU's block takes the owner's pcp lock.
+/// a page of another CPU's block takes the owner's pcp lock (the lock of its page lists).
 #[must_use]
 pub fn owner_locks_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -257,8 +259,9 @@ pub fn owner_locks_and_everything<M: Machine>() -> Law<M, Handed<M>> {
 }
 
 /// A CPU frees a page of a block that CPU 0 owns, and then drains the lists of CPU 0, while the
-/// decay of CPU 0 empties its inbox. The page does not stay with CPU 0: the drain does not miss a
-/// page that has left the inbox, but is not counted on the lists yet.
+/// decay of CPU 0 (periodic work, which shortens its lists) empties its inbox. The page does not
+/// stay with CPU 0: the drain does not miss a page that has left the inbox, but is not counted on
+/// the lists yet.
 #[must_use]
 pub fn draining_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     Law {
@@ -313,8 +316,9 @@ pub fn disowning_against_sending<M: Machine>() -> Law<M, Handed<M>> {
     }
 }
 
-/// A CPU goes offline and loses its blocks, while the decay of another CPU sends pages of these
-/// blocks from its list to their owner. No page stays with the CPU that is offline.
+/// A CPU goes offline and loses its blocks, while the decay of another CPU (periodic work, which
+/// shortens its lists) sends pages of these blocks from its list to their owner. No page stays with
+/// the CPU that is offline.
 #[must_use]
 pub fn disowning_against_decaying<M: Machine>() -> Law<M, Handed<M>> {
     Law {

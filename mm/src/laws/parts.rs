@@ -1,5 +1,6 @@
-//! Laws of the parts that address spaces share: pages of an object, swap slots, the lists of used
-//! pages, and the batches of gathers.
+//! Laws (tests for threads, model checkers and the simulator) of the parts that address spaces
+//! share: pages of an object, swap slots, the lists of used pages, and the batches of memory in
+//! which gathers (Linux: `mmu_gather`) record pages.
 
 use alloc::vec;
 use core::array;
@@ -19,7 +20,7 @@ use crate::space::reap::Reaping;
 use crate::space::swap::{SwapArea, SwapSlot};
 use crate::units::{Order, Pfn};
 
-/// The state of a law: an object (a file or shared memory) of which two CPUs touch the same page.
+/// The state of a test: an object (a file or shared memory) of which two CPUs touch the same page.
 pub struct Touched<M: Machine> {
     few: FewPages<M>,
     object: Object<M>,
@@ -76,8 +77,8 @@ pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     }
 }
 
-/// The state of the laws in this file: three swap slots, and the number of CPUs that hold each. One
-/// slot is taken from the start.
+/// The state of the tests of swap slots: three swap slots, and the number of CPUs that hold each.
+/// One slot is taken from the start.
 pub struct FewSlots<M: Machine> {
     area: SwapArea<M>,
     holders: [M::Word; 3],
@@ -160,7 +161,7 @@ pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
     }
 }
 
-/// The state of a law: the lists of used pages, and a batch of pages that CPU 0 has not moved to
+/// The state of a test: the lists of used pages, and a batch of pages that CPU 0 has not moved to
 /// the lists yet. The batch is nearly full.
 pub struct Aged<M: Machine> {
     few: FewPages<M>,
@@ -225,8 +226,8 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     }
 }
 
-/// The state of a law: the memory for batches of gathers (Linux: `mmu_gather`). There is one batch
-/// more than the batches that are kept for dying address spaces.
+/// The state of a test: batches of memory in which gathers (Linux: `mmu_gather`) record pages.
+/// There is one batch more than the batches that are kept for dying address spaces.
 pub struct FewBatches<M: Machine>(Batches<M>);
 
 impl<M: Machine> fmt::Debug for FewBatches<M> {
@@ -257,8 +258,8 @@ impl<M: Machine> FewBatches<M> {
         assert_eq!(self.0.spare(machine), Self::ALL, "no batch is lost");
     }
 
-    /// Takes two batches, if a gather of this `share` gets them, and gives them back. Returns the
-    /// number of batches that the gather got.
+    /// Takes up to two batches for a gather (Linux: `mmu_gather`) and gives them back. `share` says
+    /// whether the address space is dying. Returns the number of batches that the gather got.
     fn churns(&self, machine: &M, share: Share) -> usize {
         let taken = [(); 2].map(|()| self.0.take(machine, share));
         let got = taken.iter().flatten().count();
@@ -281,9 +282,9 @@ pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
     }
 }
 
-/// A gather is full, because no batch was free. A caller may still add one more record to a full
-/// gather. Before the caller adds this record, another gather gives a batch back. The gather keeps
-/// the record all the same.
+/// A gather (Linux: `mmu_gather`) is full, because no batch of memory for its records was free. A
+/// caller may still add one more record to a full gather. Before the caller adds this record,
+/// another gather gives a batch back. The gather keeps the record all the same.
 #[must_use]
 pub fn a_late_batch<M: Machine>() -> Law<M, Dying<M>> {
     Law {

@@ -1,5 +1,6 @@
-//! Laws of several walkers (CPUs that empty one dying address space together): every page is freed
-//! exactly once, and one walker ends the space.
+//! Laws (tests for threads, model checkers and the simulator) of several walkers (CPUs that empty
+//! one dying address space together): every page is freed exactly once, and one walker ends the
+//! space.
 
 use super::dying::{Dying, Stubborn};
 use super::{Body, Law};
@@ -24,7 +25,8 @@ fn meet<M: Machine>(machine: &M) -> Dying<M> {
     Dying::new(machine, Reaping::MeetInTheMiddle)
 }
 
-/// The last user and one helper empty an address space at the same time. Each page is freed once.
+/// The last user of an address space and one helper (such as the reaper) empty it at the same time.
+/// Each page is freed once.
 #[must_use]
 pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -37,8 +39,8 @@ pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The last user empties an address space beside three helpers, one of which waits for the lock of
-/// the mappings. Each page is freed once.
+/// The last user of an address space empties it beside three helpers (such as the reaper), one of
+/// which waits for the lock of the mappings. Each page is freed once.
 #[must_use]
 pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -53,8 +55,8 @@ pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The last user empties an address space beside two helpers. As in Linux, each of them goes
-/// through the whole space, and still each page is freed once.
+/// The last user of an address space empties it beside two helpers (such as the reaper). As in
+/// Linux, each of them goes through the whole space, and still each page is freed once.
 #[must_use]
 pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -68,8 +70,8 @@ pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// Two CPUs both try to end the space as its last user, while a helper empties it. One of the two
-/// gets an error.
+/// Two CPUs both try to end the space as its last user, while a helper (such as the reaper) empties
+/// it. One of the two gets an error.
 #[must_use]
 pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     let exit: Body<M, Dying<M>> = |machine, dying| dying.exit(machine);

@@ -1,5 +1,5 @@
-//! Laws of reclaim: a page moves to swap while its address space touches it, unmaps it or ends, and
-//! while other CPUs reclaim.
+//! Laws (tests for threads, model checkers and the simulator) of reclaim: a page moves to swap
+//! while its address space touches it, unmaps it or ends, and while other CPUs reclaim.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -29,8 +29,8 @@ const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = MAPPED.start;
 const OTHER: u64 = MAPPED.start + 1;
 
-/// The state of the laws in this file: an enlisted address space with two pages that reclaim would
-/// move to swap, and a machine for it.
+/// The state of the tests in this file: an address space, enlisted for reclaim, with two pages that
+/// reclaim would move to swap, and a machine for it.
 pub struct Pressed<M: Machine> {
     pub(super) manager: Manager<M>,
     pub(super) spaces: Spaces<M>,
@@ -86,7 +86,7 @@ impl<M: Machine> Pressed<M> {
         pressed
     }
 
-    /// Makes an address space without mappings that is not enlisted.
+    /// Makes an address space without mappings that is not enlisted for reclaim.
     fn unlisted(machine: &M, layout: Layout, node: NodeId) -> Self {
         let mut config = Config::new(layout);
         let design = Design::OURS;
@@ -144,7 +144,8 @@ impl<M: Machine> Pressed<M> {
     }
 
     /// Asserts that the space has `pages` pages, in memory or in swap. Also asserts that the budget
-    /// and the lists count each page in memory once, and that each page in swap has one slot.
+    /// and the lists of used pages (LRU) count each page in memory once, and that each page in swap
+    /// has one slot.
     fn has(&self, machine: &M, pages: i64) {
         let (anon, swap) = (
             self.counted(machine, RssKind::Anon),
@@ -170,8 +171,8 @@ impl<M: Machine> Pressed<M> {
         self.has_ended(machine);
         let memory = self.memory(machine);
         assert_eq!(memory.enlist(&self.space), Err(EnlistError::Ended));
-        // On this machine, only one address space can be enlisted at a time. So this call succeeds
-        // only if the first space is enlisted no longer.
+        // On this machine, only one address space can be enlisted for reclaim at a time. So this
+        // call succeeds only if the first space is enlisted no longer.
         let next = AddressSpace::new(memory).expect("there is memory");
         assert_eq!(memory.enlist(&Arc::new(next)), Ok(()));
     }
@@ -325,8 +326,8 @@ pub fn reclaimed_by_two_while_used<M: Machine>() -> Law<M, Pressed<M>> {
     }
 }
 
-/// An address space ends while two CPUs reclaim its pages and a helper empties it. Nothing stays in
-/// use.
+/// An address space ends while two CPUs reclaim its pages and a helper (such as the reaper) empties
+/// it. Nothing stays in use.
 #[must_use]
 pub fn reclaimed_by_two_while_dying<M: Machine>() -> Law<M, Pressed<M>> {
     Law {

@@ -1,5 +1,5 @@
-//! Laws of a zone that grows and shrinks, and of memory that is given back, while other CPUs
-//! allocate and free.
+//! Laws (tests for threads, model checkers and the simulator) of a zone that grows and shrinks, and
+//! of memory that is given back, while other CPUs allocate and free.
 //!
 //! Locks: the locks that an allocation and a free take; the sizing lock, with the zone lock inside
 //! it.
@@ -22,7 +22,7 @@ const BLOCK: Pages = Order::MAX.pages();
 /// The first frame of the block that is added and removed.
 const SECOND: Pfn = Pfn(BLOCK.0);
 
-/// The state of the laws in this file: a zone of one block that may grow to two, and for each huge
+/// The state of the tests in this file: a zone of one block that may grow to two, and for each huge
 /// block the number of CPUs that use it.
 pub struct Blocks<M: Machine> {
     manager: Manager<M>,

@@ -1,4 +1,5 @@
-//! Laws of the reader-writer lock that every machine provides.
+//! Laws (tests for threads, model checkers and the simulator) of the reader-writer lock that every
+//! machine provides.
 //!
 //! The lock guards two words that are equal whenever no writer is inside. A change is a load and
 //! two stores. Suppose that the lock wrongly lets a second CPU in during a change. Then a reader
@@ -82,7 +83,7 @@ impl<M: Machine> Guarded<M> {
 
     fn note_change(&self, machine: &M) {
         // Relaxed: the number of changes is read only after every CPU has ended its part of the
-        // law.
+        // test.
         self.changes.add(machine, 1, Relaxed);
     }
 

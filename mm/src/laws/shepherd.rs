@@ -1,5 +1,7 @@
-//! Laws of the shepherd, the job that restarts the vmstat work of dormant CPUs: once started, it is
-//! scheduled on exactly one online CPU, although CPUs go offline and come back.
+//! Laws (tests for threads, model checkers and the simulator) of the shepherd (Linux:
+//! `vmstat_shepherd`), the job that restarts the vmstat work of CPUs on which this work is not
+//! scheduled. Once started, it is scheduled on exactly one online CPU, although CPUs go offline and
+//! come back.
 
 use alloc::vec;
 use core::fmt;
@@ -10,7 +12,8 @@ use crate::manager::Manager;
 use crate::page::{Config, Layout};
 use crate::units::{CpuId, Pages};
 
-/// The state of the laws in this file: a manager whose shepherd was scheduled on CPU 0.
+/// The state of the tests in this file: a manager whose shepherd (Linux: `vmstat_shepherd`) was
+/// scheduled on CPU 0.
 pub struct Watched<M: Machine>(Manager<M>);
 
 impl<M: Machine> Watched<M> {
@@ -25,7 +28,7 @@ impl<M: Machine> Watched<M> {
         Self(Manager::new(machine, config).expect("one page is a layout"))
     }
 
-    /// Asserts that the shepherd is scheduled on no CPU.
+    /// Asserts that the shepherd (Linux: `vmstat_shepherd`) is scheduled on no CPU.
     fn has_no_shepherd(&self, machine: &M) {
         let is_dormant = |cpu| machine.job_state(cpu, Job::Shepherd) == JobState::Dormant;
         assert!(
@@ -34,7 +37,7 @@ impl<M: Machine> Watched<M> {
         );
     }
 
-    /// Asserts that the shepherd is pending on exactly one online CPU.
+    /// Asserts that the shepherd (Linux: `vmstat_shepherd`) is pending on exactly one online CPU.
     fn has_one_shepherd(&self, machine: &M) {
         let cpus = self.0.pages().cpus();
         let waits = |cpu: &CpuId| machine.job_state(*cpu, Job::Shepherd) == JobState::Pending;

@@ -1,5 +1,6 @@
-//! Laws of a spill in several holds of the zone lock: whether another CPU can use the page lists
-//! between two of these holds.
+//! Laws (tests for threads, model checkers and the simulator) of a spill, by which a CPU moves free
+//! pages from its page lists to the zone. The spill releases the zone lock several times. The
+//! question is whether another CPU can use the page lists meanwhile.
 //!
 //! Locks: the locks that a free takes; the reader takes the pcp lock.
 
@@ -15,11 +16,13 @@ use crate::units::{CpuId, Order, Pfn};
 
 /// The number of pages of the zone.
 const PAGES: u32 = 16;
-/// The number of pages at which lists spill; a batch is one page.
+/// The number of pages at which a CPU moves pages from its lists to the zone; it moves one page at
+/// a time.
 const HIGH: usize = 4;
 
-/// The state of the laws in this file: pages that CPU 0 is about to free one by one. When it frees
-/// the last of them, its page lists spill all others, one batch per hold of the zone lock.
+/// The state of the tests in this file: pages that CPU 0 is about to free one by one. When it frees
+/// the last of them, it spills: it moves all others from its page lists to the zone, and releases
+/// the zone lock after each batch.
 pub struct Spilling<M: Machine> {
     few: FewPages<M>,
     held: Vec<Pfn>,
@@ -73,7 +76,7 @@ impl<M: Machine> Spilling<M> {
 
     /// Asserts that the reader did not see the lists half spilled: with the page that was freed
     /// last and other pages at the same time. If the last free finds the lists locked by the
-    /// reader, the page goes to the zone directly, and no spill happens.
+    /// reader, the page goes to the zone directly, and no other page goes to the zone.
     fn has_spilled(&self, machine: &M) {
         const LAST: i64 = 1 << (HIGH - 1);
         let (left, seen) = (self.listed(machine), self.seen.load(machine, Relaxed));
@@ -97,8 +100,9 @@ fn law<M: Machine>(name: &'static str, setup: fn(&M) -> Spilling<M>) -> Law<M, S
     }
 }
 
-/// A CPU spills while another CPU reads its page lists. The spilling CPU releases only the zone
-/// lock between holds, so the reader never sees the lists half spilled.
+/// A CPU spills (moves pages from its page lists to the zone) while another CPU reads these lists.
+/// Between batches, the spilling CPU releases only the zone lock, so the reader never sees the
+/// lists half spilled.
 #[must_use]
 pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     law(
@@ -107,9 +111,10 @@ pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     )
 }
 
-/// A CPU spills under the policy that Linux merged, while another CPU reads its page lists. The
-/// policy also releases the pcp lock between holds, so the reader may see the lists half spilled:
-/// this law does not hold. The tests use it to check that a released pcp lock would be noticed.
+/// A CPU spills (moves pages from its page lists to the zone) while another CPU reads these lists.
+/// As in the patch that Linux merged, the spilling CPU also releases the pcp lock between batches.
+/// So the reader may see the lists half spilled, and this law does not hold. The tests use it to
+/// check that a released pcp lock would be noticed.
 #[must_use]
 pub fn spill_that_releases_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     law("a law that does not hold", |machine| {

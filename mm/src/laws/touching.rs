@@ -1,7 +1,8 @@
-//! Laws of pages that are touched while they are being unmapped or reaped.
+//! Laws (tests for threads, model checkers and the simulator) of pages that are touched while they
+//! are being unmapped or reaped.
 //!
 //! If the touch itself creates the page table, the CPU that empties the address space has to find
-//! that new table too. The laws for this case are small enough for loom.
+//! that new table too. The tests for this case are small enough for loom.
 
 use alloc::vec;
 
@@ -30,16 +31,16 @@ fn nothing_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
     dying.ends_whole(machine);
 }
 
-/// Asserts that no private page is resident, and that no page can be touched after a helper has
-/// run.
+/// Asserts that no private page is resident, and that no page can be touched after a helper (such
+/// as the reaper) has run.
 fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert!(!dying.touch(machine, BARE.start), "it is gone for good");
     nothing_is_left(machine, dying);
 }
 
-/// Asserts that no huge page is resident, and that no huge page can be touched after a helper has
-/// run.
+/// Asserts that no huge page is resident, and that no huge page can be touched after a helper (such
+/// as the reaper) has run.
 fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert!(
@@ -49,7 +50,8 @@ fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     nothing_is_left(machine, dying);
 }
 
-/// Asserts that no page of a file is mapped after a helper has run, and ends the space.
+/// Asserts that no page of a file is mapped after a helper (such as the reaper) has run, and ends
+/// the space.
 fn no_file_page_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert_eq!(dying.counted(machine, RssKind::File), 0, "a page is left");
@@ -66,8 +68,8 @@ fn both_are_there<M: Machine>(machine: &M, dying: &Dying<M>) {
     dying.ends_whole(machine);
 }
 
-/// A page is touched for the first time while a helper empties the address space. Neither the page
-/// nor its new table is left behind.
+/// A page is touched for the first time while a helper (such as the reaper) empties the address
+/// space. Neither the page nor its new table is left behind.
 #[must_use]
 pub fn touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -106,8 +108,8 @@ fn bare_huge<M: Machine>(machine: &M) -> Dying<M> {
     Dying::bare_huge(machine, Reaping::MeetInTheMiddle)
 }
 
-/// A huge page is touched for the first time while a helper empties the address space. The huge
-/// page is not left behind.
+/// A huge page is touched for the first time while a helper (such as the reaper) empties the
+/// address space. The huge page is not left behind.
 #[must_use]
 pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -140,8 +142,8 @@ pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page of a file is read for the first time while a helper empties the address space. No entry
-/// maps the page afterwards.
+/// A page of a file is read for the first time while a helper (such as the reaper) empties the
+/// address space. No entry maps the page afterwards.
 #[must_use]
 pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     let look: Body<M, Dying<M>> = |machine, dying| {
@@ -173,8 +175,8 @@ pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// Several pages are touched, and another is moved to swap, while a helper empties their tables. No
-/// private page is left behind.
+/// Several pages are touched, and another is moved to swap, while a helper (such as the reaper)
+/// empties their tables. No private page is left behind.
 #[must_use]
 pub fn many_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {

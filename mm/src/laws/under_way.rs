@@ -1,4 +1,5 @@
-//! Laws of the bound on a tree's sum while an addition is on its way up the tree.
+//! Laws (tests for threads, model checkers and the simulator) of the error bound of a counter
+//! tree's sum while an addition is on its way up the tree.
 //!
 //! The set-up adds as much as the tree can keep below its roots. So the roots are behind the
 //! precise sum by exactly `T`, the largest amount that the tree can keep below them. One more
@@ -13,8 +14,8 @@ use super::Law;
 use crate::counter::{Area, Batch, Counters, Items, OneSidedTree, Shape};
 use crate::machine::Machine;
 
-/// The state of the laws in this file: a counter tree whose roots are as far behind its precise sum
-/// as possible.
+/// The state of the tests in this file: a counter tree whose roots are as far behind its precise
+/// sum as possible.
 pub struct Full<M: Machine> {
     tree: OneSidedTree<M>,
     shape: Arc<Shape>,
@@ -30,8 +31,8 @@ impl<M: Machine> Full<M> {
         let items = items.expect("there is memory");
         let tree = OneSidedTree::init_many_grown(machine, &area, &shape, items);
         let tree = tree.expect("there is memory");
-        // This leaves the roots as far behind as possible, with 2 in the item and 1 in the CPU's
-        // cell.
+        // This leaves the roots as far behind as possible, with 2 in an inner node of the tree (an
+        // item) and 1 in the CPU's leaf (its cell).
         tree.add(machine, 0, 3);
         Self { tree, shape }
     }
@@ -63,8 +64,8 @@ fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>
     }
 }
 
-/// While one addition is under way, the tree's sum stays within its bound, widened by the amount
-/// that this addition may add to the error.
+/// While one addition is under way, the error of the counter tree's sum stays within its bound,
+/// widened by the amount that this addition may add to the error.
 #[must_use]
 pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     law(
@@ -73,8 +74,8 @@ pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
-/// Checks the bound on a tree's sum without widening it by the amount of an addition under way.
-/// This law does not hold, and a checker has to find that out.
+/// Checks the error bound of a counter tree's sum without widening it by the amount of an addition
+/// under way. This law does not hold, and a model checker has to find that out.
 #[must_use]
 pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     law(
@@ -84,8 +85,9 @@ pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
 }
 
 /// One CPU adds for the first time while another CPU reads. This law holds only on machines that
-/// reorder neither stores with stores nor loads with loads. On other machines, the reader may see a
-/// carry at the root before it sees that the adding CPU uses its cell.
+/// reorder neither stores with stores nor loads with loads. On other machines, the reader may see
+/// an amount arrive at the root of the counter tree before it sees that the adding CPU uses its own
+/// part of the tree.
 #[must_use]
 pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
     Law {

@@ -1,4 +1,5 @@
-//! Laws of a tree of mappings, for its readers while another CPU changes it.
+//! Laws (tests for threads, model checkers and the simulator) of a tree of mappings, for its
+//! readers while another CPU changes it.
 //!
 //! Mappings have numbers. A mapping's start, end and id all follow from its number, so a reader
 //! notices a mapping that mixes two others. Even mappings exist from the beginning to the end; odd
@@ -14,7 +15,7 @@ use crate::site::{LockClass, Site};
 use crate::space::vma_tree::{Busy, Cursor, Editor, Vma, VmaTree};
 use crate::units::{CpuId, Vpn};
 
-/// The state of the laws in this file: a tree of a few mappings, some of which one CPU adds and
+/// The state of the tests in this file: a tree of a few mappings, some of which one CPU adds and
 /// removes.
 pub struct FewVmas<M: Machine> {
     tree: VmaTree<M>,

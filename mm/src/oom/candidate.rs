@@ -32,9 +32,9 @@ pub trait Candidates {
     /// call may be slow.
     fn precise(&self, candidate: u32) -> Option<i64>;
 
-    /// Takes the precise sums of several candidates at once. For each slot, calls [`Slot::add`]
-    /// with parts of the memory that [`Slot::candidate`] occupies, or [`Slot::exited`] if the
-    /// candidate has exited.
+    /// Sums the pages of several candidates precisely, all at once. For each slot, calls
+    /// [`Slot::add`] with parts of the memory that [`Slot::candidate`] occupies, or
+    /// [`Slot::exited`] if the candidate has exited.
     ///
     /// The slots are passed in the order of their candidates, and the method may reorder them. An
     /// implementation whose counters are in per-CPU memory should override this method. To read
@@ -49,18 +49,18 @@ pub trait Candidates {
         }
     }
 
-    /// Returns the price of calling [`Candidates::precise`] once for each candidate, divided by the
-    /// price of calling [`Candidates::precise_many`] once for all of them. The single calls are in
-    /// no particular order, so they do not read memory sequentially. 1 means that a batch is no
-    /// cheaper than single sums, so that a selection never prefers a batch.
+    /// Returns the time that calling [`Candidates::precise`] once for each candidate takes, divided
+    /// by the time that one call of [`Candidates::precise_many`] for all of them takes. The single
+    /// calls are in no particular order, so they do not read memory sequentially. 1 means that one
+    /// call for many candidates saves no time, so a selection always makes single calls.
     fn batch_gain(&self) -> u32 {
         1
     }
 
     /// This method is called when a selection has made `comparisons` comparisons to sort slots, so
-    /// that a simulated machine can charge for them
-    /// ([`Work::Compare`](crate::site::Work::Compare)). An implementation on another machine need
-    /// not override this.
+    /// that a simulated machine can add the time that they take
+    /// ([`Work::Compare`](crate::site::Work::Compare)) to the CPU's clock. An implementation on
+    /// another machine need not override this.
     fn compared(&self, comparisons: u32) {
         let _ = comparisons;
     }

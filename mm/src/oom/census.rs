@@ -25,7 +25,8 @@ pub(super) const INSIDE: GroupId = GroupId(1);
 /// Identifies the group of the processes outside the budget that ran out of pages.
 const OUTSIDE: GroupId = GroupId(0);
 
-/// A view of processes, in the order in which they were made, as candidates of a selection.
+/// Presents processes, in the order in which they were made, as candidates of a selection, which is
+/// a search for the process to kill.
 pub struct Census<'p, M: Machine> {
     machine: &'p M,
     processes: &'p [Arc<Process<M>>],
@@ -141,8 +142,8 @@ impl<M: Machine> Candidates for Census<'_, M> {
         Some(self.space(candidate)?.usage_precise(self.machine))
     }
 
-    /// A candidate may exit while the sums are taken. The selection notices this if the candidate
-    /// becomes the victim, because it checks the victim once more at the end.
+    /// A candidate may exit while the pages of the candidates are summed. The selection notices
+    /// this if the candidate becomes the victim, because it checks the victim once more at the end.
     fn precise_many(&self, slots: &mut [Slot]) {
         sum_spaces(self.machine, slots, |candidate| self.space(candidate));
     }

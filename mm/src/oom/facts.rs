@@ -1,10 +1,10 @@
-//! The facts that a selection may use about a candidate.
+//! The facts about a process by which the OOM killer decides whether to kill the process.
 
 use core::fmt;
 
 use crate::topology::NodeSet;
 
-/// The properties of a candidate that a selection looks at, apart from its memory.
+/// The properties of a candidate (a process that the OOM killer may choose), apart from its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The kind of candidate: a process, the first process or a kernel thread.
@@ -76,7 +76,7 @@ pub struct ScoreAdj(i16);
 impl ScoreAdj {
     /// The process is never killed (Linux: `OOM_SCORE_ADJ_MIN`).
     pub const NEVER: Self = Self(-1000);
-    /// The process's points are its pages alone.
+    /// The process's points are the number of its pages, without any adjustment.
     pub const ZERO: Self = Self(0);
     /// The process's points are its own pages plus all memory (Linux: `OOM_SCORE_ADJ_MAX`).
     pub const MAX: Self = Self(1000);

@@ -18,8 +18,8 @@
 //! At this check, a victim that was reaped while it was exiting may still hold pages. Plimsoll
 //! waits a few ticks for such a victim; Linux does not.
 //!
-//! Handling a shortage allocates nothing: the selection works in slots that
-//! [`OutOfMemory::reserve`] has reserved.
+//! Handling a shortage allocates nothing: the selection works in slots (memory for one candidate
+//! each) that [`OutOfMemory::reserve`] has reserved.
 //!
 //! Locks: `OomKill`. A CPU that handles a shortage does not wait for this lock: it tries once to
 //! take it. While a CPU holds the lock, it takes the locks that are needed to drain page lists, and
@@ -92,8 +92,8 @@ pub trait Owner<M: Machine> {
 /// The rules by which a victim is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The variant that finds the victim: the variant of a [`Design`], unless the embedder sets
-    /// another.
+    /// How the victim is selected: as the [`Design`] says, unless the embedder sets another
+    /// variant.
     pub selecting: Selecting,
     /// The process to consider first.
     pub first: First,
@@ -112,8 +112,8 @@ pub enum First {
 }
 
 impl Rules {
-    /// Makes rules by which the process with the most points is considered first, the variant of
-    /// `design` selects it, and there is no swap.
+    /// Makes rules by which the process with the most points is considered first, the selector that
+    /// `design` names finds this process, and there is no swap.
     #[must_use]
     pub const fn of(design: &Design) -> Self {
         Self {
@@ -144,7 +144,7 @@ pub struct OutOfMemory<M: Machine, S, O> {
 
 /// The state that only the holder of the OOM lock may use.
 struct KillState {
-    /// The slots that a selection works in.
+    /// Memory for the selection of a victim: each slot has room for one candidate.
     slots: Vec<Slot>,
     /// The number of pauses since the last kill in which a task waited for a victim that was
     /// leaving its address space.
@@ -207,9 +207,10 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         &self.owner
     }
 
-    /// Reserves slots for a selection among `candidates` candidates. With fewer slots a selection
-    /// is equally correct, but takes longer. The call allocates the slots before it takes the OOM
-    /// lock. So a task that runs out of memory during the allocation does not find that lock busy.
+    /// Reserves memory for a selection among `candidates` candidates: one slot for each. With fewer
+    /// slots a selection is equally correct, but takes longer. The call allocates the slots before
+    /// it takes the OOM lock. So a task that runs out of memory during the allocation does not find
+    /// that lock busy.
     ///
     /// The caller must hold no lock that [`Owner::with_processes`] takes, because that method is
     /// called under the OOM lock.

@@ -60,8 +60,8 @@ struct Queue<M: Machine> {
     /// The queued victims, in the order in which they were added. There is always capacity for one
     /// entry per enrolled process.
     entries: Vec<Entry<M>>,
-    /// The membership of every enrolled process holds a clone of this `Arc`. So the reference count
-    /// gives the number of these processes.
+    /// The membership (the reserved room in this queue) of every enrolled process holds a clone of
+    /// this `Arc`. So the reference count gives the number of these processes.
     roll: Arc<()>,
 }
 

@@ -1,5 +1,5 @@
-//! The precise sums of many candidates at once, for a [`Candidates`] whose candidates are address
-//! spaces or counters of address spaces.
+//! Sums the pages of many candidates precisely and all at once, for a [`Candidates`] whose
+//! candidates are address spaces or counters of address spaces.
 //!
 //! [`Candidates`]: super::Candidates
 

@@ -162,7 +162,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
     }
 }
 
-/// For each node that `request` would try, records that a sweep has ended.
+/// For each node that `request` would try, records that a sweep (a series of passes over all these
+/// nodes) has ended.
 fn end_of_sweep<M: Machine>(memory: Memory<'_, M>, request: Request) {
     let Memory {
         machine, manager, ..

@@ -1,5 +1,6 @@
-//! Tests of the runs of pages that move between fronts, the page lists and the depot. The *depot*
-//! has the runs that full fronts have given away and no other front has taken yet.
+//! Tests of *runs*, groups of pages that move between fronts (the CPUs' stacks of free pages), the
+//! page lists and the depot. The *depot* has the runs that full fronts have given away and no other
+//! front has taken yet.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::front::Depot;
 use crate::machine::Plain;
 
 const PAGES: Pages = Pages(1 << 15);
-/// The number of pages that a front of the machine may hold, and the number of pages in a run.
+/// The number of pages that a front (a CPU's stack of free pages) may hold, and the number of pages
+/// in a run, which move to the depot together.
 const LIMIT: usize = 128;
 const RUN: usize = 64;
 const ONE: Request = Request::new(Order::ZERO);
@@ -46,7 +48,8 @@ impl World {
         freed.expect("it is allocated");
     }
 
-    /// Allocates `count` pages on CPU 0, and empties the CPU's front and lists.
+    /// Allocates `count` pages on CPU 0, and empties the CPU's front (its stack of free pages) and
+    /// page lists.
     fn held(&self, count: usize) -> Vec<Pfn> {
         self.machine.on(0);
         let held = (0..count).map(|_| self.take()).collect();
@@ -54,7 +57,8 @@ impl World {
         held
     }
 
-    /// Returns the pages of the runs on offer, the newest run first.
+    /// Returns the pages of the runs in the depot, from which any CPU may take a run, the newest
+    /// run first.
     fn offered(&self) -> Vec<Vec<Pfn>> {
         let runs = self.depot.runs();
         let pages = |run: &[u32]| run.iter().copied().map(Pfn).collect();
@@ -73,9 +77,9 @@ impl World {
     }
 }
 
-/// A full front gives the pages that were freed last to the depot, and another CPU gets these
-/// pages, the page that was freed last first. Until then they count as pages of the front that gave
-/// them.
+/// A front (a CPU's stack of free pages) that is full gives the pages that were freed last to the
+/// depot. Another CPU gets these pages, the page that was freed last first. Until then they count
+/// as pages of the front that gave them.
 #[test]
 fn a_run_goes_from_a_full_front_to_an_empty_one() {
     let world = World::new();
@@ -96,8 +100,8 @@ fn a_run_goes_from_a_full_front_to_an_empty_one() {
     assert_eq!(world.manager.pages().double_frees(), 0);
 }
 
-/// A CPU is drained while some pages of its front are in the depot. These pages return to the zone,
-/// too.
+/// A CPU is drained while some pages of its front (its stack of free pages) are in the depot, which
+/// all CPUs share. These pages return to the zone, too.
 #[test]
 fn a_drain_returns_the_runs_in_the_depot() {
     let world = World::new();
@@ -110,9 +114,10 @@ fn a_drain_returns_the_runs_in_the_depot() {
     world.is_whole();
 }
 
-/// Two frees of a page have raced, so the page is twice in a front. One entry goes to the depot, in
-/// a run. The other entry is popped, so the page has a user when another CPU takes the run. The
-/// entry in the run is dropped, because the page must not get a second user.
+/// Two frees of a page have raced, so the page is twice in a front (a CPU's stack of free pages).
+/// One entry goes, in a run of pages, to the depot, which all CPUs share. The other entry is
+/// popped, so the page has a user when another CPU takes the run. The entry in the run is dropped,
+/// because the page must not get a second user.
 #[test]
 fn a_page_that_was_freed_twice_leaves_the_depot_only_if_it_is_still_free() {
     let world = World::new();
@@ -143,8 +148,8 @@ fn a_page_that_was_freed_twice_leaves_the_depot_only_if_it_is_still_free() {
     world.is_whole();
 }
 
-/// Two frees of a page have raced, and both entries are in the front. The page is allocated once,
-/// or returns to the zone once.
+/// Two frees of a page have raced, and both entries are in the front (a CPU's stack of free pages).
+/// The page is allocated once, or returns to the zone once.
 #[test]
 fn a_page_that_was_freed_twice_is_in_the_front_once() {
     for drains in [false, true] {

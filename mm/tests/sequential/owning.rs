@@ -123,8 +123,8 @@ fn fragments_that_went_to_the_zone_are_recovered_before_a_block_is_claimed() {
 }
 
 /// All pages of a block are in the zone again, and the block's owner still remembers that the zone
-/// has fragments of it. The owner's next refill claims one whole block, and takes no fragments in
-/// addition.
+/// has fragments of it. When the owner next takes pages from the zone, it claims one whole block,
+/// and takes no fragments in addition.
 #[test]
 fn a_block_that_is_whole_again_in_the_zone_is_not_recovered_as_a_fragment() {
     let world = World::new(Owning::Inbox);
@@ -139,7 +139,8 @@ fn a_block_that_is_whole_again_in_the_zone_is_not_recovered_as_a_fragment() {
     world.is_whole();
 }
 
-/// Decay takes the pages of the inbox into account, and gives whole blocks to the zone first.
+/// Decay (the periodic work that returns a CPU's free pages to the zone) takes the pages of the
+/// CPU's inbox into account, and returns whole blocks first.
 #[test]
 fn decay_returns_whole_blocks_and_keeps_fragments() {
     let world = World::new(Owning::Inbox);
@@ -169,7 +170,7 @@ fn decay_returns_whole_blocks_and_keeps_fragments() {
 }
 
 /// If the zone gives nothing, a CPU takes one block of another CPU that has at least a batch of
-/// pages, and becomes the owner of that block.
+/// free pages in it, and becomes the owner of that block.
 #[test]
 fn a_block_is_robbed_from_a_cpu_that_has_a_batch_of_pages() {
     let world = World::new(Owning::Inbox);
@@ -210,7 +211,7 @@ fn pages_in_an_inbox_can_be_robbed_too() {
     world.is_whole();
 }
 
-/// A block of which all pages are free changes its owner, too, when another CPU robs it.
+/// A block of which all pages are free changes its owner, too, when another CPU takes it.
 #[test]
 fn a_whole_block_can_be_robbed() {
     let world = World::new(Owning::Inbox);

@@ -1,5 +1,5 @@
-//! Fronts of the simplest machine: a stack for each CPU, and one depot for the runs that full
-//! stacks give away.
+//! Fronts of the machine in tests: a stack of free pages for each CPU, and one depot for the runs
+//! of pages that full stacks give away.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -10,14 +10,16 @@ use plimsoll_mm::units::CpuId;
 
 use super::machine::{Bytes, Plain};
 
-/// A run of pages in the depot, and the CPU whose front has given it.
+/// A run of pages in the depot, and the CPU whose front (stack of free pages) has given it.
 type Run = (CpuId, Box<[u32]>);
 
-/// The depot, which the fronts of all CPUs share.
+/// The depot: runs of free pages that full fronts (the CPUs' stacks of free pages) have given away.
+/// All CPUs share the depot.
 #[derive(Default)]
 pub(crate) struct Depot {
     runs: Mutex<Vec<Run>>,
-    /// True if the next free behaves as if it had read the tag before another free changed it.
+    /// True if the next free behaves as if it had read the page's tag, which says whether the page
+    /// is free, before another free changed it.
     is_late: AtomicBool,
 }
 
@@ -28,19 +30,20 @@ impl Depot {
         self.is_late.store(true, Relaxed);
     }
 
-    /// The runs that are on offer, as lists of pages.
+    /// The runs in the depot, from which any CPU may take a run. Each run is a list of pages.
     pub(crate) fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
         self.runs.lock().expect("one thread")
     }
 }
 
-/// The front of a CPU. Only a thread on this CPU can use it.
+/// The front of a CPU: its stack of free pages. Only a thread on this CPU can use it.
 pub(crate) struct Stack {
     cpu: CpuId,
     pages: Mutex<Vec<u32>>,
     limit: AtomicU32,
     was_used: AtomicBool,
-    /// `None` if the machine has no fronts; then the stack has no room.
+    /// The depot, which takes pages from full stacks; `None` if the machine has no fronts, and then
+    /// the stack has no room.
     depot: Option<Arc<Depot>>,
 }
 

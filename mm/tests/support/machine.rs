@@ -24,7 +24,8 @@ pub(crate) struct Plain {
     now: AtomicU64,
     /// The deferred jobs of each CPU, a bit for each kind of job.
     deferred: Box<[AtomicU8]>,
-    /// The depot that the fronts of all CPUs share; `None` if the machine has no fronts.
+    /// The depot, through which the fronts (the CPUs' stacks of free pages) pass pages on; `None`
+    /// if the machine has no fronts.
     depot: Option<Arc<Depot>>,
 }
 
@@ -40,7 +41,7 @@ impl Plain {
         }
     }
 
-    /// Creates a machine whose CPUs have fronts that share `depot`.
+    /// Creates a machine whose CPUs have fronts (stacks of free pages) that share `depot`.
     pub(crate) fn with_fronts(topology: Topology, depot: &Arc<Depot>) -> Self {
         Self {
             depot: Some(Arc::clone(depot)),
@@ -207,7 +208,7 @@ impl LocalWord<Plain> for Atom {
     }
 }
 
-/// The words of a line.
+/// The words of one cache line.
 pub(crate) struct Atoms([AtomicI64; LINE_WORDS]);
 
 impl Line<Plain> for Atoms {
@@ -235,7 +236,7 @@ impl Line<Plain> for Atoms {
     }
 }
 
-/// A field of the machine, which is an unsigned integer.
+/// An unsigned integer that one CPU at a time writes, and other CPUs may read without a lock.
 pub(crate) struct Unsigned(AtomicU64);
 
 impl Field for Unsigned {
@@ -248,7 +249,7 @@ impl Field for Unsigned {
     }
 }
 
-/// The tags of a zone.
+/// The tags of a zone: one byte for each page, which says whether the page is free.
 pub(crate) struct Bytes(Box<[AtomicU8]>);
 
 impl Tags for Bytes {

@@ -24,8 +24,8 @@ use plimsoll_mm::vmstat::counters::NodeItem;
 use super::heap;
 use super::machine::Plain;
 
-/// The number of CPUs of the machine. With this number, a one-sided counter creates its tree when
-/// the CPU that adds has changed twice.
+/// The number of CPUs of the machine. With this number, a one-sided counter, which begins as one
+/// shared cache line, creates its tree when the CPU that adds has changed twice.
 pub(crate) const CPUS: u32 = 40;
 pub(crate) const MEMORY: Pages = Pages(4096);
 
@@ -41,7 +41,7 @@ pub(crate) struct World {
     pub(crate) shared: Arc<Object<Plain>>,
 }
 
-/// The parts of a world that the owner of processes needs in order to let a process exit.
+/// The parts of a [`World`] that the owner of processes needs in order to let a process exit.
 pub(crate) struct Kept {
     pub(crate) manager: Manager<Plain>,
     pub(crate) spaces: Spaces<Plain>,

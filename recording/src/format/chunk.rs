@@ -1,5 +1,5 @@
-//! One chunk: a tag and a body with a checksum. Most of the body is columns, each compressed
-//! separately.
+//! One chunk, the unit in which a recording is written: a tag and a body with a checksum. Most of
+//! the body is columns, each compressed separately.
 
 use std::io::{self, Read, Write};
 
@@ -94,7 +94,7 @@ fn checksum(tag: [u8; 4], length: u32, body: &[u8]) -> u32 {
     sum.sum()
 }
 
-/// Appends a column to a body, unless the column is empty.
+/// Appends a column to a chunk's body, unless the column is empty.
 pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
     if plain.is_empty() {
         return;
@@ -110,10 +110,10 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
     body.extend_from_slice(bytes);
 }
 
-/// Takes the next column off a body; returns the column's number and its uncompressed bytes. `room`
-/// is the largest number of uncompressed bytes that the remaining columns of the chunk may have
-/// together; the function subtracts the bytes of this column from `room`. Returns `None` if the
-/// column has more than `room` bytes or is damaged.
+/// Takes the next column off a chunk's body; returns the column's number and its uncompressed
+/// bytes. `room` is the largest number of uncompressed bytes that the remaining columns of the
+/// chunk may have together; the function subtracts the bytes of this column from `room`. Returns
+/// `None` if the column has more than `room` bytes or is damaged.
 pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, Vec<u8>)> {
     let column = usize::try_from(take(body)?).ok()?;
     let plain = usize::try_from(take(body)?).ok()?;

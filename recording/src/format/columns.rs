@@ -57,9 +57,9 @@ pub(super) enum Column {
     /// The header's pairs of name and value, in the first and the last chunk. Events do not use
     /// this column.
     Fields = 22,
-    /// For each allocation, the index (from 1) of the right guess of the page frame number, or 0 if
-    /// no guess was right. The next three columns have these indices for frees, batched frees and
-    /// drains.
+    /// The writer and the reader both guess page frame numbers. For each allocation, the index
+    /// (from 1) of the right guess of the page frame number, or 0 if no guess was right. The next
+    /// three columns have these indices for frees, batched frees and drains.
     AllocGuess = 23,
     FreeGuess = 24,
     BatchedGuess = 25,
@@ -156,8 +156,9 @@ struct Seen {
 pub(super) trait Side {
     /// Reads or writes one number; returns `None` if the column ends early.
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;
-    /// Returns the index, from 1, of the guess of a page frame number that equals `page`, or 0 if
-    /// no guess equals `page`. The reader does not know the page yet and returns 0.
+    /// Both sides guess the page frame number of an event. Returns the index, from 1, of the guess
+    /// of a page frame number that equals `page`, or 0 if no guess equals `page`. The reader does
+    /// not know the page yet and returns 0.
     fn place(&self, deed: Deed, page: u64) -> u64;
     /// Sets `page` to the guess with the index `place`; returns `None` if there is no such guess.
     /// The writer does nothing, because it already knows the page.

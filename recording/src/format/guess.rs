@@ -3,9 +3,10 @@
 //! Without guesses, page frame numbers would be two thirds of a recording. Linux makes most of them
 //! predictable. An allocation takes the page that its CPU freed last. A process frees its pages in
 //! the order in which it allocated them. Pages enter their list in the order of their frees, and a
-//! spill takes the pages that have been on the list longest. So the writer and the reader both keep
-//! such lists, and make the same guesses from them. The file states which guess was right, and
-//! contains the number itself only if no guess was. A wrong guess only makes the file larger.
+//! spill, which moves pages from the list to the zone, takes the pages that have been on the list
+//! longest. So the writer and the reader both keep such lists, and make the same guesses from them.
+//! The file states which guess was right, and contains the number itself only if no guess was. A
+//! wrong guess only makes the file larger.
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,7 @@ pub(super) struct Deed {
     pub(super) mobility: Option<u8>,
 }
 
-/// The largest number of guesses that are made for one page.
+/// The largest number of page frame numbers that are guessed for one event.
 const GUESSES: usize = 12;
 
 /// The largest number of pages to remember for a list. The lists of a kernel are seldom longer.
@@ -40,7 +41,7 @@ const LIST_PAGES: usize = 8192;
 /// name one of these pages.
 const PENDING_PAGES: usize = 128;
 
-/// The guesses for one page, the likeliest first.
+/// The page frame numbers that are guessed for one event, the likeliest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guesses {
     pages: [u64; GUESSES],
@@ -281,7 +282,8 @@ impl Guesser {
 /// Returns the position of `page` in the list, counted from 1 at the end, or 0 if `page` is not
 /// near the end.
 fn place_from_end(list: &VecDeque<u64>, page: u64) -> usize {
-    // A spill removes pages at most a few batches away from the end.
+    // A spill, which moves pages from this list to the zone, removes pages at most a few batches
+    // away from the end.
     let near = list.iter().rev().take(1024);
     let found = { near }.position(|other| *other == page);
     found.map_or(0, |at| at + 1)

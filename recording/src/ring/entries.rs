@@ -1,4 +1,4 @@
-//! The entries of one sub-buffer and their times.
+//! The entries of one sub-buffer (one page of the kernel's ring buffer) and their times.
 
 use super::layout::Page;
 
@@ -21,7 +21,7 @@ const TIME_STAMP: u32 = 31;
 /// The number of bits in a full time stamp; the higher bits are copied from the preceding time.
 const STAMP_BITS: u32 = 59;
 
-/// A sub-buffer whose first fields have been read.
+/// A sub-buffer (one page of the kernel's ring buffer) whose first fields have been read.
 #[derive(Debug)]
 pub(super) struct SubBuffer<'a> {
     time_ns: u64,

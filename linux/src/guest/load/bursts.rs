@@ -1,5 +1,5 @@
 //! The load `bursts`: each CPU allocates and frees many pages in a row, then stays idle for a
-//! while, so that `high` decays.
+//! while, so that the kernel lowers `high`, the limit of the CPU's page lists.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! The load `dirty`: each CPU changes a few counters in each period, so that its vmstat work never
-//! becomes dormant.
+//! The load `dirty`: each CPU changes a few counters in each period, so that the kernel never stops
+//! scheduling its vmstat work.
 
 use std::io;
 

@@ -96,8 +96,9 @@ fn files(cpu: u32, values: &Values) -> Vec<Op> {
     program
 }
 
-/// Returns the number of pages that the hog allocates, rounded down to whole huge pages. At least
-/// `left` MiB stay free in addition to the memory that the kernel may keep.
+/// Returns the number of pages that the hog (the worker that uses up memory) allocates, rounded
+/// down to whole huge pages. At least `left` MiB stay free in addition to the memory that the
+/// kernel may keep.
 fn hog_pages(values: &Values) -> io::Result<usize> {
     let free_kb = free_kb(&fs::read_to_string("/proc/meminfo")?)?;
     let min_kb = fs::read_to_string("/proc/sys/vm/min_free_kbytes")?;

@@ -38,7 +38,7 @@ use crate::guest::worker::{PAGE_BYTES, pin, touch};
 const KEPT_MAX: u64 = 8192;
 /// The number of pages that one page table maps.
 const TABLE_PAGES: usize = 512;
-/// The number of times that the program takes the precise readings during a run.
+/// The number of times that the program reads the exact number of its resident pages during a run.
 const PRECISE_READINGS: u64 = 40;
 /// The size of the buffer that holds the log before it is written, in bytes.
 const LOG_BYTES: usize = 1 << 16;
@@ -122,21 +122,24 @@ fn hop(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// Drives the differential of every CPU except CPU 0 to one page less than the batch, first
-/// positive and then negative. This maximizes the error of a cheap reading.
+/// Drives the differential of every CPU except CPU 0 (the part of the counter that the CPU has not
+/// yet added to the shared value) to one page less than the batch, first positive and then
+/// negative. This maximizes the error of a cheap reading.
 fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let cpus = guest.cpus;
     let part = batch(cpus) - 1;
     let round = 6 * u64::from(cpus);
     for _ in 0..(values.number("steps") / round).max(1) {
-        // Each CPU except CPU 0 maps pages and then unmaps them, so its differential rises to
-        // `part` and returns to zero.
+        // Each CPU except CPU 0 maps pages and then unmaps them, so its differential (the part of
+        // the counter that it has not added to the shared value) rises to `part` and returns to
+        // zero.
         (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         // CPU 0 maps pages and the other CPUs unmap them, so the differential of each of the other
-        // CPUs falls to `-part`. A CPU's differential returns to zero when the CPU maps the same
-        // number of pages again.
+        // CPUs (the part of the counter that the CPU has not added to the shared value) falls to
+        // `-part`. A CPU's differential returns to zero when the CPU maps the same number of pages
+        // again.
         (1..cpus).try_for_each(|_| hopper.map(0, part))?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         hopper.precise()?;
@@ -208,8 +211,8 @@ impl Hopper {
             .write(format_args!("{title}I all {anon} {file} {shown}\n"))
     }
 
-    /// Makes `cpu` fold its differential of the anonymous-page counter. Before that, the
-    /// differential is above `-batch` and below `batch` pages.
+    /// Makes `cpu` add its part of the anonymous-page counter to the shared value. Before that,
+    /// this part is above `-batch` and below `batch` pages.
     fn fold(&mut self, cpu: u32, batch: usize) -> io::Result<()> {
         pin(cpu)?;
         let most = 2 * batch;
@@ -275,7 +278,8 @@ impl Hopper {
         Ok((field(text, "\nRssAnon:")?, files))
     }
 
-    /// Returns the kernel's cheap reading of the program's resident pages.
+    /// Returns the program's number of resident pages as `/proc/self/stat` shows it, which leaves
+    /// out what CPUs have not yet added to the shared counter.
     fn shown(&mut self) -> io::Result<usize> {
         let text = read(&self.stat, &mut self.buffer)?;
         rss_of_stat(text).ok_or_else(|| io::Error::other("/proc/self/stat has no rss"))
@@ -286,8 +290,8 @@ impl Hopper {
     }
 }
 
-/// Returns the batch, in pages (Linux: `percpu_counter_batch`). A CPU folds its differential when
-/// the differential reaches this number.
+/// Returns the batch, in pages (Linux: `percpu_counter_batch`). A CPU adds its part of a counter to
+/// the shared value when this part reaches the batch.
 fn batch(cpus: u32) -> usize {
     (2 * cpus).max(32) as usize
 }

@@ -1,5 +1,5 @@
-//! Chooses a victim in one pass over the candidates' approximate sums. This is fast, but the choice
-//! can be wrong by the errors of these sums (Linux before 6.18).
+//! Chooses a victim in one pass over approximate sums of the candidates' pages. This is fast, but
+//! the choice can be wrong by the errors of these sums (Linux before 6.18).
 
 use super::key::{Highest, Key};
 use super::{Outcome, SelectError, Selection, Stop, Victim};

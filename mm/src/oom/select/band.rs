@@ -1,9 +1,9 @@
 //! The candidates that may still have the most points, in slots that the caller supplies.
 //!
-//! A candidate is in the *band* if it may have more points than the *floor*, which is the largest
-//! minimum of any candidate seen. A candidate outside the band is known only to have fewer points
-//! than the floor. If candidates of the band got no slot, `rest` is the largest maximum of any of
-//! them.
+//! A candidate is in the *band* if it may have more points than the *floor*. Each candidate seen
+//! has a minimum of points, and the floor is the largest of these minimums. A candidate outside the
+//! band is known only to have fewer points than the floor. If candidates of the band got no slot,
+//! `rest` is the largest maximum of any of them.
 //!
 //! ```text
 //! slots: [ settled .. | sorted, largest maximum first .. | not sorted, all below those | unused ]
@@ -58,9 +58,9 @@ impl<'a> Band<'a> {
         (self.floor, self.rest, self.is_short) = (None, None, false);
     }
 
-    /// Returns the floor: the largest minimum of any candidate seen. The key (points, then number)
-    /// of a candidate without a slot is smaller than the floor, or is at most the key that
-    /// [`Band::rest`] returns.
+    /// Returns the floor. Each candidate seen has a smallest possible key (points, then number),
+    /// and the floor is the largest of these. The key of a candidate without a slot is smaller than
+    /// the floor, or is at most the key that [`Band::rest`] returns.
     pub(super) fn floor(&self) -> Option<Key> {
         self.floor
     }
@@ -148,7 +148,8 @@ impl<'a> Band<'a> {
         Some((self.slots[self.next], second))
     }
 
-    /// Returns the candidate with the largest minimum among those still in the slots.
+    /// Returns the candidate, among those still in the slots, whose smallest possible key is the
+    /// largest.
     pub(super) fn surest(&self) -> Option<Slot> {
         let left = &self.slots[self.next..self.used];
         left.iter().copied().max_by_key(Slot::low)

@@ -1,5 +1,5 @@
-//! Plimsoll's way to choose a victim: it reads approximate sums first, and then takes as few
-//! precise sums as a proof of the result needs.
+//! Plimsoll's way to choose a victim: it reads approximate sums of the candidates' pages first, and
+//! then takes as few precise sums as a proof of the result needs.
 //!
 //! The first pass reads the range of every candidate. The second pass sums one candidate after
 //! another, always the one that may have the most points. It ends when one candidate surely has
@@ -81,7 +81,7 @@ use crate::oom::scope::Scope;
 /// round follows.
 const ROUNDS_MAX: u32 = 3;
 
-/// Chooses the candidate with the most points. If the number of sums is limited, chooses a
+/// Chooses the candidate with the most points. If the number of precise sums is limited, chooses a
 /// candidate whose points are near the maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
@@ -95,16 +95,16 @@ impl Default for Bounded {
 }
 
 impl Bounded {
-    /// Makes a selector that takes as many precise sums as needed.
+    /// Makes a selector that sums the pages of as many candidates precisely as needed.
     #[must_use]
     pub const fn new() -> Self {
         Self::with_budget(u64::MAX)
     }
 
-    /// Makes a selector that takes at most `precise_sums` precise sums. If these sums are not
-    /// enough, each candidate has an upper bound on the difference between its points and the
-    /// maximum. The victim is the candidate with the smallest bound, and [`Victim::behind`] is this
-    /// bound.
+    /// Makes a selector that sums the pages of at most `precise_sums` candidates precisely. If
+    /// these sums are not enough, each candidate has an upper bound on the difference between its
+    /// points and the maximum. The victim is the candidate with the smallest bound, and
+    /// [`Victim::behind`] is this bound.
     #[must_use]
     pub const fn with_budget(precise_sums: u64) -> Self {
         Self {
@@ -148,10 +148,11 @@ impl Bounded {
     }
 }
 
-/// The number of sums that are taken one by one before a batch is considered.
+/// The number of candidates whose pages are summed one by one before the search considers a batch,
+/// that is, summing all other candidates together.
 const SINGLES_MIN: u64 = 16;
-/// Once single sums have cost 1/`PART` of the price of a batch, all candidates left are summed in a
-/// batch, even if the search might end soon.
+/// Once summing candidates one by one has cost 1/`PART` of what a batch costs, all candidates that
+/// are left are summed together in a batch, even if the search might end soon.
 const PART: u64 = 4;
 
 /// A selection under way.
@@ -169,16 +170,18 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// A count of the sums that a round takes one by one. By this count the round decides when a batch
-/// is cheaper. (The sums are the rent in the rent-or-buy problem of the file's header.)
+/// A count of the candidates whose pages a round sums one by one. By this count the round decides
+/// when a batch is cheaper. (The sums are the rent in the rent-or-buy problem of the file's
+/// header.)
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
-    /// The number of precise sums taken before the round began.
+    /// The number of candidates whose pages had been summed before the round began.
     sums_before: u64,
     /// The number of candidates in the band (those that may have the most points) when the round
     /// began.
     band: u64,
-    /// The number of sums after which the search next tests whether a batch is cheaper.
+    /// The number of sums after which the search next tests whether summing all candidates that are
+    /// left together is cheaper.
     ask_at: u64,
 }
 
@@ -233,10 +236,11 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Second pass: sums the candidates that may have the most points, until one candidate surely
-    /// has the most points or no candidate is left.
+    /// Second pass: sums the pages of the candidates that may have the most points, one candidate
+    /// after the other, until one candidate surely has the most points or no candidate is left.
     fn sum_best_first(&mut self) -> Result<(), Stop> {
-        // The loop ends: each turn takes at least one candidate out of the band.
+        // The loop ends: each turn takes at least one candidate out of the band, the candidates
+        // that may have the most points.
         while let Some((top, second)) = self.band.top() {
             self.candidates.compared(self.band.take_comparisons());
             let best = self.best.map(|slot| slot.low());
@@ -257,8 +261,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Third pass, if slots were short: sums the candidates that may have more points than the best
-    /// candidate so far, in the order of their numbers.
+    /// Third pass, if slots were short: sums the pages of candidates that may have more points than
+    /// the best candidate so far, in the order of their numbers.
     #[cold]
     fn sum_in_windows(&mut self) -> Result<(), Stop> {
         let (first, window) = (self.best, self.band.window().len());
@@ -338,8 +342,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         if left <= price || left > self.sums_left() {
             return false;
         }
-        // So far each sum has put `gone / summed` candidates out of the band. At that pace, `left ×
-        // summed / gone` more sums will be needed.
+        // So far each sum has shown that `gone / summed` candidates do not have the most points. At
+        // that pace, `left × summed / gone` more sums will be needed.
         let gone = self.rent.band.saturating_sub(left);
         let is_slow = left * summed > price * gone;
         is_slow || summed >= latest
@@ -376,7 +380,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     }
 
     /// Returns the largest key that any candidate without a slot may have. Ignores candidates below
-    /// the floor if they are also below `low`, the minimum with which the caller compares.
+    /// the floor (the largest of all candidates' minimums) if they are also below `low`, the
+    /// minimum with which the caller compares.
     fn left_out(&self, low: Key) -> Option<Key> {
         let below_floor = self.band.floor().filter(|floor| *floor > low);
         below_floor.max(self.band.rest())

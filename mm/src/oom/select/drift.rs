@@ -1,10 +1,11 @@
 //! When many candidates are of similar size, the victim may have less memory than another
 //! candidate. This file measures by how much, for the proposed patch and for Plimsoll's selector.
 //!
-//! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. Each
-//! candidate has four counters. By its accuracy, the approximate sum of each counter may be up to
-//! 24,576 pages too small or 23,808 pages too large. In this test each sum is 0 to 22,272 pages too
-//! small. Each result is computed from 200 populations.
+//! The pages of each candidate are counted as the tree of counters proposed for Linux counts them
+//! on 256 CPUs with a batch of 32. Each candidate has four counters. By its accuracy, the
+//! approximate sum of each counter may be up to 24,576 pages too small or 23,808 pages too large.
+//! In this test each sum is 0 to 22,272 pages too small. Each result is computed from 200
+//! populations (sets of candidates).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -48,8 +49,9 @@ fn counted(random: &mut Random, pages: i64) -> Member {
     Member::new(pages, pages - behind, UNDER, OVER)
 }
 
-/// A selector's results, added up over 200 populations: the number of wrong choices, the pages by
-/// which the victims were smaller than the largest candidates, and the number of precise sums.
+/// A selector's results, added up over 200 populations (sets of candidates): the number of wrong
+/// choices, the pages by which the victims were smaller than the largest candidates, and the number
+/// of precise sums.
 #[derive(Debug, Default)]
 struct Tally {
     wrong: u64,
@@ -63,8 +65,8 @@ impl Tally {
     }
 }
 
-/// Runs `selecting` on 200 populations of `count` members, each made by `member` from its number,
-/// and adds up the results.
+/// Runs `selecting` on 200 sets of `count` candidates, and adds up the results. `member` makes each
+/// candidate from its number.
 fn tally(selecting: Selecting, count: i64, member: impl Fn(&mut Random, i64) -> Member) -> Tally {
     let mut tally = Tally::default();
     let mut slots = vec![Slot::EMPTY; usize::try_from(count).expect("few")];
@@ -133,7 +135,8 @@ fn estimates_alone_choose_wrong_by_what_counters_are_wrong() {
     assert_eq!(found, [(40, 126, 19), (200, 171, 20), (1000, 191, 15)]);
 }
 
-/// A population: its name, and a function that makes a member from its number.
+/// A kind of population (set of candidates): its name, and a function that makes a candidate from
+/// its number.
 type Made = (&'static str, fn(&mut Random, i64) -> Member);
 
 /// Populations of several kinds: random and equal sizes, one or two very large candidates, an

@@ -44,14 +44,14 @@ use super::scope::Scope;
 use super::standing::Standing;
 use crate::counter::{Range, Reading};
 
-/// The variants of victim selection, as a design names them.
+/// The ways to select a victim. A design names one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selecting {
     /// The largest estimate is chosen: [`Approximate`].
     Approximate,
     /// Every candidate is summed precisely: [`Precise`].
     Precise,
-    /// The proposed patch, with at most 16 precise sums: [`TwoPass`].
+    /// The patch proposed for Linux, with at most 16 precise sums: [`TwoPass`].
     TwoPass16,
     /// Plimsoll's selector, with no limit on precise sums: [`Bounded`].
     Bounded,
@@ -66,7 +66,7 @@ impl Selecting {
         Self::Bounded,
     ];
 
-    /// Returns the name of the variant in designs.
+    /// Returns the name of this way to select, such as `select-approximate`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl Selecting {
 pub struct Selection {
     /// The victim, or the reason why there is none.
     pub outcome: Outcome,
-    /// The number of precise sums taken, one by one or in batches.
+    /// The number of precise sums of candidates' pages that were taken, one by one or in batches.
     pub precise_sums: u64,
     /// The number of batches, in each of which several sums were taken together.
     pub batches: u64,

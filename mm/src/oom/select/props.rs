@@ -1,6 +1,6 @@
 //! Properties that hold for any candidates: `Bounded` and `Precise` find the maximum, `Bounded`
-//! takes no more sums than promised, and the victim is never further behind the maximum than
-//! `Victim::behind`.
+//! takes no more precise sums than its documentation promises, and the maximum never exceeds the
+//! victim's points by more than `Victim::behind`.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,8 +13,8 @@ use super::truth::{Member, Population, machine};
 use super::*;
 use crate::oom::facts::Facts;
 
-/// The positions of the true value and of the estimate in a member's range, in thousandths of the
-/// range's width.
+/// The positions of the true value and of the estimate in the range of a candidate's points, in
+/// thousandths of the range's width.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     truth: u64,
@@ -45,8 +45,8 @@ fn member(min: i64, width: u64, place: Place) -> Member {
     }
 }
 
-/// Generates candidates whose sums are close together, so that their ranges often touch, overlap or
-/// are equal.
+/// Generates candidates whose numbers of pages are close together, so that their ranges often
+/// touch, overlap or are equal.
 fn near() -> impl Strategy<Value = Member> {
     (
         -8_i64..8,
@@ -57,7 +57,7 @@ fn near() -> impl Strategy<Value = Member> {
         .prop_map(|(min, width, place, adj)| member(min, width, place).with_adj(adj))
 }
 
-/// Generates candidates whose sums are from the whole range of `i64`.
+/// Generates candidates whose numbers of pages are from the whole range of `i64`.
 fn extreme() -> impl Strategy<Value = Member> {
     let min = prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX), Just(0)];
     (min, any::<u64>(), place(), -1000_i32..=1000, 0_u8..40).prop_map(

@@ -57,7 +57,7 @@ impl Slot {
         self.standing = Standing::Exempt;
     }
 
-    /// Makes a slot with the points computed from a candidate's cheap reading.
+    /// Makes a slot with the points computed from the approximate sum of a candidate's pages.
     pub(super) const fn of(candidate: u32, standing: Standing, range: Range) -> Self {
         Self {
             candidate,

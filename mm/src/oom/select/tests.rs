@@ -285,8 +285,8 @@ fn a_budget_bounds_the_sums_and_the_answer_says_how_far_it_may_be() {
 
 #[test]
 fn a_hundred_thousand_candidates_need_a_few_slots() {
-    // Each estimate is larger than all before it, so every candidate is in the band when it is
-    // read.
+    // Each estimate is larger than all before it. So each candidate may have the most points when
+    // it is read.
     let member = |nth: i64| Member::new(nth, nth, 40, 40);
     let population = Population::new((0..100_000).map(member), machine());
     let selection = select(Selecting::Bounded, &population, &machine());
@@ -317,16 +317,17 @@ fn if_all_are_in_the_band_most_are_summed_together() {
     let selection = selection.expect("readings are in order");
     assert_eq!(population.regret(&selection), Some(0));
     assert_eq!(selection.batches, 1);
-    // After 16 sums it is clear that the other candidates will not leave the band without being
-    // summed. So all of them are summed together, as one batch.
+    // After 16 sums it is clear that no other candidate can be ruled out without summing its pages.
+    // So all of them are summed together, as one batch.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (16, 1984));
 }
 
 #[test]
 fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_spent() {
-    // The first sum shows that 500 candidates with smaller ranges are not in the band. So a few
-    // more sums may be enough, and the batch is put off.
+    // The first sum shows that 500 candidates with smaller ranges cannot have the most points. So a
+    // few more sums may be enough, and the selection does not yet sum all other candidates
+    // together.
     let first = Member::new(1500, 1000, 9000, 0);
     let out = (0..500).map(|_| Member::new(1000, 1000, 400, 0));
     let others = all_in_the_band().take(1499);
@@ -340,16 +341,16 @@ fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_
     let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
     let selection = selection.expect("readings are in order");
     assert_eq!(population.regret(&selection), Some(0));
-    // A batch costs as much as 2000 / 8 = 250 single sums, and is taken after a quarter of that
-    // number of single sums.
+    // Summing all candidates together costs as much as 2000 / 8 = 250 single sums. It is done after
+    // a quarter of that number of single sums.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (62, 1438));
 }
 
 #[test]
 fn a_band_that_is_cheaper_one_by_one_is_not_summed_together() {
-    // Of 2000 candidates, 100 may have the most points, and a batch costs as much as 250 single
-    // sums. So the 100 are summed one by one.
+    // Of 2000 candidates, 100 may have the most points, and summing all together costs as much as
+    // 250 single sums. So the 100 are summed one by one.
     let small = (0..1900).map(|_| Member::exactly(1));
     let members = all_in_the_band().take(100).chain(small);
     let population = Population::new(members, machine()).gaining(8);

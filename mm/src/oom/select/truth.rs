@@ -157,8 +157,8 @@ impl Population {
         }
     }
 
-    /// Returns the smallest possible, the true and the largest possible key of every candidate that
-    /// may be chosen, in ascending order of candidates.
+    /// Returns the smallest possible, the true and the largest possible key (points, then number)
+    /// of every candidate that may be chosen, in ascending order of candidates.
     pub(super) fn keys(&self) -> Vec<(Key, Key, Key)> {
         let members = self.members.borrow();
         let key = |(nth, member): (usize, &Option<Member>)| {
@@ -181,7 +181,7 @@ impl Population {
         members.iter().enumerate().filter_map(key).collect()
     }
 
-    /// Returns the key of the candidate with the most points.
+    /// Returns the key (points, then number) of the candidate with the most points.
     pub(super) fn maximum(&self) -> Option<Key> {
         self.keys().into_iter().map(|(_, key, _)| key).max()
     }
