@@ -46,7 +46,7 @@ pub struct Judgement {
     pub notes: Vec<String>,
 }
 
-/// A judge compares Plimsoll with the kernel in one subject.
+/// Compares Plimsoll with the kernel in one subject, such as page lists or timers.
 pub trait Judge {
     /// The subject's name, as the option `--only` accepts it.
     fn name(&self) -> &'static str;
@@ -61,15 +61,16 @@ pub trait Judge {
 pub struct ExactOptions {
     /// The recording, or `-` for standard input.
     pub file: String,
-    /// The name of the only subject to judge. `None` stands for all subjects.
+    /// The name of the only subject to judge, such as page lists. `None` stands for all subjects.
     pub only: Option<String>,
-    /// The name of the design to judge with. `None` stands for the design of the recorded kernel's
-    /// version.
+    /// The name of the design (one variant of each mechanism) to judge with. `None` stands for the
+    /// design of the recorded kernel's version.
     pub design: Option<String>,
 }
 
-/// The judges of all subjects, in the order of the report. The judges replay with `design` or, if
-/// `design` is `None`, with the design of the recorded kernel's version.
+/// The judges of all subjects, such as page lists and timers, in the order of the report. The
+/// judges replay with `design` or, if `design` is `None`, with the design of the recorded kernel's
+/// version.
 #[must_use]
 pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     let design = design.map(|named| named.design);

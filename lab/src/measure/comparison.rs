@@ -29,7 +29,7 @@ pub struct Comparison {
 
 impl Comparison {
     /// Measures each design on each seed. A design's `Display` text is its name. If `progress` has
-    /// a journal, cases whose samples are in the journal do not run again.
+    /// a journal, a case (a design with a seed) whose sample is in the journal does not run again.
     ///
     /// # Errors
     /// [`Error::NotDeterministic`] if the options request the check for determinism and the two
@@ -51,8 +51,8 @@ impl Comparison {
     /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
     /// sample. For each design, this method also returns the second value of the run with the first
     /// seed. A journal has no second values, so the cases of the first seed always run, unless `T`
-    /// is `()`. These cases also always run if the options ask to watch runs. In this case, the
-    /// courses of these runs are kept if this is the main comparison of a report.
+    /// is `()`. They also always run if the options ask to watch runs. What happened in each
+    /// watched run is then kept if this is the main comparison of a report.
     ///
     /// # Errors
     /// As [`Comparison::run`].

@@ -1,4 +1,5 @@
-//! Runs the cases that a journal does not have.
+//! Runs the cases (a case is a design with a seed) whose samples are not in the journal of an
+//! earlier run.
 
 use std::any::Any;
 use std::fmt::{Debug, Display};
@@ -13,7 +14,8 @@ use crate::run::progress::Progress;
 /// Returns the sample of each case. For each of the first `first` cases, also returns the second
 /// value that `run` returned. Adds each case that runs to the journal of `progress`. A case that is
 /// already in the journal usually does not run. It runs if its second value is needed, if it is one
-/// of the first cases and runs are watched, or if the options ask to run each case twice.
+/// of the first cases and the user watches these runs, or if the options ask to run each case
+/// twice.
 pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
     cases: &[Case<D>],
     first: usize,
@@ -93,7 +95,8 @@ mod tests {
 
     type Key = (ComparisonKey, String, u64);
 
-    /// A journal in memory. It stops the comparison after it has kept `most` cases.
+    /// A journal in memory, which keeps the samples of finished cases. It stops the comparison
+    /// after it has kept `most` cases.
     #[derive(Debug, Default)]
     struct InMemory {
         cases: Mutex<BTreeMap<Key, Sample>>,

@@ -74,7 +74,7 @@ impl Recorder {
         recorder
     }
 
-    /// Records that a kernel job begins on the current CPU.
+    /// Records that a kernel job (vmstat work or the shepherd) begins on the current CPU.
     pub fn job_starts(&self, sim: &Sim, job: Job) {
         let cpu = sim.this_cpu();
         self.0
@@ -85,7 +85,7 @@ impl Recorder {
             });
     }
 
-    /// Records that a kernel job ends on the current CPU.
+    /// Records that a kernel job (vmstat work or the shepherd) ends on the current CPU.
     pub fn job_ends(&self, sim: &Sim, job: Job) {
         let cpu = sim.this_cpu();
         self.0
@@ -143,7 +143,8 @@ impl Recorder {
                 mobility: None,
             },
             Emitted::ZoneHold { .. } => What::Mark(HOLD_ENDS.to_owned()),
-            // A kick is recorded as the event that queues the vmstat work on the kicked CPU.
+            // A kick (the shepherd restarts the vmstat work of a CPU) is recorded as the event that
+            // queues this work.
             Emitted::Kick { cpu } => What::WorkQueued {
                 work: work_of(cpu, Job::VmstatUpdate),
                 function: notes.symbol(function_of(Job::VmstatUpdate)),

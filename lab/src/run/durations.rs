@@ -12,18 +12,19 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Effort;
 
-/// The text of the data file when Plimsoll was built.
+/// The text of the data file with the durations, as it was when Plimsoll was built.
 const FILE: &str = include_str!("../../data/durations.json");
 
 /// With how many seeds the runs in the file were made.
 pub(super) const SEEDS: f64 = 6.0;
 
-/// The stretches of each experiment, by the experiment's name.
+/// The stretches of each experiment, by the experiment's name. A stretch is all cases that the
+/// experiment runs for one table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
-    /// The stretches of full runs.
+    /// The stretches (the cases for one table) of full runs.
     pub full: BTreeMap<String, Vec<Stretch>>,
-    /// The stretches of quick runs.
+    /// The stretches (the cases for one table) of quick runs.
     pub quick: BTreeMap<String, Vec<Stretch>>,
 }
 
@@ -46,7 +47,8 @@ impl Durations {
         serde_json::from_str(FILE).expect("a test reads the committed file")
     }
 
-    /// The stretches of one experiment. The list is empty if the file does not have the experiment.
+    /// The stretches of one experiment, which each have the cases for one table. The list is empty
+    /// if the file does not have the experiment.
     #[must_use]
     pub fn of(&self, experiment: &str, effort: Effort) -> &[Stretch] {
         let all = match effort {
@@ -65,7 +67,7 @@ impl Durations {
         serde_json::to_string(self).expect("durations are finite numbers") + "\n"
     }
 
-    /// Replaces the stretches of one experiment.
+    /// Replaces the stretches of one experiment, which each have the cases for one table.
     pub fn set(&mut self, experiment: &str, effort: Effort, stretches: Vec<Stretch>) {
         let all = match effort {
             Effort::Full => &mut self.full,

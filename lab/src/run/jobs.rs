@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
-/// A handle by which one experiment uses the slots that all experiments of a command share.
+/// A handle by which one experiment uses the slots that all experiments of a command share. A slot
+/// allows one case to run.
 #[derive(Clone, Debug)]
 pub struct Jobs {
     pool: Arc<Pool>,
@@ -52,7 +53,7 @@ pub(super) struct Running<'a> {
 }
 
 impl Jobs {
-    /// Returns a handle on `slots` new slots.
+    /// Returns a handle on `slots` new slots, of which each allows one case to run.
     #[must_use]
     pub fn new(slots: NonZeroUsize) -> Self {
         let state = State {
@@ -72,7 +73,8 @@ impl Jobs {
         }
     }
 
-    /// Returns a handle on new slots, one for each CPU of the host.
+    /// Returns a handle on new slots, of which each allows one case to run. There is a slot for
+    /// each CPU of the host.
     #[must_use]
     pub fn one_per_cpu() -> Self {
         Self::new(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))

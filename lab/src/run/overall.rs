@@ -131,7 +131,8 @@ impl Overall {
         self.0.bar.finish_and_clear();
     }
 
-    /// The stretches of the experiment at index `nth`, as they were measured.
+    /// The measured stretches of the experiment at index `nth`. A stretch is all cases that the
+    /// experiment runs for one table.
     #[must_use]
     pub fn measured(&self, nth: usize) -> Vec<Stretch> {
         let state = self.lock();
@@ -214,8 +215,9 @@ fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
 }
 
 impl Of {
-    /// The expected time of a case of the stretch at index `nth`, in seconds. If the stretch was
-    /// not planned, its cases are expected to take as long as the average planned case.
+    /// The expected time of a case of the stretch (the cases for one table) at index `nth`, in
+    /// seconds. If the stretch was not planned, its cases are expected to take as long as the
+    /// average planned case.
     fn each(&self, nth: usize) -> f64 {
         let per_case = |of: &[Stretch]| {
             let cases: usize = of.iter().map(|of| of.cases).sum();
@@ -347,13 +349,14 @@ mod tests {
     #[test]
     fn a_run_with_other_numbers_of_cases_is_planned_again() {
         let overall = overall([&[(6, 6.0), (10, 30.0)], &[]]);
-        // The user has chosen 3 seeds, so the first stretch has half as many cases.
+        // The user has chosen 3 seeds, so the first stretch (the cases for the first table) has
+        // half as many cases.
         overall.expect(0, 3);
         assert!((overall.lock().total() - 33.0).abs() < 1e-9);
         overall.expect(0, 5);
         assert!((overall.lock().total() - 18.0).abs() < 1e-9);
-        // The data file does not have this stretch, so its cases are expected to take the average
-        // time.
+        // The data file does not have this stretch (the cases for one table), so its cases are
+        // expected to take the average time.
         overall.expect(0, 4);
         assert!((overall.lock().total() - 27.0).abs() < 1e-9);
         // If the experiment ends early, it has no work left.
@@ -366,7 +369,7 @@ mod tests {
         let overall = overall([&[(6, 6.0), (10, 30.0), (2, 8.0)], &[]]);
         overall.skip(0, 11);
         assert!((overall.lock().total() - 23.0).abs() < 1e-9);
-        // Two cases of the first stretch run again.
+        // Two cases of the first stretch (the cases for the first table) run again.
         overall.expect(0, 2);
         assert!((overall.lock().total() - 25.0).abs() < 1e-9);
         (0..2).for_each(|_| overall.step(0, Duration::from_secs(1)));

@@ -1,5 +1,5 @@
-//! The parts of a testbed that it needs if memory can become short: address spaces whose pages are
-//! reclaimed, swap, and a kswapd for each node.
+//! The parts that a testbed (a simulated machine with a memory manager) needs if memory can become
+//! short: address spaces whose pages are reclaimed, swap, and a kswapd for each node.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -32,7 +32,7 @@ pub struct Pressure {
     reclaim: Weak<Reclaim<Sim, Threads>>,
 }
 
-/// What the lab supplies to the code that reclaims: the threads of kswapd, and the CPU on which
+/// What this crate supplies to the code that reclaims: the threads of kswapd, and the CPU on which
 /// they run.
 #[derive(Default)]
 pub(super) struct Threads {

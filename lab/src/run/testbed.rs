@@ -58,15 +58,16 @@ pub(crate) fn simulated(seed: u64) -> SimOptions {
 /// The events and counts that the testbed observed during a run.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// The starts of vmstat work, in order of time.
+    /// The starts of vmstat work on all CPUs, in order of time.
     pub starts: Vec<Start>,
-    /// The CPUs that the shepherd has kicked and whose vmstat work has not started yet.
+    /// The CPUs whose vmstat work the shepherd has queued and that have not started the work yet.
     kicked: BTreeSet<CpuId>,
-    /// The number of runs of the vmstat work on all CPUs. Each run is a refresh.
+    /// The number of runs of the vmstat work on all CPUs. Each of these runs is called a refresh.
     pub refreshes: u64,
-    /// The number of pages that refreshes returned to zones.
+    /// The number of pages that the vmstat work returned from page lists to zones.
     pub decayed: u64,
-    /// The number of times that the shepherd kicked a dormant CPU.
+    /// The number of times that the shepherd (Linux: `vmstat_shepherd`) restarted a CPU's vmstat
+    /// work.
     pub kicks: u64,
     /// The number of allocated pages. It is 0 unless [`Testbed::count_pages`] was called.
     pub allocated: u64,
@@ -94,7 +95,7 @@ pub struct Start {
 pub enum Cause {
     /// The CPU's own schedule started the work.
     Schedule,
-    /// The shepherd kicked the CPU.
+    /// The shepherd (Linux: `vmstat_shepherd`) restarted the work.
     Shepherd,
 }
 
@@ -222,8 +223,9 @@ impl Testbed {
             pressure: None,
         };
         testbed.watch();
-        // The length of a list with an inbox cannot be read without virtual time. The watcher must
-        // not change the run, so it does not read such lists here.
+        // If page lists have inboxes (pages that other CPUs have freed for the lists' owner),
+        // reading the length of a list takes virtual time. The watcher must not change the run, so
+        // it does not read such lists here.
         if let Some(watcher) = &testbed.watcher
             && design.owning != Owning::Inbox
         {
@@ -261,7 +263,7 @@ impl Testbed {
                 }
             }
         }
-        // Filling memory is not part of the run, so remove its holds from the log.
+        // Filling memory is not part of the run, so remove its holds of zone locks from the log.
         self.forget_log();
     }
 
@@ -321,8 +323,9 @@ impl Testbed {
     /// Ends the run and returns the machine's statistics and the log.
     ///
     /// # Panics
-    /// If `design` limits every hold strictly to one batch, but a hold moved several blocks that
-    /// together have more pages than a batch. Every hold of every run is checked.
+    /// If `design` limits every hold of a zone lock strictly to one batch of pages, but a hold
+    /// moved several blocks that together have more pages than a batch. Every hold of every run is
+    /// checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
@@ -338,8 +341,8 @@ impl Testbed {
             self.design.holds.name(),
             self.sim.seed()
         );
-        // A CPU can log a start although the clocks of other CPUs are earlier. So the log is not
-        // quite in order of time, and has to be sorted.
+        // A simulated CPU can log a start of vmstat work although the clocks of other CPUs are
+        // earlier. So the log is not quite in order of time, and has to be sorted.
         log.starts.sort_unstable();
         (stats, log)
     }

@@ -24,8 +24,8 @@ const ANON: u32 = 1;
 /// makes such additions when it frees the program's memory after the program's exit.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
-/// The judge of additions: it compares the recorded additions to a counter of resident pages with
-/// the additions in the program's log.
+/// Compares the recorded additions to a counter of resident pages with the additions in the
+/// program's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Additions;
 
@@ -202,8 +202,7 @@ fn follow(recorded: &[Addition], wanted: &[Addition], begin: usize) -> Found {
 mod tests {
     use super::*;
 
-    /// The judge finds the additions of the log even if other additions precede them in the
-    /// recording.
+    /// The additions of the log are found even if other additions precede them in the recording.
     #[test]
     fn a_log_is_found_behind_what_came_before_it() {
         let recorded = [(0, 1), (0, 1), (0, 1), (3, -2), (0, -1)];

@@ -1,9 +1,10 @@
 //! The errors that Plimsoll's tree counters would have had during the additions in a program's log.
+//! In a tree counter, each CPU passes what it has counted up a tree, in multiples of a fixed size.
 //!
-//! By design, these errors differ from the errors of Linux's flat counter. So the exact replay does
-//! not compare the readings of tree counters with Linux's readings. The table lists the worst error
-//! of each counter instead. The counters are built for a host with one socket and one cache,
-//! because an emulated machine reports this topology.
+//! By design, these errors differ from the errors of Linux's flat counter (`percpu_counter`). So
+//! the exact replay does not compare the readings of tree counters with Linux's readings. The table
+//! lists the worst error of each counter instead. The counters are built for a host with one socket
+//! and one cache, because an emulated machine reports this topology.
 
 use plimsoll_mm::counter::Counting;
 

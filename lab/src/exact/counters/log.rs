@@ -39,8 +39,8 @@ pub(super) struct Run {
 /// The pages that were resident when the log began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Warm {
-    /// The CPU whose differential held all of `anon`. `None` if every CPU had folded its
-    /// differential.
+    /// The CPU whose differential (its part that is not yet in the shared value) held all of
+    /// `anon`. `None` if every CPU had folded its differential into the shared value.
     pub(super) cpu: Option<u32>,
     /// The number of anonymous pages that were resident when the log began.
     pub(super) anon: u64,
@@ -152,8 +152,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
         }
         ["I", on, anon, _file, shown] => {
             let anon = pages(anon)?;
-            // If `anon` reaches the batch, the CPU may already have folded a part of `anon`, and
-            // the log does not say how large this part is.
+            // If `anon` reaches the counter's batch, the CPU may already have added a part of
+            // `anon` to the shared value, and the log does not say how large this part is.
             let fits = anon < u64::from(cpus).saturating_mul(2).max(32);
             run.warm = Some(Warm {
                 cpu: Some(cpu(on)?),

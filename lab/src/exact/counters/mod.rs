@@ -1,9 +1,9 @@
 //! Counters: compares the resident pages that the kernel reports to a process with Plimsoll's
-//! `flat` counter.
+//! `flat` counter, which works like `percpu_counter`.
 //!
 //! The recorded program moves from CPU to CPU, and logs each step with the kernel's reading after
-//! that step. The judge performs the same additions on the flat counter of `mm`, on the same number
-//! of CPUs. It compares every reading of this counter with the logged reading.
+//! that step. The comparison performs the same additions on the flat counter of `mm`, on the same
+//! number of CPUs. It compares every reading of this counter with the logged reading.
 //!
 //! `log` reads the program's log, and `replay` performs its steps on a counter. `beside` reports
 //! the errors that tree counters would have had. `additions` compares the recorded additions with
@@ -29,7 +29,7 @@ use crate::report::Table;
 const LOGS: [&str; 2] = ["counter log", "hop"];
 
 /// Compares the readings of resident pages in a program's log with the readings of Plimsoll's flat
-/// counter.
+/// counter, which works like Linux's `percpu_counter`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings;
 

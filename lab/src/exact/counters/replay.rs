@@ -17,8 +17,8 @@ use plimsoll_mm::units::CpuId;
 
 use super::log::{LoggedOp, Pages, Run, TABLE_PAGES};
 
-/// The number of pages that a gather holds before it has to be emptied: 7 on the stack, and 509 in
-/// each of 19 pages (Linux: `MAX_GATHER_BATCH_COUNT`).
+/// The number of pages that a gather (`mmu_gather`) holds before it has to be emptied: 7 on the
+/// stack, and 509 in each of 19 pages (Linux: `MAX_GATHER_BATCH_COUNT`).
 const GATHER_PAGES: u64 = 7 + 19 * 509;
 
 /// The findings of the replay of one run on one counter: how many of the counter's readings agree
@@ -36,8 +36,8 @@ pub(super) struct Replayed {
     /// The largest error of a recorded reading, in pages: the largest difference from the exact
     /// number.
     pub(super) worst_recorded: u64,
-    /// The largest error of the counter's approximate sum, in pages. Unlike a reading, the sum can
-    /// be negative.
+    /// The largest error of the counter's approximate sum, in pages. Unlike a reading, which a
+    /// process sees, the sum can be negative.
     pub(super) worst: u64,
     /// The bound that the counter, after the last step, promises for the error of its approximate
     /// sum.
@@ -46,7 +46,7 @@ pub(super) struct Replayed {
 }
 
 /// Where the replay cuts an unmapping into several subtractions, in addition to the ends of page
-/// tables and the places where a gather is full.
+/// tables and the places where the gather (the pages that wait to be freed) is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
     /// The replay cuts an unmapping once more only if the reading would otherwise differ from the
@@ -62,7 +62,7 @@ pub(super) struct Replay<'a, C> {
     cuts: Cuts<'a>,
     host: &'a Host,
     counter: &'a C,
-    /// For each CPU, the number of pages in its differential.
+    /// For each CPU, the number of pages that it has counted and not yet added to the shared value.
     kept: Vec<i64>,
     /// The number of pages of files. A reading includes these pages, but the replayed counter does
     /// not.
@@ -130,8 +130,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.beside + self.approximate().max(0)
     }
 
-    /// Adds `delta`. If the counter is not a tree yet, this call can turn it into a tree, as a page
-    /// fault can.
+    /// Adds `delta`. A one-sided counter starts as one shared value. This call can turn it into a
+    /// tree with a part for each CPU, as a page fault can.
     fn add(&mut self, cpu: u32, delta: i64) {
         let _entered = self.host.enter(CpuId(cpu));
         let before = self.approximate();
@@ -144,7 +144,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         (0..pages).for_each(|_| self.add(cpu, 1));
     }
 
-    /// Starts the replay with `pages` pages in the shared value and none in any CPU's differential.
+    /// Starts the replay with `pages` pages in the counter's shared value and none in any CPU's
+    /// part.
     fn begin_folded(&mut self, pages: u64) {
         self.own = pages.cast_signed();
         self.counter.set(self.host, 0, self.own);
@@ -178,8 +179,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.unmap(pages, None);
     }
 
-    /// Restores an earlier state of the counter. Adding each CPU's differential again folds
-    /// nothing, because a differential is smaller than the batch.
+    /// Restores an earlier state of the counter. Adding each CPU's part again leaves the shared
+    /// value unchanged, because a part is smaller than the batch.
     fn restore(&mut self, (approximate, kept, own): &(i64, Vec<i64>, i64)) {
         self.counter.set(self.host, 0, *approximate);
         for (cpu, &part) in (0..).zip(kept) {
@@ -237,8 +238,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
 }
 
 /// Returns how many pages each subtraction of one unmapping has. The unmapping of `pages` pages is
-/// cut at the ends of page tables, where the gather is full, and after `cut` pages. `offset` is the
-/// first page's index in its page table.
+/// cut at the ends of page tables, where the gather (the pages that wait to be freed) is full, and
+/// after `cut` pages. `offset` is the first page's index in its page table.
 pub(super) fn pieces(offset: u64, pages: u64, cut: Option<u64>) -> Vec<u64> {
     let mut pieces = Vec::new();
     let mut done = 0;

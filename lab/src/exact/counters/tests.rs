@@ -1,4 +1,4 @@
-//! Tests the judge of counters on hand-written logs.
+//! Tests on hand-written logs how the kernel's counter readings are compared with Plimsoll's.
 
 use plimsoll_mm::counter::Accuracy;
 
@@ -12,9 +12,9 @@ fn recording(log: &str) -> Recording {
     recording
 }
 
-/// The start of a log of 16 CPUs. On 16 CPUs, the batch is 32, and a differential is at most 31.
-/// CPU 0 has counted 10 anonymous pages and has folded none of them. The reading shows 5 pages of
-/// files.
+/// The start of a log of 16 CPUs. On 16 CPUs, the batch is 32, so a CPU adds its count to the
+/// shared value when the count reaches 32. CPU 0 has counted 10 anonymous pages, and none of them
+/// is in the shared value. The reading shows 5 pages of files.
 const START: &str = "# next 16 31 1\nI 0 10 5 5\n";
 
 fn judge(lines: &str) -> Judgement {
@@ -22,11 +22,12 @@ fn judge(lines: &str) -> Judgement {
     judgement.expect("a run")
 }
 
-/// Plimsoll folds a differential as soon as it reaches the batch. Linux folds at the same addition,
-/// so every reading is identical.
+/// Plimsoll adds a CPU's count to the shared value as soon as the count reaches the batch. Linux
+/// does so at the same addition, so every reading is identical.
 #[test]
 fn a_fold_is_where_linux_has_it() {
-    // CPU 1 keeps 31 pages in its differential. The 32nd page makes CPU 1 fold all 32 pages.
+    // CPU 1 keeps 31 pages in its own count. At the 32nd page, CPU 1 adds all 32 pages to the
+    // shared value.
     let judgement = judge("1 +31 0 5\n1 +1 31 37\n2 -31 0 37\nP 11 5 37 16 11 16\n");
     assert_eq!((judgement.compared, judgement.identical), (4, 4));
     assert_eq!(judgement.first_difference, [""; 0]);
@@ -50,9 +51,9 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
     assert_eq!((whole.compared, whole.identical), (3, 3));
     assert!(whole.notes[0].starts_with("Of 1 unmappings, 0 match"));
-    // The differential of CPU 2 is already −20, so a single addition of −40 would fold all −60. If
-    // this addition is cut into −12 and −28, the first part folds −32, and the second part makes
-    // the differential −28.
+    // CPU 2 has counted −20 pages that are not yet in the shared value, so a single addition of −40
+    // would move all −60 there. If this addition is cut into −12 and −28, the first part moves −32,
+    // and the second part leaves −28 in the CPU's count.
     let parts = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 37\n2 -4 60 5\n");
     assert_eq!((parts.compared, parts.identical), (4, 4));
     assert!(
@@ -106,13 +107,14 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     assert_eq!((judgement.compared, judgement.set_aside), (0, 1));
 }
 
-/// If the log says that one CPU's differential holds all pages that were resident at the start,
-/// there can only be a limited number of them. If the log says that all CPUs have folded (`I all`),
-/// there can be any number of them.
+/// If the log says that one CPU's own count has all pages that were resident at the start, there
+/// can only be a limited number of them. If the log says that all CPUs had added their counts to
+/// the shared value (`I all`), there can be any number of them.
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
-    // All of the 500 pages are folded, because no differential can hold 500 pages. The pages of CPU
-    // 1 appear in the reading only after CPU 1 has added 32 pages, which is the batch.
+    // All of the 500 pages are in the shared value, because no CPU's own count can have 500 pages.
+    // The pages of CPU 1 appear in the reading only after CPU 1 has added 32 pages, which is the
+    // batch.
     let log = "# next 16 31 1\nI all 500 5 505\n1 +31 0 505\n1 +1 31 537\n0 -7 0 537\n";
     let judgement = Readings.judge(&recording(log)).expect("a run");
     assert_eq!((judgement.compared, judgement.identical), (3, 3));
@@ -146,8 +148,8 @@ fn a_step_reads_as_it_was_written() {
     assert_eq!(runs[0].name(), "next 31, 16 CPUs");
 }
 
-/// Our counter is exact until it has grown into a tree. If the replay never grew our counter into a
-/// tree, the table of errors would show no error and no bound.
+/// Plimsoll's one-sided counter is exact until it has grown into a tree. If the replay never grew
+/// the counter, the table of errors would show no error and no bound.
 #[test]
 fn our_counter_grows_and_then_has_an_error_and_a_bound() {
     let additions: String = (1..16).map(|cpu| format!("{cpu} +31 0 5\n")).collect();

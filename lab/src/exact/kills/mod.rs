@@ -1,9 +1,9 @@
 //! Out-of-memory kills: compares the order of the victims, and the scores of all processes.
 //!
 //! The kernel logs a table of the processes from which it chose a victim, and `log.rs` reads this
-//! table. The load had started these processes. Before memory ran out, it read the processes'
-//! figures from `/proc`, and `population.rs` parses these figures. From the table and the figures,
-//! `perform.rs` repeats the selection and the kill.
+//! table. A load program had started these processes. Before memory ran out, the program read the
+//! processes' figures from `/proc`, and `population.rs` parses these figures. From the table and
+//! the figures, `perform.rs` repeats the selection and the kill.
 
 pub(super) mod log;
 mod perform;
@@ -20,8 +20,8 @@ use self::population::Population;
 pub use self::scores::Scores;
 use super::{Judge, Judgement};
 
-/// The judge of kills. It compares the processes that the kernel killed, and their order, with
-/// Plimsoll's victims.
+/// Compares the processes that the kernel killed, and the order of the kills, with Plimsoll's
+/// victims.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
     /// The rule that selects a victim. `None` stands for the rule of the recorded kernel's version.
@@ -172,7 +172,8 @@ impl Comparison {
 }
 
 /// Describes a shortage in which Plimsoll chose differently from the kernel: lines with the
-/// kernel's victims, Plimsoll's victims, and the five processes with the most points.
+/// kernel's victims, Plimsoll's victims, and the five processes with the most points (as
+/// `oom_badness` computes them).
 fn difference(shortage: &Shortage, recorded: &Recorded<'_>, ours: &[u32]) -> Vec<String> {
     let mut lines = vec![
         format!("the kernel killed {:?}", shortage.killed),

@@ -22,8 +22,8 @@ use plimsoll_mm::units::{NodeId, Pages, ProcessId};
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};
 
-/// The size, in pages, of the machine on which the kills are performed. The kills do not allocate
-/// any page of this machine.
+/// The size, in pages, of the memory that Plimsoll manages while it repeats the kills. The kills do
+/// not allocate any of these pages.
 const ARENA: Pages = Pages(4096);
 /// The group that stands for all processes outside the memory cgroup that ran out of memory.
 const OUTSIDE: GroupId = GroupId(0);
@@ -65,7 +65,8 @@ impl<'r> Recorded<'r> {
         chosen.map_or_else(Vec::new, |chosen| self.kill(chosen))
     }
 
-    /// The points of a process in the kernel's table. `None` if the process must not be killed.
+    /// The points (Linux: `oom_badness`) of a process in the kernel's table. `None` if the process
+    /// must not be killed.
     pub(super) fn points(&self, task: &Task) -> Option<i64> {
         let facts = self.facts_of(task)?;
         let total = self.scope()?.total;
@@ -134,7 +135,8 @@ impl<'r> Recorded<'r> {
     }
 
     /// Kills the process in row `row` of the table, and returns the ids of all processes that are
-    /// marked as victims. The machine has a process without pages for each row of the table.
+    /// marked as victims. For the kill, Plimsoll manages a process without pages for each row of
+    /// the table.
     fn kill(&self, row: u32) -> Vec<u32> {
         let marked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&marked);
@@ -270,7 +272,8 @@ fn node_set(nodes: &[u32]) -> NodeSet {
     })
 }
 
-/// The budgets that stand for memory cgroups, by the path of the cgroup.
+/// The budgets that stand for memory cgroups, by the path of the cgroup. A budget is Plimsoll's
+/// limit on the pages of a group of processes.
 struct Budgets<'h> {
     host: &'h Host,
     together: &'h [String],
@@ -287,8 +290,8 @@ impl<'h> Budgets<'h> {
         }
     }
 
-    /// Returns the budget that stands for the cgroup at `path`. Budgets are nested as the cgroups
-    /// are.
+    /// Returns the budget (limit on pages) that stands for the cgroup at `path`. Budgets are nested
+    /// as the cgroups are.
     fn of(&mut self, path: &str) -> Arc<Budget<Host>> {
         if let Some(known) = self.known.get(path) {
             return Arc::clone(known);

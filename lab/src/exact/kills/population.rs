@@ -1,5 +1,5 @@
-//! The processes of a recorded machine before its memory ran out. The load that started these
-//! processes read their figures from `/proc` and wrote them down in this form:
+//! The processes of a recorded machine before its memory ran out. A load program started these
+//! processes, read their figures from `/proc` and wrote them down in this form:
 //!
 //! ```text
 //! total ram_kib=308344 swap_kib=0
@@ -62,7 +62,7 @@ pub(super) struct Member {
 }
 
 impl Population {
-    /// Reads the population from a recording. Also returns the number of unreadable lines. Returns
+    /// Reads the processes from a recording. Also returns the number of unreadable lines. Returns
     /// `None` if the recording has no list of processes.
     pub(super) fn of(recording: &Recording) -> Option<(Self, usize)> {
         recording.header.text(TEXT).map(Self::parse)
@@ -94,7 +94,7 @@ impl Population {
         Some(())
     }
 
-    /// The process with the id `pid`. `None` if the population has no such process.
+    /// The process with the id `pid`. `None` if the recording has no such process.
     pub(super) fn member(&self, pid: u32) -> Option<&Member> {
         self.members.iter().find(|member| member.pid == pid)
     }

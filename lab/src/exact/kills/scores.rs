@@ -7,7 +7,7 @@ use plimsoll_recording::Recording;
 use super::population::{self, Member, Population};
 use crate::exact::{Judge, Judgement};
 
-/// The judge of scores. It compares `/proc/PID/oom_score` with the scores that Plimsoll computes.
+/// Compares `/proc/PID/oom_score` of every process with the score that Plimsoll computes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scores;
 

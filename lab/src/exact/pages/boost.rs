@@ -62,7 +62,7 @@ impl Boosts {
         }
     }
 
-    /// If event `index` is the first event after the recorder read `/proc/zoneinfo`, adopts the
+    /// If event `index` is the first event after the recorder read `/proc/zoneinfo`, takes over the
     /// boosts that `/proc/zoneinfo` shows. Returns the zones whose boosts changed, with their new
     /// boosts in pages.
     pub(super) fn read(&mut self, index: usize) -> Vec<(u8, u64)> {

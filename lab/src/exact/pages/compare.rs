@@ -1,5 +1,5 @@
 //! Performs the operations of a recording on Plimsoll's allocator, and pairs each move of pages
-//! that Plimsoll makes with the kernel's move.
+//! (between page lists and a zone) that Plimsoll makes with the kernel's move.
 
 use std::collections::BTreeMap;
 
@@ -96,8 +96,9 @@ fn kind(site: Site) -> Option<Kind> {
     match site {
         Site::Refill => Some(Kind::Refill),
         Site::Spill => Some(Kind::Spill),
-        // The periodic work lets lists decay and drains lists of remote nodes. The kernel's events
-        // do not distinguish decays from drains of remote lists, so both count as decays.
+        // The periodic work (`vmstat_update`) lets lists decay: it lowers `high` and returns the
+        // pages above it. It also drains lists of remote nodes. The kernel's events do not
+        // distinguish decays from drains of remote lists, so both count as decays.
         Site::Decay | Site::DrainRemoteNode => Some(Kind::Decay),
         Site::Drain => Some(Kind::Drain),
         _ => None,
@@ -156,7 +157,7 @@ mod tests {
 
     /// In the kernel, a bulk allocation can take pages from a page list although no event has shown
     /// that these pages are on the list. Plimsoll's lists must then become shorter at once.
-    /// Otherwise they would spill too early from then on.
+    /// Otherwise they would reach `high`, and spill pages to the zone, too early from then on.
     #[test]
     fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
         let (mut stand_in, follow) = twenty_listed();

@@ -15,7 +15,7 @@ use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 
-/// A machine that performs one recorded operation at a time.
+/// A machine that performs one recorded operation at a time. No time passes on it.
 pub(super) struct Stepwise {
     topology: Topology,
     cpu: Cell<CpuId>,

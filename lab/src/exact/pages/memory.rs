@@ -77,13 +77,13 @@ impl Stock {
         stock
     }
 
-    /// Adds a block that is in use to the stock, so that a recorded free can return it later.
+    /// Adds a block to this set of blocks in use, so that a recorded free can return it later.
     pub(crate) fn put(&mut self, order: Order, pfn: Pfn) {
         self.by_order[order.index()].push(pfn);
     }
 
-    /// Takes a block of `order` from the stock, split off a larger block if necessary. Returns
-    /// `None` if no block of the stock is large enough.
+    /// Takes a block of `order` from this set of blocks in use, split off a larger block if
+    /// necessary. Returns `None` if no block of the set is large enough.
     pub(crate) fn take<M: Machine>(
         &mut self,
         pages: &PageAllocator<M>,
@@ -139,8 +139,8 @@ mod tests {
     use super::super::machine::Stepwise;
     use super::*;
 
-    /// Makes a zone of `managed` pages of which `free` should be free, and a stock of all other
-    /// pages. Returns how many pages are really free, and how many are in the stock.
+    /// Makes a zone of `managed` pages of which `free` should be free, and counts all other pages
+    /// as in use. Returns how many pages are really free, and how many count as in use.
     fn beside(managed: u64, free: u64) -> (u32, u32) {
         let machine = Stepwise::new(Topology::flat(1));
         let area = Area {

@@ -47,10 +47,11 @@ use self::infer::Inferred;
 use self::op::Op;
 use super::{Judge, Judgement};
 
-/// The judge of page lists.
+/// Compares the kernel's page lists with Plimsoll's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageLists {
-    /// The design to judge. `None` stands for the design of the recorded kernel's version.
+    /// The design (one variant of each mechanism) to compare with the kernel. `None` stands for the
+    /// design of the recorded kernel's version.
     pub design: Option<Design>,
 }
 

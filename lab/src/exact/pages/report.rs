@@ -17,8 +17,9 @@ fn number(value: u64) -> String {
     human(value as f64, Unit::Count)
 }
 
-/// Returns tables of the moves, by kind and by CPU. `left` has the number of pages on each CPU's
-/// lists at the end: on the kernel's lists, if this number is known, and on Plimsoll's lists.
+/// Returns tables of the moves of pages between page lists and zones, by kind and by CPU. `left`
+/// has the number of pages on each CPU's lists at the end: on the kernel's lists, if this number is
+/// known, and on Plimsoll's lists.
 pub(super) fn tables(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Vec<Table> {
     vec![by_kind(pairs), by_cpu(pairs, left)]
 }

@@ -1,4 +1,4 @@
-//! Chooses the design that stands for the recorded kernel.
+//! Chooses the design (one variant of each mechanism) that stands for the recorded kernel.
 
 use plimsoll_mm::design::Design;
 
@@ -9,8 +9,8 @@ const KNOWN: [(u32, u32, &str); 3] = [
     (6, 19, "linux-6.19"),
 ];
 
-/// The design that was chosen for a kernel. A warning comes with it if the kernel's version is not
-/// known.
+/// The design (one variant of each mechanism) that was chosen for a kernel. A warning comes with it
+/// if the kernel's version is not known.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) design: Design,
@@ -19,8 +19,8 @@ pub(super) struct Chosen {
     pub(super) warning: Option<String>,
 }
 
-/// Chooses the design for a release as `uname -r` prints it. If the version is known, returns its
-/// design. Otherwise returns a warning and this design:
+/// Chooses the design (one variant of each mechanism) for a release as `uname -r` prints it. If the
+/// version is known, returns its design. Otherwise returns a warning and this design:
 ///
 /// - for a version that is newer than the oldest known version: the design of the last known
 ///   version before it

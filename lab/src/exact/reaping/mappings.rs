@@ -1,4 +1,5 @@
-//! The mappings of a recorded victim. The load read them from `/proc/PID/smaps` before the kill.
+//! The mappings of a victim in a recording. The load program read them from `/proc/PID/smaps`
+//! before the kill.
 //!
 //! ```text
 //! victim 169

@@ -1,6 +1,6 @@
-//! The reaping of victims that do not exit. The judge compares the reaper's events, and the ranges
-//! that the reaper empties, in order. For `process_mrelease`, it compares the emptied ranges and
-//! the return value.
+//! The reaping of victims that do not exit. This module compares the reaper's events, and the
+//! ranges that the reaper empties, in order. For `process_mrelease`, it compares the emptied ranges
+//! and the return value.
 
 pub(super) mod mappings;
 mod perform;
@@ -18,8 +18,8 @@ use super::{Judge, Judgement};
 /// form `release CASE flags=N ERRNO`.
 pub(crate) const RELEASES: &str = "oom releases";
 
-/// The judge of reaping: it compares the ranges that the kernel's OOM reaper empties, and their
-/// order, with the ranges that Plimsoll's reaper empties.
+/// Compares the ranges that the kernel's OOM reaper empties, and the order of these ranges, with
+/// the ranges that Plimsoll's reaper empties.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
     /// The order in which the reaper empties the ranges of a victim. `None` stands for the order of
@@ -110,7 +110,7 @@ fn reaped(recording: &Recording) -> Vec<u32> {
 }
 
 /// The recorded steps of `victim`. A range is a step if the reaper's thread empties it between the
-/// start and the finish of an attempt.
+/// start and the finish of one attempt to reap the victim.
 fn steps_of(recording: &Recording, victim: u32) -> Vec<ReapEvent> {
     let (mut steps, mut reaper) = (Vec::new(), None);
     for event in &recording.events {

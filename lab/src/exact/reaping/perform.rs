@@ -301,9 +301,9 @@ impl Witness {
     }
 }
 
-/// Records each range just before a helper empties it, as an MMU notifier of Linux could. A call
-/// with `may_wait` comes from the thread that changes mappings. Such a call records no range, and
-/// waits at the two barriers.
+/// Records each range just before the reaper or `process_mrelease` empties it, as an MMU notifier
+/// of Linux could. A call with `may_wait` comes from the thread that changes mappings. Such a call
+/// records no range, and waits at the two barriers.
 struct Watch(Arc<Witness>);
 
 impl Notified<Host> for Watch {

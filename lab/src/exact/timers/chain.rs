@@ -40,7 +40,8 @@ pub(super) struct Armed {
     pub(super) fired: Option<u64>,
 }
 
-/// All firings of the judged timers in a recording, and the time that the recording covers.
+/// All firings, in a recording, of the timers of vmstat work and of the shepherd, and the time that
+/// the recording covers.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// The timers that vmstat work and the shepherd armed, in the order in which they were armed.
@@ -106,8 +107,8 @@ impl Chain {
     }
 }
 
-/// The functions that run judged work. The key is the function's symbol in the header, and the
-/// value is the kind of the work.
+/// The functions that run the vmstat work or the shepherd. The key is the function's symbol in the
+/// header, and the value is the kind of the work.
 fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
     let kind = |name: &String| Kind::ALL.into_iter().find(|kind| kind.function() == name);
     let symbols = (0..).map(Symbol).zip(&header.symbols);

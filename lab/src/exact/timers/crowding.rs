@@ -1,10 +1,10 @@
 //! Compares how many CPUs start their vmstat work together in a recording and on a simulated
 //! machine.
 //!
-//! The simulated CPUs are always busy and always have differentials to fold, like the CPUs in a
-//! recording with `nohz=off` and a load on every CPU. The simulation covers as much time as the
-//! recording, but at most 30 seconds. It runs twice: without late ticks, and with the recording's
-//! share of late ticks.
+//! The simulated CPUs are always busy and always have counts to add to the zones' counters, like
+//! the CPUs in a recording with `nohz=off` and a load on every CPU. The simulation covers as much
+//! time as the recording, but at most 30 seconds. It runs twice: without late ticks (timer
+//! interrupts that come a jiffy late), and with the recording's share of late ticks.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
@@ -19,8 +19,8 @@ use crate::report::Table;
 use crate::run::testbed::{Cause, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The profile from which the simulated CPUs get their prices. Any other profile would do, because
-/// prices do not affect the times at which timers fire.
+/// The profile (description of a simulated machine) from which the simulated CPUs get the times
+/// that steps take. Any other profile would do, because these times do not affect when timers fire.
 const PRICES: &str = "laptop-2";
 
 /// The time from the beginning of a recording in which the comparison ignores starts of vmstat
@@ -113,7 +113,8 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
     };
     let testbed = Testbed::with_options(&profile, Design::LINUX, options);
     // The CPUs are never idle. At nearly every refresh, the number of mapped pages differs from the
-    // number at the last refresh, so the work finds differentials to fold and rearms its timer.
+    // number at the last refresh, so the work finds counts to add to the shared counters and rearms
+    // its timer.
     let worker = StressVm {
         bytes: 32 * 4096,
         use_ns_per_page: 1_500_000,

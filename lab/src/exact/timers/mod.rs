@@ -1,7 +1,8 @@
 //! Timers: compares the kernel's timers of the per-CPU vmstat work and of the shepherd with
-//! Plimsoll's timers. The judge compares two jiffies of each timer. The jiffy for which the kernel
-//! arms the timer must equal the jiffy that the schedule `round-jiffies` gives. The jiffy at which
-//! the kernel's timer wheel fires the timer must equal the jiffy that the wheel of `mm` gives.
+//! Plimsoll's timers. This module compares two jiffies of each timer. The jiffy for which the
+//! kernel arms the timer must equal the jiffy that Plimsoll's schedule `round-jiffies` gives. The
+//! jiffy at which the kernel's timer wheel fires the timer must equal the jiffy that the wheel of
+//! `mm` gives.
 //!
 //! `chain` finds the firings in a recording. `crowding` compares how many CPUs start their work
 //! together in the recording and on a simulated machine with the same number of CPUs.
@@ -20,20 +21,22 @@ use self::chain::{Armed, Chain, Kind};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// The judge of timers: it compares the kernel's timers with the timers of a schedule and a timer
-/// wheel. [`Timers::OURS`] has Plimsoll's schedule and wheel.
+/// Compares the kernel's timers with the timers of a schedule (a rule for when vmstat work runs
+/// next) and of a timer wheel. [`Timers::OURS`] has Plimsoll's schedule and wheel.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers<'a> {
     /// The schedule that gives the jiffy for which the vmstat work arms its timer. In Linux, this
     /// is [`RoundJiffies`].
     pub schedule: &'a dyn Schedule,
-    /// The function that returns the jiffy at which a wheel fires a timer. Its arguments are the
-    /// wheel, the jiffy in which the timer is armed, and the jiffy for which the timer is armed.
+    /// The function that returns the jiffy at which a timer wheel fires a timer. Its arguments are
+    /// the wheel, the jiffy in which the timer is armed, and the jiffy for which the timer is
+    /// armed.
     pub fires_at: fn(Wheel, Jiffies, Jiffies) -> Jiffies,
 }
 
 impl Timers<'_> {
-    /// Plimsoll's schedule and Plimsoll's wheel, which both work as in Linux.
+    /// Plimsoll's schedule (a rule for when vmstat work runs next) and Plimsoll's timer wheel,
+    /// which both work as in Linux.
     pub const OURS: Timers<'static> = Timers {
         schedule: &RoundJiffies,
         fires_at: Wheel::fires_at,
@@ -121,7 +124,7 @@ struct Verdict {
     /// The jiffy for which the schedule arms the timer. `None` if the schedule does not use the
     /// wheel.
     expires: Option<u64>,
-    /// The jiffy at which Plimsoll's wheel fires a timer that is armed for the jiffy that the
+    /// The jiffy at which Plimsoll's timer wheel fires a timer that is armed for the jiffy that the
     /// kernel chose.
     bucket: u64,
 }

@@ -1,4 +1,4 @@
-//! Tests the judge of timers on hand-written recordings.
+//! Tests on hand-written recordings how the kernel's timers are compared with Plimsoll's.
 
 use plimsoll_recording::event::{Event, Symbol, What};
 
@@ -77,8 +77,8 @@ fn a_firing_that_differs_is_shown_with_both_sides() {
     ");
 }
 
-/// If the kernel does not print the jiffy that its wheel chose, the judge compares only the jiffy
-/// for which the timer was armed.
+/// If the kernel does not print the jiffy that its timer wheel chose, the replay compares only the
+/// jiffy for which the timer was armed.
 #[test]
 fn only_what_is_asked_for_counts_if_the_wheel_is_not_printed() {
     let unprinted = armed(TIMER, 12_345, 13_985, None);
@@ -91,8 +91,9 @@ fn only_what_is_asked_for_counts_if_the_wheel_is_not_printed() {
     );
 }
 
-/// A timer counts only if three conditions hold. The timer belongs to the work. The thread that
-/// runs the work arms the timer on the work's CPU. The thread arms the timer before the work ends.
+/// A timer counts only if three conditions hold. The timer belongs to the vmstat work. The thread
+/// that runs the work arms the timer on the work's CPU. The thread arms the timer before the work
+/// ends.
 #[test]
 fn timers_of_others_are_left_out() {
     let timer = |address| armed(address, 12_345, 13_985, Some(14_016));
@@ -113,8 +114,8 @@ fn timers_of_others_are_left_out() {
     }
 }
 
-/// A start of the work counts as caused by its timer only if the timer fired after the work's
-/// previous start and before this start.
+/// A start of the vmstat work counts as caused by its timer only if the timer fired after the
+/// work's previous start and before this start.
 #[test]
 fn a_start_is_by_timer_if_the_timer_fired_before() {
     let right = armed(TIMER, 12_345, 13_985, Some(14_016));

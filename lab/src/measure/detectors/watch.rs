@@ -11,7 +11,8 @@ use plimsoll_sim::{Access, Sim, Stretch, Wait};
 
 use super::{hung_task, rcu, soft_lockup};
 
-/// Stretches that are shorter than this are ignored.
+/// A stretch is the time from one reschedule point of a CPU to its next. Stretches that are shorter
+/// than this are ignored.
 const SHORTEST: Nanos = Nanos(10_000);
 
 /// Observes a simulated machine for stalls, until [`Watch::finish`] ends the watch.
@@ -20,10 +21,11 @@ pub struct Watch {
     log: Rc<RefCell<Log>>,
 }
 
-/// The reports of the detectors, and the longest stretch.
+/// The reports of the detectors, and the longest stretch (the time from one reschedule point of a
+/// CPU to the next).
 #[derive(Clone, Debug, Default)]
 pub struct CpuStalls {
-    /// The longest stretch of any CPU.
+    /// The longest stretch of any CPU from one reschedule point to the next.
     pub longest: Option<LongStretch>,
     /// The number of reported soft lockups.
     pub soft_lockups: usize,
@@ -33,7 +35,8 @@ pub struct CpuStalls {
     pub hung_tasks: usize,
 }
 
-/// A stretch, and how much of it the CPU spent waiting for spinlocks.
+/// A stretch (the time from one reschedule point of a CPU to the next), and how much of it the CPU
+/// spent waiting for spinlocks.
 #[derive(Clone, Copy, Debug)]
 pub struct LongStretch {
     /// The stretch.
@@ -88,8 +91,9 @@ impl Watch {
             let lockups = soft_lockup::reports(stretch.from, stretch.until, Nanos(phase));
             log.stalls.soft_lockups += lockups.len();
             if length(stretch).0 >= rcu::TIMEOUT_S * Nanos::SECOND.0 {
-                // A CPU masks interrupts only during holds and waits that are much shorter than the
-                // timeout of the RCU stall detector. So the CPU takes ticks during the stretch.
+                // A CPU masks interrupts only during holds of spinlocks, and waits for them, that
+                // are much shorter than the timeout of the RCU stall detector. So the CPU takes
+                // ticks although it does not reschedule.
                 let stalls = rcu::reports(stretch.from, stretch.until, hz, true);
                 log.stalls.rcu_stalls += stalls.len();
             }
@@ -97,7 +101,8 @@ impl Watch {
         Self { log }
     }
 
-    /// Ends the watch after the run. Stretches that have not ended end with the watch.
+    /// Ends the watch after the run. If a CPU has not yet reached its next reschedule point, the
+    /// time since its last one counts as a stretch that ends now.
     #[must_use]
     pub fn finish(self, sim: &Sim) -> CpuStalls {
         sim.end_stretches();
@@ -187,9 +192,9 @@ mod tests {
 
     #[test]
     fn each_report_of_a_long_stretch_counts() {
-        // The stretches of both CPUs last 60 seconds. The detector reports a soft lockup after 20
-        // to 24 seconds, and again 24 seconds later. It reports an RCU stall after 21 seconds, and
-        // would report it again only after 84 seconds.
+        // Neither CPU reschedules for 60 seconds. The detector reports a soft lockup after 20 to 24
+        // seconds, and again 24 seconds later. It reports an RCU stall after 21 seconds, and would
+        // report it again only after 84 seconds.
         let stalls = held_for(60);
         assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (4, 2));
     }
@@ -244,8 +249,8 @@ mod tests {
         for cpu in 0..2 {
             let lock = Rc::clone(&lock);
             sim.spawn(CpuId(cpu), move |sim| {
-                // On both CPUs, the stretch is too short to be watched, although on one of them the
-                // CPU waits for the lock.
+                // Both CPUs reschedule too soon to be watched, although one of the two CPUs waits
+                // for the lock.
                 lock.with(sim, Site::Control, |()| sim.spend(Work::Think, 2000));
                 sim.resched_point();
                 sim.spend(Work::Think, 1_000_000 * (1 + cpu));

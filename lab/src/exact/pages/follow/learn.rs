@@ -1,8 +1,9 @@
 //! Derives parts of the kernel's state from a difference between Plimsoll's move and the kernel's
 //! move. These parts are the lengths of lists, `high` and `alloc_factor`, which a recording does
-//! not show at each moment. The replay learns nothing from an identical move. If the replay has
-//! used a spill of the kernel to correct the assumed lengths of the lists, an identical spill of
-//! Plimsoll proves nothing and is not compared.
+//! not show at each moment. The replay learns nothing from an identical move. A spill returns pages
+//! to the zone because the lists have reached `high`. If the replay has used a spill of the kernel
+//! to correct the assumed lengths of the lists, an identical spill of Plimsoll proves nothing and
+//! is not compared.
 
 use plimsoll_mm::page::ListState;
 
@@ -39,16 +40,16 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
-                // The corrected lists fit the kernel's next spill. So if Plimsoll makes the same
-                // spill, this proves nothing.
+                // The lists were corrected so that they fit the kernel's next spill (return of
+                // pages to the zone). So if Plimsoll makes the same spill, this proves nothing.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
                     lists.corrected = true;
                 }
                 Learnt::default()
             }
             Kind::Decay if pair.kernel.pages > 0 => {
-                // A decay leaves `high` pages on the lists. So after the kernel's decay, the
-                // kernel's lists have `high` pages.
+                // A decay (return of pages by `vmstat_update`) leaves `high` pages on the lists. So
+                // after the kernel's decay, the kernel's lists have `high` pages.
                 let after = self.count(pair.zone, pair.cpu);
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(after));
                 Learnt::default()
@@ -104,9 +105,10 @@ impl Follow {
         }
     }
 
-    /// Returns whether a spill of `pages` pages was meant to empty the kernel's lists, although it
-    /// leaves `left` pages on the lists that the replay derives. The kernel makes such a spill at
-    /// two successive frees of blocks of 2 to 8 pages. Any other spill leaves at least a batch.
+    /// Returns whether a spill (return of pages to the zone) of `pages` pages was meant to empty
+    /// the kernel's lists, although it leaves `left` pages on the lists that the replay derives.
+    /// The kernel makes such a spill at two successive frees of blocks of 2 to 8 pages. Any other
+    /// spill leaves at least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
         let batch = self
             .lists
@@ -115,10 +117,10 @@ impl Follow {
         pages > 0 && left < batch && pages < batch << SCALE_MAX
     }
 
-    /// Returns whether the pages of a decay are possibly a batch that the periodic work returns to
-    /// a zone of another node. The periodic work returns such a batch if the lists for that zone
-    /// were not used for some time. The batch says nothing about the lengths of the lists. If the
-    /// last block of the batch is large, the batch has a few more pages than usual.
+    /// Returns whether the pages that the periodic work (`vmstat_update`) returned are possibly a
+    /// batch that belongs to a zone of another node. The work returns such a batch if the lists for
+    /// that zone were not used for some time. The batch says nothing about the lengths of the
+    /// lists. If the last block of the batch is large, the batch has a few more pages than usual.
     fn may_be_expiry(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         let pages = pair.kernel.pages.max(pair.ours.pages);
@@ -135,8 +137,8 @@ impl Follow {
     /// Handles a move of `pair` in which Plimsoll returned pages to the zone and the kernel did
     /// not. Returns the number of pages to add to the derived lists (our picture of the kernel's
     /// lists). If the number is negative, pages must be removed. This correction keeps the lists
-    /// below `high` until the kernel's next move. If the next move is a spill, it also shows how
-    /// many pages were on the lists.
+    /// below `high` until the kernel's next move. If the next move is a spill (a return of pages
+    /// because the lists reached `high`), it also shows how many pages were on the lists.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();

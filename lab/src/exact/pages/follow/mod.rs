@@ -45,10 +45,11 @@ struct Followed {
     /// True if the zone belongs to another node than the CPU. The CPU's periodic work then also
     /// returns a batch to the zone if the lists were not used for some time.
     remote: bool,
-    /// True once a spill or drain has shown how many pages were on the lists.
+    /// True once a move has shown how many pages were on the lists. A drain shows this, and so does
+    /// a spill, which returns pages because the lists have reached `high`.
     counted: bool,
-    /// True if the replay used the kernel's next spill to correct the lengths of the lists. In this
-    /// case, Plimsoll's next spill necessarily equals the kernel's.
+    /// True if the replay used the kernel's next spill (return of pages to the zone) to correct the
+    /// lengths of the lists. In this case, Plimsoll's next spill necessarily equals the kernel's.
     corrected: bool,
 }
 
@@ -185,8 +186,8 @@ impl Follow {
         *len = u32::try_from((i64::from(*len) + blocks).max(0)).unwrap_or(u32::MAX);
     }
 
-    /// Returns whether the size of a move depends on what the CPU did before the recording. Call
-    /// this method before [`Follow::note`] for the operation.
+    /// Returns whether the size of a move (between page lists and a zone) depends on what the CPU
+    /// did before the recording. Call this method before [`Follow::note`] for the operation.
     pub(super) fn depends_on_before(&self, pair: &Pair) -> bool {
         self.lists
             .get(&(pair.zone, pair.cpu))
@@ -197,16 +198,16 @@ impl Follow {
             })
     }
 
-    /// Returns whether the kernel and Plimsoll made identical spills that prove nothing, because
-    /// the replay used the kernel's spill to correct the lengths of the lists. Call this method
-    /// before [`Follow::note_move`].
+    /// Returns whether the kernel and Plimsoll made identical spills (returns of pages to the zone)
+    /// that prove nothing, because the replay used the kernel's spill to correct the lengths of the
+    /// lists. Call this method before [`Follow::note_move`].
     pub(super) fn was_used(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         pair.is_same() && pair.kind == Kind::Spill && lists.is_some_and(|lists| lists.corrected)
     }
 
     /// Learns from the kernel's move: a refill of single pages raises `alloc_factor`, and a spill
-    /// or drain shows how many pages were on the lists.
+    /// (return of pages to the zone) or drain shows how many pages were on the lists.
     pub(super) fn note_move(&mut self, pair: &Pair) {
         let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) else {
             return;

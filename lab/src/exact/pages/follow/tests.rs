@@ -1,5 +1,6 @@
 //! Tests what the replay learns from a difference between Plimsoll's move and the kernel's move.
-//! Each test constructs a difference from a few operations.
+//! Each test constructs a difference from a few operations. A *spill* returns pages to the zone
+//! because the lists have reached `high`.
 
 use plimsoll_mm::page::ListState;
 
@@ -23,9 +24,10 @@ fn op(action: Action, spills: bool) -> Op {
     }
 }
 
-/// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. At first, the
-/// replay assumes 50 pages on the kernel's lists, and `high` is 100. The first operation in `after`
-/// makes Plimsoll spill. Returns the number of pages that the replay assumes at the end.
+/// Lets the replay learn from a spill (return of pages to the zone) that Plimsoll makes and the
+/// kernel does not. At first, the replay assumes 50 pages on the kernel's lists, and `high` is 100.
+/// The first operation in `after` makes Plimsoll spill. Returns the number of pages that the replay
+/// assumes at the end.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
@@ -51,9 +53,9 @@ fn learnt_length(after: &[Op]) -> u32 {
     follow.count(0, 0)
 }
 
-/// If the replay used the kernel's next spill to correct the lists, an identical spill of Plimsoll
-/// proves nothing and is not compared. The spill after it is compared again. A spill that differs
-/// always counts as a difference.
+/// If the replay used the kernel's next spill (return of pages to the zone) to correct the lists,
+/// an identical spill of Plimsoll proves nothing and is not compared. The spill after it is
+/// compared again. A spill that differs always counts as a difference.
 #[test]
 fn a_spill_that_corrected_the_lists_is_set_aside() {
     let mut follow = with([10, 10, 10]);
@@ -78,8 +80,8 @@ fn free(spills: bool) -> Op {
     op(Action::Free { zone, list, pfn }, spills)
 }
 
-/// The kernel spills when its lists reach `high`. So until the kernel's next spill, exactly as many
-/// pages are freed as the lists now lack to reach `high`.
+/// The kernel spills (returns pages to the zone) when its lists reach `high`. So until the kernel's
+/// next spill, exactly as many pages are freed as the lists now lack to reach `high`.
 #[test]
 fn the_next_spill_tells_how_long_lists_are() {
     let after = [free(false), free(false), free(true)];
@@ -137,9 +139,9 @@ fn bulk(pages: u64) -> Op {
     op(Action::Bulk { zone, list, pfns }, false)
 }
 
-/// Lets the replay learn from a spill that Plimsoll makes at a `high` of 100. The kernel spills
-/// only at the fourth free after the operation `between`. Returns what the replay has learnt, and
-/// whether the replay treats `between` as earlier than Plimsoll's spill.
+/// Lets the replay learn from a spill (return of pages to the zone) that Plimsoll makes at a `high`
+/// of 100. The kernel spills only at the fourth free after the operation `between`. Returns what
+/// the replay has learnt, and whether the replay treats `between` as earlier than Plimsoll's spill.
 fn hastened(between: Op) -> (Follow, bool) {
     let mut follow = with([20, 50, 30]);
     let frees = [false, false, false, true].map(free);
@@ -196,15 +198,15 @@ fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     assert_eq!(follow.lens(0, 0)[..3], [0, 0, 0]);
 }
 
-/// If the kernel's spill would leave less than a batch on the lists, the spill has emptied the
-/// lists.
+/// If the kernel's spill (return of pages to the zone) would leave less than a batch on the lists,
+/// the spill has emptied the lists.
 #[test]
 fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);
     follow.learn(&spill(300, 320), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 0);
-    // A spill that does not empty the lists leaves at least a batch. So the lists were at `high`
-    // before this spill.
+    // A spill (return of pages to the zone) that does not empty the lists leaves at least a batch.
+    // So the lists were at `high` before this spill.
     let mut follow = with([1, 0, 63]);
     follow.learn(&spill(300, 0), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 100);
@@ -284,7 +286,8 @@ fn a_bulk_allocation_takes_pages_that_no_event_shows_while_there_are_any() {
 }
 
 /// The periodic work returns a batch of a remote node's pages if the lists were not used for some
-/// time. Unlike a decay, the return of a batch leaves any number of pages on the lists.
+/// time. Unlike a decay, which leaves `high` pages, the return of a batch leaves any number of
+/// pages on the lists.
 #[test]
 fn a_batch_returned_to_a_remote_node_does_not_tell_how_long_lists_are() {
     let decay = |kernel| Pair {
@@ -321,9 +324,9 @@ fn a_bulk_allocation_of_a_part_of_a_block_takes_the_block() {
     assert_eq!(follow.lens(0, 0)[6], 0);
 }
 
-/// If only Plimsoll returned pages in a decay, and there are at most about a batch of them, the
-/// pages may be the batch that periodic work returns to a remote node. If Plimsoll returned more
-/// pages, Plimsoll's lists were too long.
+/// If only Plimsoll returned pages in the periodic work, and there are at most about a batch of
+/// them, these pages may be the batch of a remote node. If Plimsoll returned more pages, Plimsoll's
+/// lists were too long.
 #[test]
 fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
     let decay = |ours| Pair {
@@ -339,10 +342,10 @@ fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
     assert_eq!(remote.count(0, 0), 99, "the lists were below `high`");
 }
 
-/// After a difference, the replay uses the kernel's next spill to correct the assumed lengths of
-/// the lists. If a drain comes before that spill, the drain shows these lengths and empties the
-/// lists. The replay then predicts the later spill and compares it. The replay never uses a drain
-/// for a correction, so it also compares drains that are identical.
+/// After a difference, the replay uses the kernel's next spill (return of pages to the zone) to
+/// correct the assumed lengths of the lists. If a drain comes before that spill, the drain shows
+/// these lengths and empties the lists. The replay then predicts the later spill and compares it.
+/// The replay never uses a drain for a correction, so it also compares drains that are identical.
 #[test]
 fn only_a_spill_is_used_and_not_after_a_drain() {
     let drain = Pair {
@@ -357,8 +360,8 @@ fn only_a_spill_is_used_and_not_after_a_drain() {
     assert!(!follow.was_used(&spill(10, 10)), "the lists were empty");
 }
 
-/// Only a spill that empties the lists leaves less than a batch. Any other spill leaves a batch or
-/// more, and shows that the lists had `high` pages.
+/// Only a spill (return of pages to the zone) that empties the lists leaves less than a batch. Any
+/// other spill leaves a batch or more, and shows that the lists had `high` pages.
 #[test]
 fn a_spill_that_leaves_exactly_a_batch_shows_that_lists_were_at_high() {
     let mut follow = with([1, 0, 62]);

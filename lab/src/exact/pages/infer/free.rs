@@ -205,8 +205,8 @@ impl Walk<'_> {
 
     /// Handles successive drain events (`mm_page_pcpu_drain`) that do not directly follow a free in
     /// the same thread. There are two possible causes. Either an interrupt came between a free and
-    /// the spill that the free caused, or CPU `actor` drains its own lists or the lists of another
-    /// CPU.
+    /// the spill (return of pages to the zone) that the free caused, or CPU `actor` drains its own
+    /// lists or the lists of another CPU.
     pub(super) fn drain(&mut self, index: usize, actor: u32) {
         let owner = self.owner(index).unwrap_or(actor);
         let freeing = self.freeing.get(&actor).copied();
@@ -263,8 +263,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Handles the periodic work of a CPU. The blocks that its thread returns to zones until the
-    /// work ends are recorded as one decay.
+    /// Handles the periodic work of a CPU. The blocks that the work's thread returns to zones until
+    /// the work ends are recorded as one move, a decay.
     pub(super) fn refresh(&mut self, index: usize, cpu: u32) {
         let pid = self.events[index].pid;
         let mut moves = Vec::new();

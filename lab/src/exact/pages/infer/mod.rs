@@ -80,8 +80,8 @@ impl Inferred {
 /// Most recordings take three passes.
 const PASSES_MAX: u32 = 8;
 
-/// Corrections of wrong assumptions. If no event states on which list a freed block is, the
-/// derivation assumes a list, and corrects the assumption if later events contradict it.
+/// Corrections of wrong assumptions. If no event states on which list a freed block is, this module
+/// assumes a list, and corrects the assumption if later events contradict it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Doubts {
     /// For each page block whose type no event states, the number of [`GUESSES`] that are ruled
@@ -147,7 +147,8 @@ struct Walk<'a> {
 struct Batch {
     /// The number of blocks of the batch that have yet to be put on their lists.
     left: u32,
-    /// The zone whose lists the CPU has locked, from the first block of the batch to its last.
+    /// The zone whose page lists the CPU has locked, from the first block of the batch to its last.
+    /// `None` if the CPU holds no such lock.
     locked: Option<u8>,
 }
 

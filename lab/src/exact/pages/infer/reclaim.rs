@@ -16,7 +16,8 @@ impl Walk<'_> {
         if matches!(what, What::DirectReclaimEnd { .. }) {
             // If an allocation still finds no block after reclaim, the allocation drains all lists.
             // So if the thread returns blocks to a zone after this event, the blocks belong to a
-            // drain. They do not belong to a spill that a free during reclaim caused.
+            // drain. They were not returned because a free during reclaim filled the lists to
+            // `high`.
             self.freeing.remove(&cpu);
         }
         let action = match *what {

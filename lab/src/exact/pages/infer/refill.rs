@@ -11,8 +11,8 @@ use super::Walk;
 /// several times and no other event of the CPU lies between these holds, the blocks of all these
 /// holds form one group.
 struct Group {
-    /// The first frame of each block, with the index of the last event of the group that concerns
-    /// the block.
+    /// The first frame of each block, with the index of the last of the group's events that
+    /// concerns the block.
     pfns: Vec<(u64, usize)>,
     order: u8,
     mobility: u8,
@@ -95,9 +95,9 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, vec![moved]);
     }
 
-    /// Collects the group of event `index`. It has the blocks of one order and one zone that the
-    /// CPU of the event took, beginning with this event. It ends before the next event of this CPU
-    /// that does not take such a block.
+    /// Collects the blocks of one order and one zone that the CPU of event `index` took, beginning
+    /// with this event. The group ends before the next event of this CPU that does not take such a
+    /// block.
     fn group(&mut self, index: usize) -> Option<Group> {
         let mut group: Option<Group> = None;
         let mut next = Some(index);

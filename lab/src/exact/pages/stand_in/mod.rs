@@ -36,7 +36,8 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Sets the lists of a CPU in a zone to this state, using blocks from that zone's `stock`.
+    /// Sets the lists of a CPU in a zone to this state, using blocks from `stock`, which has the
+    /// zone's blocks that count as in use.
     pub(crate) fn seed<M: Machine>(
         &self,
         pages: &PageAllocator<M>,
@@ -136,8 +137,8 @@ impl StandIn {
         for (zone, info) in (0..).zip(zones) {
             stand_in.free_up_to(zone, info.free);
         }
-        // CPU 0 still has differentials (counts that are not yet in the zones' counters) for the
-        // pages that were just freed. The refresh adds them to the zones' counters.
+        // CPU 0 has not yet added the pages that were just freed to the zones' counters. The
+        // refresh (Linux: `vmstat_update`) adds them.
         stand_in.mm.refresh(&stand_in.machine);
         stand_in.machine.take_holds();
         Ok(stand_in)

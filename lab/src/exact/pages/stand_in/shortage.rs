@@ -202,8 +202,8 @@ mod tests {
         stand_in.perform(&op).iter().map(|hold| hold.pages).sum()
     }
 
-    /// Frees one page to a list of `zone`. Returns the number of pages that spill to the zone as a
-    /// result.
+    /// Frees one page to a list of `zone`. Returns the number of pages that the lists return to the
+    /// zone as a result.
     fn spilled(stand_in: &mut StandIn, zone: u8) -> u32 {
         let list = ListId(1);
         perform(stand_in, Action::Free { zone, list, pfn: 7 })
@@ -224,8 +224,8 @@ mod tests {
     }
 
     /// The kswapd of a node wakes when it begins a round, and stays awake after the round until it
-    /// sleeps. While kswapd is awake, CPUs fold their changes of the count of free pages sooner. So
-    /// the next allocation finds sooner that the zone is short.
+    /// sleeps. While kswapd is awake, CPUs add their changes to the zone's count of free pages
+    /// sooner. So the next allocation finds sooner that the zone is short.
     #[test]
     fn kswapd_is_awake_from_its_round_until_it_sleeps() {
         let round = |active| Action::Reclaim {

@@ -1,5 +1,5 @@
-//! Tests the derivation of operations on small recordings. In each recording, the derivation must
-//! find a fact that no event shows.
+//! Tests how operations are derived from the events of small recordings. In each recording, the
+//! code must find a fact that no event shows.
 
 mod reclaim;
 
@@ -175,8 +175,8 @@ fn a_lone_block_from_the_zone_is_no_refill() {
     ));
 }
 
-/// A spill belongs to the free that comes before the spill, even if an interrupt allocates a page
-/// between the free and the spill.
+/// A spill (return of pages to the zone) belongs to the free that comes before it, even if an
+/// interrupt allocates a page between the free and the spill.
 #[test]
 fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
     let found = infer(&[free(5), taken(40, 0), alloc(40, 0), drained(5)]);

@@ -112,8 +112,8 @@ fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
 }
 
 /// Direct reclaim drains page lists. So blocks that a thread returns to a zone after direct reclaim
-/// must count as a drain, not as a spill. This is true even if the thread has just freed a page,
-/// which could have caused a spill.
+/// must count as a drain. This is true even if the thread has just freed a page, which could have
+/// filled the lists and caused a spill.
 #[test]
 fn what_is_drained_after_reclaim_by_an_allocation_is_no_spill_of_its_last_free() {
     let reclaims = What::DirectReclaimEnd { pages: 1 };
