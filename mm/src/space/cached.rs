@@ -16,7 +16,7 @@
 use alloc::sync::Arc;
 
 use super::index::{Missing, Spares};
-use super::lru::{Aged, Refault, Shadow, Share};
+use super::lru::{Aged, Shadow, Share};
 use super::memory::Memory;
 use super::object::{Object, ObjectKind, PageError};
 use super::page_table::{Page, PageKind};
@@ -243,15 +243,9 @@ impl<M: Machine> Memory<'_, M> {
     /// page at this index has left in the file, if that page was dropped.
     fn start_of(&self, aged: &Aged<M>, shadow: Option<Shadow>) -> OfFile {
         let swaps = self.spaces.swap.free() > 0;
-        let back = shadow.map(|shadow| aged.refault(self.machine, shadow, swaps));
-        let back = back.unwrap_or(Refault {
-            begins_active: false,
-            was_active: false,
-        });
         OfFile {
             stays: false,
-            begins_active: back.begins_active,
-            was_active: back.begins_active && back.was_active,
+            begins_active: shadow.is_some_and(|shadow| aged.refault(self.machine, shadow, swaps)),
         }
     }
 

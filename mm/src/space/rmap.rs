@@ -93,8 +93,6 @@ pub(crate) struct OfFile {
     /// True if the page begins on the active list, because it came back into memory soon after it
     /// had left.
     pub(crate) begins_active: bool,
-    /// True if the page had been active before it left memory.
-    pub(crate) was_active: bool,
 }
 
 impl Owner {
@@ -102,8 +100,7 @@ impl Owner {
     const FILE: u64 = 1 << 63;
     const STAYS: u64 = 1 << 62;
     const BEGINS_ACTIVE: u64 = 1 << 61;
-    const WAS_ACTIVE: u64 = 1 << 60;
-    const MARKS: u64 = Self::FILE | Self::STAYS | Self::BEGINS_ACTIVE | Self::WAS_ACTIVE;
+    const MARKS: u64 = Self::FILE | Self::STAYS | Self::BEGINS_ACTIVE;
 
     /// Returns the owner of an anonymous page, packed into an integer that is never 0.
     pub(super) const fn pack(number: u32, page: Vpn) -> u64 {
@@ -122,9 +119,6 @@ impl Owner {
         }
         if file.begins_active {
             marks |= Self::BEGINS_ACTIVE;
-        }
-        if file.was_active {
-            marks |= Self::WAS_ACTIVE;
         }
         marks | Self::pack(number, Vpn(index))
     }
@@ -148,7 +142,6 @@ impl Owner {
         let file = OfFile {
             stays: has(Self::STAYS),
             begins_active: has(Self::BEGINS_ACTIVE),
-            was_active: has(Self::WAS_ACTIVE),
         };
         Some(Self {
             number: u32::try_from(number).ok()?,
@@ -293,11 +286,10 @@ mod tests {
                 let file = None;
                 let owner = Owner { number, page, file };
                 assert_eq!(Owner::unpack(Owner::pack(number, page)), Some(owner));
-                for marks in 0..8_u32 {
+                for marks in 0..4_u32 {
                     let file = OfFile {
                         stays: marks & 1 != 0,
                         begins_active: marks & 2 != 0,
-                        was_active: marks & 4 != 0,
                     };
                     let packed = Owner::pack_file(number, page.0, file);
                     let file = Some(file);

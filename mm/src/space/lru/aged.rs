@@ -22,7 +22,7 @@ use core::ops::Range;
 
 use super::balance::{Balance, Shadow};
 use super::kind::{Kind, List};
-use super::lists::{CHUNK, Fate, ISOLATED_MAX, Lists, Past, Run, Taken};
+use super::lists::{CHUNK, Fate, ISOLATED_MAX, Lists, Run, Taken};
 use super::shares::{Share, Shares};
 use crate::machine::{CpuLock, Field, Lock, Machine, Once};
 use crate::page::{Metadata, PageAllocator};
@@ -60,16 +60,6 @@ struct Node<M: Machine> {
     /// while reclaim looks at them), to be read without the lock.
     isolated: [M::Field; Kind::ALL.len()],
     shares: Shares<M>,
-}
-
-/// The list of used pages on which a page of a file begins when it is back in memory, and what is
-/// known about the page's use before it left memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refault {
-    /// True if the page begins on the active list.
-    pub(crate) begins_active: bool,
-    /// True if the page had been active before it left memory.
-    pub(crate) was_active: bool,
 }
 
 /// The pages that a CPU has added, and that are not on a list yet.
@@ -133,8 +123,7 @@ impl<M: Machine> Aged<M> {
             node.with(machine, Site::LruAdd, |lists| {
                 machine.spend(Work::LruMove, count_of(run.len()));
                 for &pfn in run {
-                    let (list, past) = start_of(node.owner(pfn));
-                    lists.add(pfn, list, past);
+                    lists.add(pfn, start_of(node.owner(pfn)));
                 }
             });
         });
@@ -239,18 +228,16 @@ impl<M: Machine> Aged<M> {
     }
 
     /// Records that a page of a file is back in memory after it had left (Linux:
-    /// `workingset_refault`). `swaps` is true if anonymous pages can be reclaimed.
-    pub(crate) fn refault(&self, machine: &M, shadow: Shadow, swaps: bool) -> Refault {
+    /// `workingset_refault`). Returns whether the page begins on the active list. `swaps` is true
+    /// if anonymous pages can be reclaimed.
+    pub(crate) fn refault(&self, machine: &M, shadow: Shadow, swaps: bool) -> bool {
         let node = &self.nodes[self.place(NodeId(shadow.node))];
         node.with(machine, Site::LruAdd, |lists| {
             let anon = u64::from(lists.len(List::Inactive)) + u64::from(lists.len(List::Active));
             let file = u64::from(lists.len(List::ActiveFile));
             let working = file + if swaps { anon } else { 0 };
             let pages = reclaimable(lists);
-            Refault {
-                begins_active: lists.balance.refault(shadow, working, pages),
-                was_active: shadow.was_active,
-            }
+            lists.balance.refault(shadow, working, pages)
         })
     }
 
@@ -396,28 +383,14 @@ impl<M: Machine> Node<M> {
     }
 }
 
-/// Returns the list on which a page with this owner begins, and the record of the page's past use
-/// with which it begins.
-fn start_of(owner: u64) -> (List, Past) {
-    let Some(owner) = Owner::unpack(owner) else {
-        return (List::Unevictable, Past::NEW);
-    };
-    let Some(file) = owner.file else {
-        return (List::Inactive, Past::NEW);
-    };
-    let list = if file.begins_active {
-        List::ActiveFile
-    } else {
-        List::InactiveFile
-    };
-    let was_active = file.was_active;
-    (
-        list,
-        Past {
-            was_active,
-            ..Past::NEW
-        },
-    )
+/// Returns the list on which a page with this owner begins.
+fn start_of(owner: u64) -> List {
+    match Owner::unpack(owner).map(|owner| owner.file) {
+        None => List::Unevictable,
+        Some(None) => List::Inactive,
+        Some(Some(file)) if file.begins_active => List::ActiveFile,
+        Some(Some(_)) => List::InactiveFile,
+    }
 }
 
 /// Returns the number of pages on the inactive and active LRU lists, whose pages can be reclaimed.

@@ -26,7 +26,7 @@ mod shares;
 use alloc::boxed::Box;
 use core::fmt;
 
-pub(crate) use self::aged::{Aged, Refault};
+pub(crate) use self::aged::Aged;
 pub(crate) use self::balance::Shadow;
 pub use self::kind::{Kind, List};
 pub(crate) use self::lists::{Fate, ISOLATED_MAX, Run, Taken};

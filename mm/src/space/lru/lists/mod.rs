@@ -230,10 +230,10 @@ impl Lists {
         })
     }
 
-    /// Puts a page with `past` on `list`, unless it was removed before this addition. If the chunk
-    /// with the page's record does not exist and the global allocator has no memory for it, the
-    /// page is not aged.
-    pub(crate) fn add(&mut self, pfn: Pfn, list: List, past: Past) {
+    /// Puts a page that was just put to use on `list`, unless it was removed before this addition.
+    /// If the chunk with the page's record does not exist and the global allocator has no memory
+    /// for it, the page is not aged.
+    pub(crate) fn add(&mut self, pfn: Pfn, list: List) {
         let Some(page) = self.prepared(pfn) else {
             return;
         };
@@ -246,7 +246,7 @@ impl Lists {
         if *early > 0 {
             *early -= 1;
         } else {
-            self.push(page, list, past);
+            self.push(page, list, Past::NEW);
         }
     }
 

@@ -15,7 +15,7 @@ fn frames(run: &Run) -> Vec<u32> {
 
 fn added(pages: u32) -> Lists {
     let mut lists = lists(pages);
-    (0..pages).for_each(|page| lists.add(Pfn(FIRST + page), List::Inactive, Past::NEW));
+    (0..pages).for_each(|page| lists.add(Pfn(FIRST + page), List::Inactive));
     lists
 }
 
@@ -58,7 +58,7 @@ fn a_removal_before_its_addition_cancels_it() {
     lists.remove(page);
     assert_eq!(lists.total(), -2);
     for total in [-1, 0, 1] {
-        lists.add(page, List::Inactive, Past::NEW);
+        lists.add(page, List::Inactive);
         assert_eq!(lists.total(), total);
     }
     assert_eq!(lists.len(List::Inactive), 1);
@@ -71,7 +71,7 @@ fn a_page_that_was_freed_and_used_again_is_not_put_back() {
     let old = lists.isolate(List::Inactive, 1).get()[0];
     lists.remove(page);
     assert_eq!(lists.isolated(Kind::Anon), 0);
-    lists.add(page, List::Inactive, Past::NEW);
+    lists.add(page, List::Inactive);
     lists.conclude(old, STAYS);
     assert_eq!(lists.len(List::Active), 0, "it is another page now");
     let new = lists.isolate(List::Inactive, 1).get()[0];
@@ -89,7 +89,7 @@ fn a_page_that_leaves_is_removed_wherever_it_is() {
     assert_eq!((lists.isolated(Kind::Anon), lists.total()), (0, 1));
     // While the page was isolated, another CPU freed it, and another address space allocated it and
     // added it to the list again. This CPU then evicts the page from that other address space.
-    lists.add(Pfn(FIRST), List::Inactive, Past::NEW);
+    lists.add(Pfn(FIRST), List::Inactive);
     lists.conclude(run.get()[0], Fate::Leaves);
     assert_eq!(lists.total(), 1);
 }
@@ -98,7 +98,7 @@ fn a_page_that_leaves_is_removed_wherever_it_is() {
 fn pages_of_other_nodes_are_ignored() {
     let mut lists = lists(2);
     for pfn in [0, FIRST - 1, FIRST + 2, u32::MAX].map(Pfn) {
-        lists.add(pfn, List::Inactive, Past::NEW);
+        lists.add(pfn, List::Inactive);
         lists.remove(pfn);
     }
     assert_eq!(lists.total(), 0);
