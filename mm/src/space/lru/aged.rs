@@ -190,12 +190,12 @@ impl<M: Machine> Aged<M> {
         node.with(machine, Site::LruPutBack, |lists| {
             machine.spend(Work::LruMove, count_of(pages.len()));
             for &(taken, fate) in pages {
-                if taken.from == List::InactiveFile {
+                if !taken.from.is_active() {
                     // The node's age, which tells how long a page has been out of memory, grows by
                     // one for each page that leaves memory and for each page that becomes active.
                     let ages = match fate {
                         Fate::Leaves => true,
-                        Fate::Stays { list, .. } => list == List::ActiveFile,
+                        Fate::Stays { list, .. } => list.is_active(),
                     };
                     lists.balance.age += u64::from(ages);
                 }

@@ -1,11 +1,11 @@
 //! The records by which reclaim chooses between a node's anonymous pages and its pages of files:
 //! the costs of each kind, and the age of the node (Linux: `lru_note_cost`, `workingset.c`).
 //!
-//! The age of a node grows by one for each page of a file that leaves memory, and for each such
-//! page that becomes active. When a page of a file leaves, its file keeps the age in the page's
-//! place, as a *shadow*. If the page is needed again, its *refault distance* is the difference
-//! between the node's age at that time and the age in the shadow. The distance says how many more
-//! pages of memory would have sufficed to keep the page.
+//! The age of a node grows by one for each page that reclaim takes out of memory, and for each page
+//! that becomes active. Both kinds of pages count (Linux: `nonresident_age`). When a page of a file
+//! leaves, its file keeps the age in the page's place, as a *shadow*. If the page is needed again,
+//! its *refault distance* is the difference between the node's age at that time and the age in the
+//! shadow. The distance says how many more pages of memory would have sufficed to keep the page.
 
 use super::kind::Kind;
 
@@ -15,8 +15,8 @@ use super::kind::Kind;
 pub(crate) struct Balance {
     /// The recent cost of reclaiming pages of each kind, in pages.
     cost: [u64; Kind::ALL.len()],
-    /// The age of the node: the number of pages of files that have left memory or become active so
-    /// far.
+    /// The age of the node: the number of pages that reclaim has taken out of memory, or that have
+    /// become active, so far.
     pub(crate) age: u64,
     /// The number of pages of files that were needed again soon after they had left memory.
     refaults: u64,
