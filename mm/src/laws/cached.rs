@@ -14,7 +14,7 @@ use crate::design::Design;
 use crate::machine::{Machine, Word};
 use crate::manager::Manager;
 use crate::page::{Config, Layout, Request};
-use crate::reclaim::laws::{drop_used, pass};
+use crate::reclaim::laws::{drop_used, look_while_read, pass};
 use crate::space::lru::List;
 use crate::space::object::{Object, ObjectKind};
 use crate::space::rss::RssKind;
@@ -65,14 +65,7 @@ impl<M: Machine> Cached<M> {
         memory.enlist(&space).expect("there is a number for it");
         let file = Arc::new(Object::new(machine, ObjectKind::File));
         memory.enlist_file(&file).expect("there is a number for it");
-        let request = MapRequest {
-            place: Place::Fixed(Vpn(MAPPED.start)),
-            pages: MAPPED.end - MAPPED.start,
-            backing: Backing::PrivateFile {
-                file: Arc::clone(&file),
-                offset: ONE,
-            },
-        };
+        let request = mapping(&file, MAPPED.end - MAPPED.start);
         space.map(memory, request).expect("nothing is there");
         let cached = Self {
             manager,
@@ -123,6 +116,11 @@ impl<M: Machine> Cached<M> {
         let memory = self.memory(machine);
         let gone = self.space.unmap(memory, Vpn(MAPPED.start), 1);
         gone.expect("nothing is in the way");
+    }
+
+    fn map_again(&self, machine: &M) {
+        let mapped = self.space.map(self.memory(machine), mapping(&self.file, 1));
+        mapped.expect("nothing is there");
     }
 
     fn exit(&self, machine: &M) {
@@ -187,6 +185,39 @@ impl<M: Machine> Cached<M> {
         assert_eq!(self.len(List::ActiveFile), 2);
     }
 
+    /// Looks at both pages while they are read and not mapped. Asserts that the page that had been
+    /// found touched before becomes active when it is found touched again.
+    fn remembers_a_touch(&self, machine: &M) {
+        self.unmap(machine);
+        look_while_read(self.memory(machine), NODE);
+        assert_eq!(self.len(List::InactiveFile), 2, "neither page leaves");
+        self.map_again(machine);
+        self.touch(machine, ONE, Access::Read);
+        self.reclaim(machine);
+        assert_eq!(self.len(List::ActiveFile), 1);
+    }
+
+    /// Makes both pages active, uses them, and runs two more passes. Asserts that the first of them
+    /// makes both inactive, because the node has no inactive pages, and that the second drops both.
+    fn forgets_touches(&self, machine: &M) {
+        let uses = || {
+            self.touch(machine, ONE, Access::Read);
+            (0..2).for_each(|_| self.read(machine));
+        };
+        uses();
+        self.reclaim(machine);
+        assert_eq!(self.len(List::ActiveFile), 2);
+        uses();
+        self.reclaim(machine);
+        assert_eq!(self.len(List::InactiveFile), 2);
+        self.reclaim(machine);
+        assert_eq!(
+            self.freed.load(machine, Acquire),
+            2,
+            "neither was used since"
+        );
+    }
+
     /// Asserts that everything is freed once the space has ended and the file is released.
     fn ends(&self, machine: &M) {
         self.is_aged(machine);
@@ -200,6 +231,18 @@ impl<M: Machine> Cached<M> {
         self.is_aged(machine);
         assert_eq!(Arc::strong_count(&self.file), 1, "it is enlisted no more");
         cast::is_whole(self.memory(machine));
+    }
+}
+
+/// The request for a private mapping of the first `pages` pages of `file`.
+fn mapping<M: Machine>(file: &Arc<Object<M>>, pages: u64) -> MapRequest<M> {
+    MapRequest {
+        place: Place::Fixed(Vpn(MAPPED.start)),
+        pages,
+        backing: Backing::PrivateFile {
+            file: Arc::clone(file),
+            offset: ONE,
+        },
     }
 }
 
@@ -364,6 +407,30 @@ pub fn used_pages_become_active<M: Machine>() -> Law<M, Cached<M>> {
         name: "a page of a file that is in use when it would leave memory becomes active",
         setup: Cached::new,
         bodies: vec![|machine, cached| cached.drops_no_used_page(machine)],
+        check: |machine, cached| cached.ends(machine),
+    }
+}
+
+/// Reclaim finds a page of a file touched, and later cannot find out whether the page was touched.
+/// When it finds the page touched again, the page becomes active.
+#[must_use]
+pub fn a_touch_is_remembered<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a look that finds out nothing about a page of a file forgets no earlier touch",
+        setup: Cached::new,
+        bodies: vec![|machine, cached| cached.remembers_a_touch(machine)],
+        check: |machine, cached| cached.ends(machine),
+    }
+}
+
+/// Pages of a file become inactive because there are too few inactive pages. Only later uses count
+/// for them.
+#[must_use]
+pub fn inactive_pages_begin_untouched<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that becomes inactive is dropped unless it is used after that",
+        setup: Cached::new,
+        bodies: vec![|machine, cached| cached.forgets_touches(machine)],
         check: |machine, cached| cached.ends(machine),
     }
 }

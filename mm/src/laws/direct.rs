@@ -10,7 +10,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::Law;
 use super::reclaim::{ARENA, NODE, Pressed};
 use crate::machine::{Machine, Once, Word};
-use crate::page::watermark::Urgency;
+use crate::page::sizing::Sizes;
+use crate::page::watermark::{Urgency, Watermarks};
 use crate::page::{Layout, Request, ZoneKind, ZoneLayout};
 use crate::reclaim::{Embedder, Next, Reclaim};
 use crate::space::Memory;
@@ -266,6 +267,31 @@ impl<M: Machine> Short<M> {
         assert_eq!(self.rounds(machine), 16);
     }
 
+    /// Returns the number of pages that kswapd tries to reclaim in a pass if the high watermark of
+    /// the only zone is `high`.
+    fn pass_at(&self, machine: &M, high: u32) -> u64 {
+        let pages = self.parts().pressed.manager.pages();
+        let marks = Watermarks {
+            high: Pages(high),
+            ..Watermarks::default()
+        };
+        let sizes = Sizes {
+            batch: Pages(1),
+            high_min: Pages(1),
+            high_max: Pages(1),
+        };
+        let set = pages.seed_sizes(machine, 0, marks, sizes);
+        set.expect("there is a zone");
+        pages.pass_of_kswapd(machine, NODE, ZoneKind::Normal)
+    }
+
+    /// Asserts that a pass of kswapd tries to reclaim as many pages as the high watermark, but at
+    /// least 32.
+    fn passes_have_a_batch(&self, machine: &M) {
+        let passes = [0, 5, 32, 40].map(|high| self.pass_at(machine, high));
+        assert_eq!(passes, [32, 32, 32, 40]);
+    }
+
     /// Asserts that an allocation wakes the kswapds of both nodes, and that the kswapd of the node
     /// without CPUs reclaims the pages of its node.
     fn wakes_both(&self, machine: &M) {
@@ -359,6 +385,18 @@ pub fn a_node_without_cpus_has_a_kswapd<M: Machine>() -> Law<M, Short<M>> {
         name: "the kswapd of a node without CPUs is woken, and reclaims the pages of its node",
         setup: Short::with_remote_memory,
         bodies: vec![|machine, short| short.wakes_both(machine)],
+        check: |_, _| (),
+    }
+}
+
+/// A pass of kswapd tries to reclaim as many pages as the high watermark of a zone, but at least
+/// 32.
+#[must_use]
+pub fn a_pass_of_kswapd_has_at_least_a_batch<M: Machine>() -> Law<M, Short<M>> {
+    Law {
+        name: "kswapd tries to reclaim the high watermark of a zone in a pass, at least 32 pages",
+        setup: |machine| Short::new(machine, NEVER, NEVER),
+        bodies: vec![|machine, short| short.passes_have_a_batch(machine)],
         check: |_, _| (),
     }
 }

@@ -200,6 +200,22 @@ pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
+/// An allocation for the DMA zone asks kswapd to reclaim after one for the normal zone. Kswapd sees
+/// that normal memory is short.
+#[must_use]
+pub fn asked_for_a_lower_zone_too<M: Machine>() -> Law<M, Needed<M>> {
+    Law {
+        name: "a request for a lower zone does not make kswapd forget one for a higher zone",
+        setup: Needed::new,
+        bodies: vec![|machine, needed| {
+            needed.allocates(machine);
+            needed.kswapd.ask(machine, ZoneKind::Dma);
+            needed.steps(machine);
+        }],
+        check: |machine, needed| needed.is_cared_for(machine),
+    }
+}
+
 /// An allocation asks kswapd to reclaim while the embedder has no memory to reclaim from. Once
 /// there is memory, kswapd marks its node as awake.
 #[must_use]

@@ -16,7 +16,7 @@ use crate::page::watermark::Urgency;
 use crate::page::{Config, Layout, Request};
 use crate::reclaim::laws::pass;
 use crate::space::budget::Budget;
-use crate::space::lru::List;
+use crate::space::lru::{Fate, Kind, List};
 use crate::space::rss::RssKind;
 use crate::space::{Access, AddressSpace, EnlistError, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{NodeId, Order, Pages, Vpn};
@@ -183,6 +183,28 @@ impl<M: Machine> Pressed<M> {
         self.has(machine, 2);
     }
 
+    /// Makes four pages active. Asserts that their number decides when costs are halved: the costs
+    /// stay at one page, a quarter of that number.
+    fn weighs_costs_by_all_pages(&self, machine: &M) {
+        MAPPED.for_each(|page| self.touch(machine, page));
+        self.spaces.lru().drain(machine, self.manager.pages());
+        let aged = self.spaces.lru().aged().expect("pages are aged");
+        let run = aged.isolate(machine, NODE, List::Inactive, 4);
+        let active = Fate::Stays {
+            list: List::Active,
+            referenced: false,
+        };
+        for &taken in run.get() {
+            aged.conclude(machine, NODE, &[(taken, active)]);
+        }
+        assert_eq!(self.spaces.lru().len(NODE, List::Active), 4);
+        aged.note_cost(machine, NODE, Kind::Anon, (8, 0, 0));
+        for _ in 0..4 {
+            aged.note_cost(machine, NODE, Kind::Anon, (0, 0, 0));
+        }
+        assert_eq!(aged.balance(machine, NODE).costs(), [1, 0]);
+    }
+
     /// Asserts that the space has `pages` pages, and that everything is freed once it has ended.
     fn ends_with(&self, machine: &M, pages: i64) {
         self.has(machine, pages);
@@ -265,6 +287,18 @@ pub fn kept_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
             pressed.reclaim(machine);
         }],
         check: |machine, pressed| pressed.has_kept_both(machine),
+    }
+}
+
+/// The costs by which reclaim chooses between kinds of pages are halved when they exceed a quarter
+/// of all pages of the node, active ones included.
+#[must_use]
+pub fn costs_are_weighed_by_all_pages<M: Machine>() -> Law<M, Pressed<M>> {
+    Law {
+        name: "the costs of reclaim are halved only above a quarter of the active and inactive pages",
+        setup: Pressed::new,
+        bodies: vec![|machine, pressed| pressed.weighs_costs_by_all_pages(machine)],
+        check: |machine, pressed| pressed.ends_with(machine, 4),
     }
 }
 

@@ -38,3 +38,20 @@ pub(crate) fn drop_used<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Page
     shrinker.conclude(fates);
     Pages(count_of(dropped))
 }
+
+/// Looks at each inactive page of a file of `node`, up to 32 of them, while a CPU reads the page.
+/// None leaves memory.
+pub(crate) fn look_while_read<M: Machine>(memory: Memory<'_, M>, node: NodeId) {
+    let machine = memory.machine;
+    let shrinker = Shrinker::new(memory, node).expect("its pages are aged");
+    let (run, mut fates) = shrinker.isolate(List::InactiveFile, CLUSTER);
+    let fates = &mut fates[..run.get().len()];
+    let share = |pfn| shrinker.aged.share(memory.manager.pages(), pfn);
+    let shares = || run.get().iter().filter_map(|taken| share(taken.pfn));
+    shares().for_each(|share| share.pin(machine));
+    for (taken, fate) in &mut *fates {
+        *fate = shrinker.check(*taken);
+    }
+    shares().for_each(|share| share.unpin(machine));
+    shrinker.conclude(fates);
+}

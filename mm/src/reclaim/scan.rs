@@ -218,16 +218,18 @@ mod tests {
     fn a_pass_that_has_enough_keeps_the_planned_proportion() {
         let planned = PerList {
             inactive: [100, 400],
-            active: [0, 0],
+            active: [20, 200],
         };
         let mut left = PerList {
             inactive: [50, 350],
-            active: [0, 0],
+            active: [10, 190],
         };
-        // Half of the planned 100 anonymous pages were looked at. So the pass looks at about half
-        // of the planned 400 pages of files, 50 of which it has looked at already.
+        // Half of the planned 120 anonymous pages were looked at. So the pass looks at about half
+        // of the planned 400 inactive pages of files, 50 of which it has looked at already, and at
+        // about half of the planned 200 active ones.
         assert!(keep_proportion(&planned, &mut left));
         assert_eq!(left.inactive, [0, 400 * 51 / 100 - 50]);
+        assert_eq!(left.active, [0, 200 * 51 / 100 - 10]);
         assert!(!keep_proportion(&planned, &mut left), "one kind is left");
     }
 

@@ -13,6 +13,12 @@ fn run<S: 'static>(law: &Law<Sim, S>) {
     run_law(law, &machine, support::seeds::chosen(500));
 }
 
+/// Runs a law under three seeds only: a single CPU runs its body, so there are no interleavings.
+fn run_few<S: 'static>(law: &Law<Sim, S>) {
+    let machine = small::profile(Topology::flat(4), 1000);
+    run_law(law, &machine, 0..3);
+}
+
 #[test]
 fn dropped_while_touched() {
     run(&cached::dropped_while_touched());
@@ -61,4 +67,14 @@ fn dropped_while_mapped() {
 #[test]
 fn used_pages_become_active() {
     run(&cached::used_pages_become_active());
+}
+
+#[test]
+fn a_touch_is_remembered() {
+    run_few(&cached::a_touch_is_remembered());
+}
+
+#[test]
+fn inactive_pages_begin_untouched() {
+    run_few(&cached::inactive_pages_begin_untouched());
 }

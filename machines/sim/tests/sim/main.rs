@@ -42,6 +42,7 @@ mod phases;
 mod profiles;
 mod reaping;
 mod reclaim;
+mod reclaim_choices;
 mod reclaim_rules;
 mod rw_killed;
 mod rw_lock;

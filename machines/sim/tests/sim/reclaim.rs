@@ -51,6 +51,11 @@ fn kept_while_exiting() {
 }
 
 #[test]
+fn costs_are_weighed_by_all_pages() {
+    run_few(&reclaim::costs_are_weighed_by_all_pages());
+}
+
+#[test]
 fn reclaimed_by_two() {
     run(&reclaim::reclaimed_by_two());
 }
@@ -78,6 +83,11 @@ fn asked_while_dozing() {
 #[test]
 fn dozes_again_when_asked() {
     run_few(&kswapd::dozes_again_when_asked());
+}
+
+#[test]
+fn asked_for_a_lower_zone_too() {
+    run_few(&kswapd::asked_for_a_lower_zone_too());
 }
 
 #[test]
@@ -118,6 +128,11 @@ fn progress_gives_kswapd_hope() {
 #[test]
 fn a_node_without_cpus_has_a_kswapd() {
     run_few(&direct::a_node_without_cpus_has_a_kswapd());
+}
+
+#[test]
+fn a_pass_of_kswapd_has_at_least_a_batch() {
+    run_few(&direct::a_pass_of_kswapd_has_at_least_a_batch());
 }
 
 #[test]

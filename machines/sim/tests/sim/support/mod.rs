@@ -18,6 +18,7 @@ pub(crate) mod lone;
 pub(crate) mod oom_world;
 pub(crate) mod presses;
 pub(crate) mod pressure;
+pub(crate) mod reclaim_world;
 pub(crate) mod scenario;
 pub(crate) mod seeds;
 pub(crate) mod shadow;
