@@ -19,7 +19,8 @@
 //!
 //! A CPU enters a window at an order point, when no other CPU has an earlier clock. From then on,
 //! no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a time before
-//! this window. So the pace does not depend on the order in which the host simulates the CPUs. For
+//! this window. So the pace does not depend on the order in which the host simulates the CPUs, with
+//! one exception: a sibling that becomes idle at the same nanosecond (see `Member::was_busy`). For
 //! the host, the work for a window is one order point for each busy CPU. Single steps cause no more
 //! work.
 //!
@@ -220,6 +221,9 @@ impl Member {
     /// Returns whether the CPU of this entry was busy at time `now`. The running CPU has the
     /// smallest key, so no CPU has anything left to do before `now`. If the CPU of this entry was
     /// idle at `now`, it still is, because a CPU wakes only when it has the smallest key.
+    ///
+    /// A CPU that became idle exactly at `now` counts as idle if it ran ahead until then. If it did
+    /// not run ahead, it counts as busy if its number is larger than that of the running CPU.
     fn was_busy(&self, now: u64) -> bool {
         self.busy.get() || self.idle_since.get() > now
     }

@@ -267,6 +267,29 @@ fn nothing_that_came_due_while_a_cpu_was_idle_happens_when_it_wakes() {
     }
 }
 
+/// All three kinds come due during each sleep, and none of them happens when the CPU wakes.
+#[test]
+fn every_kind_that_came_due_while_a_cpu_was_idle_is_forgotten() {
+    let rate = Some(Rate {
+        every_ns: 1_000_000,
+        length_ns: 1000,
+    });
+    let profile = Profile {
+        jitter: Some(Jitter { rates: [rate; 3] }),
+        ..common::flat(1)
+    };
+    let sim = Sim::new(&profile, options());
+    sim.spawn(CpuId(0), |sim| {
+        for _ in 0..50 {
+            sim.sleep(Nanos::from_ms(100));
+            sim.spend(Work::Think, 1);
+        }
+    });
+    sim.run();
+    let counts = sim.stats().disturbances;
+    assert!(counts.iter().all(|count| *count <= 2), "{counts:?}");
+}
+
 #[test]
 fn kasan_and_little_cores_make_handlers_longer_and_steals_no_longer() {
     let text = ProfileText::parse("mine.toml", MINE).expect("is a good profile");
@@ -293,6 +316,7 @@ fn kasan_and_little_cores_make_handlers_longer_and_steals_no_longer() {
     };
     let ratio = |kind| 100 * mean(50, kind) / mean(100, kind);
     assert!(ratio(Disturbance::Interrupt).abs_diff(200) < 20);
+    assert!(ratio(Disturbance::Softirq).abs_diff(200) < 30);
     assert!(ratio(Disturbance::Steal).abs_diff(100) < 30);
 }
 

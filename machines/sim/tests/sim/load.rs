@@ -98,6 +98,13 @@ fn twice_the_bandwidth_of_a_node_halves_the_work_of_its_cpus_alike() {
     }
 }
 
+/// A CPU that nothing interrupts moves bytes in each window. They slow down its steps from the next
+/// window on, and not later.
+#[test]
+fn a_cpu_that_runs_alone_is_bound_by_its_node_too() {
+    near(faults(bandwidth(10), &[3])[0], ALONE / 2);
+}
+
 #[test]
 fn each_node_has_bandwidth_of_its_own() {
     let cpus = [0, 2, 4, 6, 16, 18, 20, 22];
@@ -259,6 +266,38 @@ fn both_lock_models_see_one_load() {
         assert!(ahead.1 > free.1, "load takes time");
         assert_eq!(free, run(load, SimOptions::default()), "unless it is off");
     }
+}
+
+/// Lets all CPUs work for a few microseconds at a time and sleep in between. Returns the time at
+/// which each CPU has done all its work.
+fn naps(run_ahead: Nanos) -> Vec<Nanos> {
+    let options = SimOptions {
+        run_ahead,
+        ..under_load(LockModel::RunAhead)
+    };
+    let sim = Sim::new(&profile(clock(100, 50)), options);
+    let ends = Rc::new(RefCell::new(vec![Nanos(0); 32]));
+    for cpu in 0..32 {
+        let ends = Rc::clone(&ends);
+        sim.spawn(CpuId(cpu), move |sim| {
+            // Two siblings never do anything at the same nanosecond.
+            sim.spend(Work::Think, cpu % 2);
+            for _ in 0..2000 {
+                (0..60).for_each(|_| sim.spend(Work::Fault, 1));
+                sim.sleep(Nanos(2000 + 10 * u64::from(cpu)));
+            }
+            ends.borrow_mut()[cpu as usize] = sim.now();
+        });
+    }
+    sim.run();
+    ends.take()
+}
+
+/// A CPU that runs ahead may become idle before its sibling, whose clock is earlier, enters a
+/// window. For the sibling, the CPU is still busy then.
+#[test]
+fn running_ahead_changes_no_speed() {
+    assert_eq!(naps(Nanos(100_000)), naps(Nanos(1)));
 }
 
 #[test]
