@@ -256,3 +256,92 @@ impl std::fmt::Debug for Pressure {
         f.debug_struct("Pressure").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::page::Request;
+    use plimsoll_mm::page::watermark::Watermarks;
+    use plimsoll_mm::units::{Order, Pages};
+    use plimsoll_sim::SimOptions;
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+    use crate::catalog::machines;
+    use crate::run::testbed::Testbed;
+
+    #[test]
+    fn all_pauses_of_allocations_count() {
+        let profile = machines::load("laptop-2", Card::Mid).expect("it is built in");
+        let sim = Sim::new(&profile, SimOptions::default());
+        let threads = Rc::new(Threads::default());
+        let pausing = Rc::clone(&threads);
+        sim.spawn(CpuId(0), move |sim| {
+            for ms in [1, 2, 4] {
+                assert!(pausing.pause(sim, Nanos::from_ms(ms)));
+            }
+        });
+        sim.run();
+        let paused = threads.paused.get();
+        assert!(
+            (Nanos::from_ms(7)..Nanos::from_ms(8)).contains(&paused),
+            "{paused:?}"
+        );
+    }
+
+    #[test]
+    fn a_wait_of_an_allocation_counts_once() {
+        let mut log = ReclaimLog::default();
+        for phase in [Phase::Throttle, Phase::DirectReclaim] {
+            log.note(&Event::Begin(phase));
+            log.note(&Event::End(phase));
+        }
+        assert_eq!((log.throttled, log.direct), (1, 1));
+    }
+
+    /// The workload has chosen a CPU of the first node. The kswapd of the second node runs on its
+    /// own node all the same.
+    #[test]
+    fn kswapd_runs_on_its_node_if_the_chosen_cpu_is_on_another() {
+        let profile = machines::load("epyc-9654-2s", Card::Mid).expect("it is built in");
+        let topology = profile.topology.clone();
+        let home = move |cpu| topology.place(cpu).node;
+        for node in [NodeId(0), NodeId(1)] {
+            let testbed = Testbed::with_pressure(&profile, Design::OURS, 1, 100);
+            let pressure = testbed.pressure.clone().expect("it was asked for");
+            let chosen = CpuId(3);
+            assert_eq!(home(chosen), NodeId(0));
+            pressure.seat_kswapd(chosen);
+            let pages = testbed.mm.pages();
+            for (zone, view) in (0..).zip(&pages.view(&testbed.sim)) {
+                let marks = Watermarks {
+                    high: Pages(2 * view.managed.0),
+                    ..Watermarks::default()
+                };
+                let set = pages.seed_sizes(&testbed.sim, zone, marks, view.sizes);
+                set.expect("there is such a zone");
+            }
+            let ran = Rc::new(RefCell::new(Vec::new()));
+            let seen = Rc::clone(&ran);
+            testbed.sim.observe(move |_, cpu, _, event| {
+                if let Event::KswapdWake(of) = *event {
+                    seen.borrow_mut().push((of, cpu));
+                }
+            });
+            let mm = Rc::clone(&testbed.mm);
+            testbed.sim.spawn(CpuId(0), move |sim| {
+                let reclaim = pressure.reclaim.upgrade().expect("it exists");
+                let request = Request::new(Order::ZERO).from_node(node);
+                reclaim.wake(sim, mm.pages(), request);
+                sim.sleep(Nanos::from_ms(10));
+            });
+            testbed.sim.run();
+            let ran = ran.borrow();
+            let (_, cpu) = ran
+                .iter()
+                .find(|(of, _)| *of == node)
+                .expect("it was woken");
+            assert_eq!(home(*cpu), node);
+            assert_eq!(*cpu == chosen, node == NodeId(0));
+        }
+    }
+}

@@ -149,6 +149,18 @@ mod tests {
         );
     }
 
+    /// The price `work.fault` is fitted on the machine whose prices were varied. On the machine of
+    /// the report it is not.
+    #[test]
+    fn a_price_is_called_fitted_if_it_is_on_the_machine_that_was_varied() {
+        let mut varied = varied(&hash_of_prices("epyc-9654-2s").unwrap());
+        "epyc-9654-2s".clone_into(&mut varied.machine);
+        "work.fault".clone_into(&mut varied.headlines[0].prices[0].key);
+        assert!(!is_fitted("grace-72", "work.fault").unwrap());
+        let found = decided(&varied, "grace-72").unwrap();
+        assert!(found.headlines[0].prices[0].fitted);
+    }
+
     #[test]
     fn an_effect_within_the_noise_is_left_out() {
         let now = hash_of_prices("grace-72").unwrap();

@@ -311,7 +311,19 @@ mod tests {
             progress: &progress,
         };
         let ran = vec![(keys[1], runs.both(keys[1], 1).unwrap())];
-        let headline = headline(&of.of[0], &runs.at("", 1).unwrap(), &ran);
+        let plain = runs.at("", 1).unwrap();
+        let headline = headline(&of.of[0], &plain, &ran);
+        // A price is varied on all seeds if it moves any headline, not only the first one. The
+        // ratio of a design to itself never moves.
+        let both = Headlines {
+            of: &[
+                ("exit alone", "exit alone", "wall_ns"),
+                ("exit alone", "meet-in-the-middle", "wall_ns"),
+            ],
+            ..of
+        };
+        let moved = Runs { of: &both, ..runs }.moved(&plain, &ran[0].1[0]);
+        assert!(moved > 1.0, "{moved}");
         let effect = headline.effect(&headline.prices[0]);
         assert!((1.0..SCREEN).contains(&effect) == varied.headlines[0].prices.is_empty());
         assert!(

@@ -199,6 +199,15 @@ mod tests {
         assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (4, 2));
     }
 
+    /// The timers of the two CPUs fire two seconds apart. Both CPUs are stuck from the start. The
+    /// timer of CPU 0 fires at 24 seconds, that of CPU 1 at 22 seconds, too early for a report, and
+    /// at 26.
+    #[test]
+    fn the_timers_of_two_cpus_fire_at_different_times() {
+        assert_eq!(held_for(25).soft_lockups, 1);
+        assert_eq!(held_for(27).soft_lockups, 2);
+    }
+
     #[test]
     fn a_stretch_that_has_not_ended_counts_at_the_end_of_the_watch() {
         let sim = machine();
@@ -215,7 +224,8 @@ mod tests {
     }
 
     /// Runs a machine on which CPU 0 holds a sleeping lock for `seconds`, and CPU 1 waits for this
-    /// lock from second 1 on. Returns the stalls that the watch has seen.
+    /// lock from second 1 on. Afterwards CPU 1 waits for the lock for about a second more. Returns
+    /// the stalls that the watch has seen.
     fn asleep_for(seconds: u64) -> CpuStalls {
         use plimsoll_mm::machine::RwLock;
         let sim = machine();
@@ -224,9 +234,13 @@ mod tests {
         for cpu in 0..2 {
             let lock = Rc::clone(&lock);
             sim.spawn(CpuId(cpu), move |sim| {
-                sim.sleep(Nanos(u64::from(cpu) * Nanos::SECOND.0));
-                let span = Nanos(if cpu == 0 { seconds } else { 0 } * Nanos::SECOND.0);
-                lock.write(sim, Site::Mmap, |()| sim.sleep(span));
+                // In the second round, the wait is too short for a report.
+                for seconds in [seconds, 2] {
+                    let apart = if cpu == 0 { 500 } else { 1000 };
+                    sim.sleep(Nanos::from_ms(apart));
+                    let span = Nanos(if cpu == 0 { seconds } else { 0 } * Nanos::SECOND.0);
+                    lock.write(sim, Site::Mmap, |()| sim.sleep(span));
+                }
             });
         }
         sim.run();

@@ -359,6 +359,34 @@ mod tests {
         assert!(row.contains("not run yet"), "{row}");
     }
 
+    /// One experiment ran on two machines. New values of one machine replace only the values of
+    /// that machine.
+    #[test]
+    fn new_values_replace_those_of_their_machine() {
+        let of = |machine: &'static str, seeds: &[u64]| {
+            let mut report = Report::new("drain", machine, Card::Mid, seeds, 7);
+            report.figures = sample();
+            for figure in &mut report.figures {
+                if let Some(place) = &mut figure.place {
+                    place.machine = machine.into();
+                }
+            }
+            report
+        };
+        let both = [of("bergamo-176", &[1, 2]), of("turin-316", &[1, 2])];
+        let declared = || {
+            let mut declared: Vec<Beside> = both.iter().flat_map(|of| of.figures.clone()).collect();
+            declared.iter_mut().for_each(|figure| figure.ours = None);
+            declared
+        };
+        let page = of_reports(declared(), &both).unwrap();
+        let again = [of("turin-316", &[1, 2, 3])];
+        let page = updated(&page, declared(), &again).unwrap();
+        let kept = Stored::read(&page).unwrap();
+        let kept: Vec<_> = kept.iter().map(|of| (&*of.machine, of.seeds)).collect();
+        assert_eq!(kept, [("bergamo-176", 2), ("turin-316", 3)]);
+    }
+
     #[test]
     fn lines_fit_the_documentation() {
         let text = "word ".repeat(60);
