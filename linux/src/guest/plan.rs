@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     pub(crate) modules: Vec<String>,
     /// True if changes of resident pages are recorded.
     pub(crate) rss: bool,
-    /// True if ends of zone-lock holds are recorded.
+    /// True if the moments at which CPUs release the zone lock are recorded.
     pub(crate) holds: bool,
     /// The size of each CPU's ring buffer, in MiB.
     pub(crate) buffer_mib: NonZeroU32,

@@ -1,18 +1,17 @@
-//! Records the ends of zone-lock holds. Linux has no tracepoint at the end of a hold, so the
-//! recorder probes the function that releases locks, and filters for releases by the page
-//! allocator.
+//! Records when CPUs release the zone lock. Linux has no tracepoint there, so the recorder probes
+//! the function that releases locks, and filters for releases by the page allocator.
 
 use plimsoll_recording::{Header, Kallsyms};
 
 use crate::tracefs::{Instance, NoProbe, Probe};
 
-/// Whether ends of zone-lock holds are recorded.
+/// Whether the moments at which CPUs release the zone lock are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// Records the end of every hold. The probe slows every release of a lock that was taken with
-    /// interrupts off.
+    /// Records every release of a zone lock. The probe slows every release of a lock that was taken
+    /// with interrupts off.
     Wanted,
-    /// The recorder does not record when a hold of a zone lock ends, so it slows no release.
+    /// The recorder does not record when a zone lock is released, so it slows no release.
     Spared,
 }
 
@@ -44,7 +43,7 @@ const FUNCTIONS: [&str; 19] = [
     "zone_hold_next",
 ];
 
-/// Switches the probe on, or adds to the header why ends of holds are missing.
+/// Switches the probe on, or adds to the header why releases of the zone lock are missing.
 pub(super) fn enable(
     instance: &Instance,
     probe: Result<&Probe, &NoProbe>,

@@ -54,7 +54,7 @@ pub struct Options {
     pub reading: Reading,
     /// Whether changes of resident pages are recorded.
     pub rss: Rss,
-    /// Whether ends of zone-lock holds are recorded.
+    /// Whether the moments at which CPUs release the zone lock are recorded.
     pub holds: Holds,
     /// A folder whose files become texts of the recording once the command has ended.
     pub texts: Option<PathBuf>,

@@ -63,7 +63,7 @@ impl<M: Machine> EmptyArea<M> {
 }
 
 /// Two CPUs create their first group of counters at the same time and destroy it. They get
-/// different places, and only one run of memory is added to the area.
+/// different parts of the per-CPU memory, and only one run of memory is added to the area.
 #[must_use]
 pub fn first_groups_at_once<M: Machine>() -> Law<M, EmptyArea<M>> {
     Law {
@@ -75,7 +75,7 @@ pub fn first_groups_at_once<M: Machine>() -> Law<M, EmptyArea<M>> {
 }
 
 /// Two CPUs create and destroy a group of counters, while a third CPU drops its group without
-/// destroying it. The dropped group's place comes back as well.
+/// destroying it. The memory of the dropped group comes back as well.
 #[must_use]
 pub fn a_group_dropped_meanwhile<M: Machine>() -> Law<M, EmptyArea<M>> {
     let drops: Body<M, EmptyArea<M>> = |machine, area| drop(area.count_alone(machine));

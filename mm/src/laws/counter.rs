@@ -173,7 +173,7 @@ impl<M: Machine> Counted<M> {
     }
 
     /// Returns the sum that [`precise_totals`] gives for this counter; that function sums many
-    /// groups together.
+    /// groups of counters together.
     fn total(&self, machine: &M) -> i64 {
         let mut totals = [0];
         let group = |_: &i64| Some(&self.counters);
@@ -216,8 +216,8 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Asserts that no item of a tree still holds an amount that was subtracted again, and that no
-    /// amount is on its way up the tree.
+    /// Asserts that no inner node (item) of a tree still holds an amount that was subtracted again,
+    /// and that no amount is on its way up the tree.
     fn is_back(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let arrived = match self.how {

@@ -167,8 +167,8 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// Does the remaining work as the last walker to leave. Asserts that no other walker is at work
-    /// or can join, and that the stores of all walkers are visible.
+    /// Does the remaining work as the last walker (a CPU that empties tables) to leave. Asserts
+    /// that no other walker is at work or can join, and that the stores of all walkers are visible.
     fn finish(&self, machine: &M) {
         assert_eq!(self.finished.add(machine, 1, Relaxed), 1, "one finishes");
         for emptied in &self.emptied {
@@ -247,8 +247,9 @@ pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// A helper leaves before it has begun all tables that it has claimed, and then comes back. Each of
-/// these tables is emptied once, by the helper or by the last user.
+/// A helper (such as the reaper) leaves before it has begun all tables that it has claimed, and
+/// then comes back. Each of these tables is emptied once, by the helper or by the last user of the
+/// address space.
 #[must_use]
 pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(

@@ -137,8 +137,8 @@ fn law<M: Machine>(
     }
 }
 
-/// Another CPU frees two pages into the inbox of CPU 0, their owner, while CPU 0 collects the pages
-/// in its inbox. Each page is collected once.
+/// Another CPU frees two pages into the inbox of CPU 0, their owner (the pages that others have
+/// freed for it), while CPU 0 collects the pages in its inbox. Each page is collected once.
 #[must_use]
 pub fn sending_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -191,7 +191,8 @@ fn mixed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
 }
 
 /// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A freed page of
-/// another CPU's block goes to that CPU's inbox, from which only the owner takes pages.
+/// another CPU's block goes to that CPU's inbox, which holds the pages that others have freed for
+/// that CPU.
 #[must_use]
 pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     law(

@@ -96,7 +96,7 @@ impl<M: Machine> FewSlots<M> {
     fn new(machine: &M) -> Self {
         let area = SwapArea::new(machine, 3).expect("memory for three slots");
         let [contested, given @ ..] = [(); 3].map(|()| area.take(machine).expect("one of three"));
-        // After this call, both CPUs find the same slot first on the list of free slots.
+        // After this call, both CPUs find the same swap slot first on the list of free slots.
         area.give_back(machine, &given).expect("they were taken");
         Self {
             area,
@@ -106,7 +106,7 @@ impl<M: Machine> FewSlots<M> {
         }
     }
 
-    /// Takes a slot, asserts that no other CPU holds it, and frees it.
+    /// Takes a swap slot, asserts that no other CPU holds it, and frees it.
     fn churns(&self, machine: &M) {
         let slot = self.area.take(machine).expect("there is one for each");
         let holders = &self.holders[slot.0 as usize];
@@ -119,7 +119,7 @@ impl<M: Machine> FewSlots<M> {
         self.area.give_back(machine, &[slot]).expect("it was taken");
     }
 
-    /// Frees the slot that the other CPU frees too, and counts the call if it succeeds.
+    /// Frees the swap slot that the other CPU frees too, and counts the call if it succeeds.
     fn gives(&self, machine: &M) {
         if self.area.give_back(machine, &[self.contested]).is_ok() {
             self.accepted.add(machine, 1, AcqRel);

@@ -37,8 +37,8 @@ impl<M: Machine> Full<M> {
         Self { tree, shape }
     }
 
-    /// Asserts that the precise sum is at most `allowed` above the maximum of the range, which is
-    /// read after the sum.
+    /// Asserts that the precise sum is at most `allowed` above the maximum that `min_max` returns
+    /// after the sum was read.
     fn look(&self, machine: &M, allowed: u64) {
         let precise = self.tree.precise_sum(machine, 0);
         let range = self.tree.min_max(machine, 0);

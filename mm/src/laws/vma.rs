@@ -20,7 +20,7 @@ use crate::units::{CpuId, Vpn};
 pub struct FewVmas<M: Machine> {
     tree: VmaTree<M>,
     editor: M::Lock<Editor>,
-    /// 1 after an odd mapping has been added.
+    /// 1 after a mapping with an odd number has been added.
     added: M::Word,
     /// The number of possible mappings, which are numbered from 0. It is odd, so that the highest
     /// number is even.
@@ -78,8 +78,8 @@ impl<M: Machine> FewVmas<M> {
         });
     }
 
-    /// Asserts that an even mapping is found unchanged. A reader may also get [`Busy`], which means
-    /// that it should take the lock.
+    /// Asserts that a mapping with an even number is found unchanged. A reader may also get
+    /// [`Busy`], which means that it should take the lock.
     fn finds_even(&self, number: u64) {
         let found = self.tree.find(vma(number).start);
         assert!(
@@ -89,8 +89,8 @@ impl<M: Machine> FewVmas<M> {
         );
     }
 
-    /// Asserts that an odd mapping is found if its addition was published before, and that it is
-    /// found again after it was found once.
+    /// Asserts that a mapping with an odd number is found if its addition was published before, and
+    /// that it is found again after it was found once.
     fn sees_what_was_added(&self, machine: &M, number: u64) {
         // Acquire pairs with the Release in `add`.
         let was_added = self.added.load(machine, Acquire) == 1;
@@ -107,24 +107,24 @@ impl<M: Machine> FewVmas<M> {
         );
     }
 
-    /// Asserts that an upward walk visits every even mapping, in order, and none that never
-    /// existed.
+    /// Asserts that an upward walk visits every mapping with an even number, in order, and none
+    /// that never existed.
     fn goes_up(&self) {
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
         self.meets_all(|| cursor.forward(), |number| number);
     }
 
-    /// Asserts that a downward walk visits every even mapping, in order, and none that never
-    /// existed.
+    /// Asserts that a downward walk visits every mapping with an even number, in order, and none
+    /// that never existed.
     fn goes_down(&self) {
         let mut cursor = Cursor::end(&self.tree);
         let highest = self.numbers - 1;
         self.meets_all(|| cursor.backward(), |number| highest.abs_diff(number));
     }
 
-    /// Checks the mappings that a walk visits: every even mapping, in order. `step` takes the walk
-    /// to the next mapping. `turn` converts a mapping's number to its position in the walk, counted
-    /// as if all mappings existed; an even number has an even position.
+    /// Checks the mappings that a walk visits: every mapping with an even number, in order. `step`
+    /// takes the walk to the next mapping. `turn` converts a mapping's number to its position in
+    /// the walk, counted as if all mappings existed; an even number has an even position.
     fn meets_all(
         &self,
         mut step: impl FnMut() -> Result<Option<Vma>, Busy>,
@@ -147,7 +147,8 @@ impl<M: Machine> FewVmas<M> {
         }
     }
 
-    /// Asserts that the tree is whole and holds all even mappings, those in `odd`, and no others.
+    /// Asserts that the tree is whole and holds all mappings with even numbers, those in `odd`, and
+    /// no others.
     fn is_whole(&self, machine: &M, odd: &[u64]) {
         self.editor.with(machine, Site::Mmap, |editor| {
             self.tree.assert_whole(editor);

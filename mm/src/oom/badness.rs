@@ -10,13 +10,14 @@ use core::num::NonZeroU64;
 use super::facts::{Facts, Kind, Memory, ScoreAdj};
 use crate::units::PAGE_SIZE;
 
-/// The fewest points that a candidate can have. Linux uses the next lower value, `LONG_MIN`, for a
-/// process that must not be killed.
+/// The fewest points that a process can have. Points are the pages that killing the process would
+/// free, plus its adjustment. Linux uses the next lower value, `LONG_MIN`, for a process that must
+/// not be killed.
 pub const POINTS_MIN: i64 = i64::MIN + 1;
-/// The most points that a candidate can have because of its memory. A candidate that asked to be
-/// killed first (an origin) has one point more.
+/// The most points that a process can have because of its memory. A process that asked to be killed
+/// first (an origin) has one point more.
 pub const POINTS_MAX: i64 = i64::MAX - 1;
-/// The points of an origin, a candidate that asked to be killed first.
+/// The points of an origin, a process that asked to be killed first.
 pub(super) const POINTS_OF_ORIGIN: i64 = i64::MAX;
 
 /// The number of pages that a shortage affects, at least 1 (Linux: `totalpages`): these are the
@@ -53,7 +54,8 @@ impl fmt::Display for NoPages {
 
 impl core::error::Error for NoPages {}
 
-/// The parts of a process's memory that count towards its points.
+/// The parts of a process's memory that a kill would free, and that therefore count towards the
+/// process's points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The number of resident pages: file pages, anonymous pages and shared memory.

@@ -104,7 +104,8 @@ pub struct Rules {
 /// The process to consider first when the machine is out of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// The process with the most points.
+    /// The process with the most points: the pages that a kill would free, plus the process's
+    /// adjustment.
     Largest,
     /// The allocating process, if it may be killed. In that case, no other process is considered
     /// (Linux: `vm.oom_kill_allocating_task`).
@@ -174,7 +175,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         rules: Rules,
         notifiers: Vec<Box<dyn Reclaimer<M>>>,
     ) -> Self {
-        // Start with one slot: a selection works with a single slot, though slowly.
+        // Start with one slot, which has room for one candidate: a selection works with a single
+        // slot, though slowly.
         let kill_state = KillState {
             slots: alloc::vec![Slot::EMPTY; 1],
             waited: 0,
@@ -230,7 +232,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         self.kill_state
             .with(machine, Site::OutOfMemory, |kill_state| {
                 room::replace(&mut kill_state.slots, &mut longer);
-                // The list of slots has the needed capacity by now, so it grows without allocating.
+                // The list of slots (memory for one candidate each) has the needed capacity by now,
+                // so it grows without allocating.
                 if kill_state.slots.len() < candidates {
                     kill_state.slots.resize(candidates, Slot::EMPTY);
                 }

@@ -1,4 +1,5 @@
-//! The standing of a candidate in a selection. `Standing::of` in `scope.rs` determines it.
+//! The standing of a candidate, which says how a selection treats the candidate. `Standing::of` in
+//! `scope.rs` determines it.
 
 use super::facts::ScoreAdj;
 

@@ -169,8 +169,8 @@ fn decay_returns_whole_blocks_and_keeps_fragments() {
     world.is_whole();
 }
 
-/// If the zone gives nothing, a CPU takes one block of another CPU that has at least a batch of
-/// free pages in it, and becomes the owner of that block.
+/// If the zone gives nothing, a CPU takes a block from another CPU and becomes the owner of that
+/// block. The block must have at least 63 free pages (a batch).
 #[test]
 fn a_block_is_robbed_from_a_cpu_that_has_a_batch_of_pages() {
     let world = World::new(Owning::Inbox);
@@ -295,8 +295,8 @@ fn a_cpu_claims_no_block_that_the_zone_cannot_spare() {
     world.is_whole();
 }
 
-/// If the owner of an inbox never empties it, the CPUs that send pages to the inbox empty it, and
-/// return whole blocks to the zone.
+/// If the owner of an inbox (pages that other CPUs have freed for the owner) never empties it,
+/// these other CPUs empty it, and return whole blocks to the zone.
 #[test]
 fn an_inbox_that_its_owner_does_not_open_stays_short() {
     let world = World::new(Owning::Inbox);

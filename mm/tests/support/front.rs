@@ -24,8 +24,9 @@ pub(crate) struct Depot {
 }
 
 impl Depot {
-    /// Makes the next free to a front succeed although another free has changed the page's tag:
-    /// such a free has read the tag before the other one.
+    /// Makes the next free to a front (a CPU's stack of free pages) succeed, although another free
+    /// has changed the page's tag, which says whether the page is free: such a free has read the
+    /// tag before the other one.
     pub(crate) fn let_the_next_free_be_late(&self) {
         self.is_late.store(true, Relaxed);
     }

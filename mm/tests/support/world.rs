@@ -204,7 +204,7 @@ impl World {
         let space = AddressSpace::new(memory)
             .ok()?
             .limited(Arc::clone(&self.budget));
-        // The law of the failing heap exempts what the embedder makes at set-up: this `Arc`, and
+        // The test of the failing heap exempts what the embedder makes at set-up: this `Arc`, and
         // the list of notified holders. So these allocations always succeed here.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
         memory.enlist(&space).expect("there is a number for it");

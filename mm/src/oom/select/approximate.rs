@@ -17,7 +17,8 @@ impl Approximate {
     /// points; Linux does not report it.
     ///
     /// # Errors
-    /// [`SelectError::Reading`] if the approximate sum of a candidate is an impossible reading.
+    /// [`SelectError::Reading`] if the approximate sum of a candidate is outside its own range, or
+    /// this range ends before it begins.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

@@ -18,10 +18,11 @@ use super::slot::Slot;
 use crate::site::sort_comparisons;
 use crate::units::count_of;
 
-/// The number of slots that the first sort puts in order.
+/// The number of slots (memory for one candidate each) that the first sort puts in order.
 const SORTED_FIRST: usize = 32;
 
-/// The candidates in the caller's slots. The candidates that may have the most points come first.
+/// The candidates in the caller's slots, each of which has room for one candidate. The candidates
+/// that may have the most points come first.
 pub(super) struct Band<'a> {
     slots: &'a mut [Slot],
     next: usize,
@@ -29,9 +30,10 @@ pub(super) struct Band<'a> {
     used: usize,
     floor: Option<Key>,
     rest: Option<Key>,
-    /// True if some candidate in the band got no slot.
+    /// True if some candidate that may have the most points got no slot, because the slots were
+    /// full.
     is_short: bool,
-    /// The number of comparisons made to sort slots since the last call of
+    /// The number of comparisons made to sort candidates since the last call of
     /// [`Band::take_comparisons`].
     comparisons: u32,
 }
@@ -52,7 +54,8 @@ impl<'a> Band<'a> {
         }
     }
 
-    /// Drops all candidates, and forgets `floor` and `rest`.
+    /// Drops all candidates, and all that is known about candidates without a slot (`floor` and
+    /// `rest`).
     pub(super) fn clear(&mut self) {
         (self.next, self.sorted, self.used) = (0, 0, 0);
         (self.floor, self.rest, self.is_short) = (None, None, false);
@@ -65,8 +68,8 @@ impl<'a> Band<'a> {
         self.floor
     }
 
-    /// Returns the largest key (points, then number) that any candidate of the band without a slot
-    /// may have.
+    /// Returns the largest key (points, then number) that any candidate may have that is in the
+    /// band but got no slot.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
     }
@@ -104,8 +107,8 @@ impl<'a> Band<'a> {
         self.used += 1;
     }
 
-    /// Drops the candidates that are below the current floor, because another candidate surely has
-    /// a larger key.
+    /// Drops the candidates that are below the current floor (the largest of all smallest possible
+    /// keys), because another candidate surely has a larger key.
     pub(super) fn drop_below_floor(&mut self) {
         self.used = self.retain_from(0, self.floor);
     }
@@ -155,7 +158,8 @@ impl<'a> Band<'a> {
         left.iter().copied().max_by_key(Slot::low)
     }
 
-    /// Returns the number of candidates still in the slots whose key may be larger than `bar`.
+    /// Returns the number of candidates still in the slots whose key (points, then number) may be
+    /// larger than `bar`.
     pub(super) fn reaching(&self, bar: Option<Key>) -> usize {
         let left = &self.slots[self.next..self.used];
         left.iter().filter(|slot| Some(slot.high()) > bar).count()
@@ -169,7 +173,8 @@ impl<'a> Band<'a> {
         &mut self.slots[self.next - 1..self.next]
     }
 
-    /// Takes out all candidates whose key may be larger than `bar`, and drops the others.
+    /// Takes out all candidates whose key (points, then number) may be larger than `bar`, and drops
+    /// the others.
     pub(super) fn take_all(&mut self, bar: Option<Key>) -> &mut [Slot] {
         let first = self.next;
         let end = self.retain_from(first, bar);
@@ -177,8 +182,8 @@ impl<'a> Band<'a> {
         &mut self.slots[first..end]
     }
 
-    /// Keeps those candidates from slot `first` on whose key may reach `bar`. Returns the end of
-    /// the kept slots.
+    /// Keeps those candidates from slot `first` on whose key (points, then number) may reach `bar`.
+    /// Returns the end of the kept slots.
     fn retain_from(&mut self, first: usize, bar: Option<Key>) -> usize {
         let mut kept = first;
         for at in first..self.used {
@@ -190,8 +195,8 @@ impl<'a> Band<'a> {
         kept
     }
 
-    /// Sorts until the next `wanted` slots are in order. The sorted part at least doubles each
-    /// time, so all calls together cost little more than sorting all slots once.
+    /// Sorts until the next `wanted` candidates are in order. The sorted part at least doubles each
+    /// time, so all calls together cost little more than sorting all candidates once.
     fn sort(&mut self, wanted: usize) {
         if self.next + wanted <= self.sorted || self.sorted == self.used {
             return;
@@ -212,12 +217,12 @@ impl<'a> Band<'a> {
         self.sorted += count;
     }
 
-    /// Returns the number of comparisons made to sort slots since the last call.
+    /// Returns the number of comparisons made to sort candidates since the last call.
     pub(super) fn take_comparisons(&mut self) -> u32 {
         mem::take(&mut self.comparisons)
     }
 
-    /// Empties the band, and returns all slots, for a pass that needs no order of the slots.
+    /// Drops all candidates, and returns all slots, for a pass that does not sort the slots.
     pub(super) fn window(&mut self) -> &mut [Slot] {
         self.clear();
         self.slots

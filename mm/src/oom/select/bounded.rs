@@ -117,7 +117,8 @@ impl Bounded {
     ///
     /// # Errors
     /// [`SelectError::NoSlot`] if there are candidates but no slots. [`SelectError::Reading`] if
-    /// the approximate sum of a candidate is an impossible reading.
+    /// the approximate sum of a candidate is outside its own range, or this range ends before it
+    /// begins.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,
@@ -163,7 +164,7 @@ struct Search<'a, C: ?Sized> {
     scope: &'a Scope,
     band: Band<'a>,
     /// The candidate with the most exact points in this round. Its points are exact because they
-    /// were summed, or because its cheap reading was exact.
+    /// were summed, or because its approximate sum was exact.
     best: Option<Slot>,
     precise_sums: u64,
     batches: u64,
@@ -175,7 +176,7 @@ struct Search<'a, C: ?Sized> {
 /// header.)
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
-    /// The number of candidates whose pages had been summed before the round began.
+    /// The number of candidates whose pages had been summed precisely before the round began.
     sums_before: u64,
     /// The number of candidates in the band (those that may have the most points) when the round
     /// began.
@@ -236,8 +237,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Second pass: sums the pages of the candidates that may have the most points, one candidate
-    /// after the other, until one candidate surely has the most points or no candidate is left.
+    /// Second pass: sums the pages of the candidates that may have the most points, one by one,
+    /// until one candidate surely has the most points or no candidate is left.
     fn sum_best_first(&mut self) -> Result<(), Stop> {
         // The loop ends: each turn takes at least one candidate out of the band, the candidates
         // that may have the most points.
@@ -261,8 +262,9 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Third pass, if slots were short: sums the pages of candidates that may have more points than
-    /// the best candidate so far, in the order of their numbers.
+    /// Third pass, if there were too few slots for all candidates that may have the most points:
+    /// sums the pages of candidates that may have more points than the best candidate so far, in
+    /// the order of their numbers.
     #[cold]
     fn sum_in_windows(&mut self) -> Result<(), Stop> {
         let (first, window) = (self.best, self.band.window().len());
@@ -322,8 +324,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.rules.budget.saturating_sub(self.precise_sums)
     }
 
-    /// Returns whether the search should now sum all candidates that are left in the band together,
-    /// as one batch.
+    /// Returns whether the search should now sum all candidates that may have the most points
+    /// together, as one batch.
     fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
         let summed = self.precise_sums - self.rent.sums_before;
         if summed < self.rent.ask_at {
@@ -379,9 +381,9 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             .min_by_key(|nearest| (nearest.behind(), Reverse(nearest.slot.low())))
     }
 
-    /// Returns the largest key that any candidate without a slot may have. Ignores candidates below
-    /// the floor (the largest of all candidates' minimums) if they are also below `low`, the
-    /// minimum with which the caller compares.
+    /// Returns the largest key (points, then number) that any candidate without a slot may have.
+    /// Ignores candidates that are known only to be below the floor, the largest of all smallest
+    /// possible keys, if the floor is at most `low`.
     fn left_out(&self, low: Key) -> Option<Key> {
         let below_floor = self.band.floor().filter(|floor| *floor > low);
         below_floor.max(self.band.rest())
@@ -389,8 +391,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     fn answer(&mut self) -> Result<Round, Stop> {
         let Some(nearest) = self.nearest() else {
-            // No candidate in a slot can be chosen any more, for instance because all of them have
-            // exited. So the candidates without a slot must be read again.
+            // None of the candidates that were kept in slots can be chosen any more, for instance
+            // because all of them have exited. So the candidates without a slot must be read again.
             return Ok(if self.band.floor().max(self.band.rest()).is_some() {
                 Round::Changed(None)
             } else {
@@ -414,10 +416,10 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     }
 }
 
-/// A candidate that may become the victim.
+/// A candidate that may become the victim because its points are close to the maximum.
 struct Nearest {
     slot: Slot,
-    /// The largest key that any other candidate may have.
+    /// The largest key (points, then number) that any other candidate may have.
     others: Option<Key>,
 }
 

@@ -42,8 +42,8 @@ impl Random {
     }
 }
 
-/// Makes a process with `pages` pages. Its approximate sum has an error as in the tree of counters
-/// proposed for Linux.
+/// Makes a process with `pages` pages. The approximate sum of these pages has an error as in the
+/// tree of counters proposed for Linux.
 fn counted(random: &mut Random, pages: i64) -> Member {
     let behind: i64 = (0..4).map(|_| random.below(BEHIND_MAX + 1)).sum();
     Member::new(pages, pages - behind, UNDER, OVER)

@@ -81,8 +81,8 @@ impl Selecting {
     /// useful.
     ///
     /// # Errors
-    /// [`SelectError::Reading`] if a reading is impossible; [`SelectError::NoSlot`] if [`Bounded`]
-    /// gets no slots.
+    /// [`SelectError::Reading`] if the approximate sum of a candidate is outside its own range, or
+    /// this range ends before it begins; [`SelectError::NoSlot`] if [`Bounded`] gets no slots.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

@@ -1,4 +1,5 @@
-//! A slot, which the caller of a selection supplies and which receives a candidate's precise sum.
+//! A slot: memory for one candidate, which the caller of a selection supplies, and in which the
+//! precise sum of the candidate's pages is computed.
 
 use super::key::Key;
 use crate::counter::Range;

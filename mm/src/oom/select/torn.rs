@@ -64,7 +64,7 @@ impl Candidates for Torn {
     }
 }
 
-/// Makes a hundred candidates that cheap readings cannot tell apart. Candidate 70 has the most
+/// Makes a hundred candidates that approximate sums cannot tell apart. Candidate 70 has the most
 /// points.
 fn torn(candidate: u32, by: i64) -> Torn {
     let pages = |number: i64| {

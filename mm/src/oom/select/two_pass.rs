@@ -38,7 +38,7 @@ use crate::oom::standing::Standing;
 /// Chooses the candidate with the most points, unless too many others have nearly as many.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
-    /// The maximum number of precise sums that one selection takes.
+    /// The maximum number of precise sums of candidates' pages that one selection takes.
     pub sums_max: u64,
 }
 
@@ -54,7 +54,7 @@ struct Chosen {
 }
 
 impl TwoPass {
-    /// The proposed patch, which takes at most 16 precise sums.
+    /// The patch proposed for Linux, which takes at most 16 precise sums.
     pub const PATCH: Self = Self { sums_max: 16 };
 
     /// Selects the victim. [`Victim::behind`] is computed from the ranges of all candidates'
@@ -65,7 +65,8 @@ impl TwoPass {
     /// where the selection holds a reference to that process.
     ///
     /// # Errors
-    /// [`SelectError::Reading`] if the cheap reading of a candidate is impossible.
+    /// [`SelectError::Reading`] if the approximate sum of a candidate is outside its own range, or
+    /// this range ends before it begins.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

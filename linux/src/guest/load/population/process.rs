@@ -1,4 +1,5 @@
-//! The processes of a population, from the text of the parameter `processes`.
+//! The processes that the load `population` starts, read from the text of the parameter
+//! `processes`.
 
 use crate::guest::op::Op;
 
