@@ -191,8 +191,8 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// The number of possible mappings: enough that a leaf with all even mappings is split when odd
-/// mappings are added.
+/// The number of possible mappings: enough that a leaf with all mappings of even number is split
+/// when mappings of odd number are added.
 const SPLITS: u64 = 63;
 
 /// Leaves are split and joined while other CPUs walk up and down. A walk that does not have to give
