@@ -1,4 +1,4 @@
-//! The deferred jobs of all CPUs. They are only recorded, so that a law can inspect and run them.
+//! The deferred jobs of all CPUs. They are only recorded, so that a test can inspect and run them.
 
 use plimsoll_mm::machine::{Due, Job, JobState, WhenIdle};
 use plimsoll_mm::units::CpuId;

@@ -1,9 +1,12 @@
 //! Model checkers as [`Machine`](plimsoll_mm::machine::Machine)s.
 //!
-//! [`loom`] tries every interleaving of two or three small bodies, and every value that a relaxed
-//! load may see. [`shuttle`] tries random interleavings of more and longer bodies; its memory is
-//! sequentially consistent. Under both, a law must not spin on a word: a loop that waits for
-//! another body has endless interleavings.
+//! [`loom`] tries every interleaving of two or three short threads, and every value that a relaxed
+//! load may see. [`shuttle`] tries random interleavings of more and longer threads; its memory is
+//! sequentially consistent.
+//!
+//! The tests are the [laws](plimsoll_mm::laws::Law) of the memory manager. A law has several
+//! bodies, each of which is the code of one thread. No body may spin on an atomic: a loop that
+//! waits for another body has endless interleavings.
 //!
 //! Each thread has its own handle, on its own CPU. Time advances only when a law sets it, and
 //! deferred jobs run only when a body runs them. So the checker decides when a timer fires.
@@ -24,10 +27,10 @@ use plimsoll_mm::units::Hz;
 /// The number of ticks per second of both machines.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
 
-/// If a zone has at most this many pages, its tags are words of the model. The tags of a larger
-/// zone are plain atomics, at whose accesses the checker does not switch threads. A thousand words
-/// of the model would make every run slow, and plain atomics are enough because the zone lock
-/// protects all tags.
+/// If a zone has at most this many pages, the tags of the pages (one byte each) are atomics of the
+/// checker. The tags of a larger zone are atomics of `std`, at whose accesses the checker does not
+/// switch threads. A thousand atomics of the checker would make every run slow. Atomics of `std`
+/// are enough, because the zone lock protects all tags.
 const MODELLED_TAGS_MAX: u32 = 64;
 
 /// The value of a page's tag before the first store to it.

@@ -1,9 +1,10 @@
-//! A machine inside loom: every interleaving of a few bodies, on weak memory.
+//! A [`Machine`](plimsoll_mm::machine::Machine) inside loom, which tries every interleaving of a
+//! few threads, on weak memory.
 //!
-//! The machine's words and tags are atomics of loom, with the orderings that the code gives. Loom
-//! treats `SeqCst` accesses as `AcqRel`. So it may report a failure that cannot happen, because
-//! `SeqCst` accesses have a total order. The machine's locks are mutexes of loom. Any waiter can
-//! get such a mutex next, which allows more interleavings than a queued lock does.
+//! The machine's shared integers and page tags are atomics of loom, with the orderings that the
+//! code gives. Loom treats `SeqCst` accesses as `AcqRel`. So it may report a failure that cannot
+//! happen, because `SeqCst` accesses have a total order. The machine's locks are mutexes of loom.
+//! Any waiter can get such a mutex next, which allows more interleavings than a queued lock does.
 //!
 //! The machine's time is not an atomic of loom, so reading the time is not a separate step.
 

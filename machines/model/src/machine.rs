@@ -1,10 +1,10 @@
 //! The parts that both checkers' machines share: everything except how a law is run.
 //!
 //! The crates of loom and shuttle define primitives of the same names, so this is a macro that
-//! takes the crate as an argument. Words, lines and tags are the checker's atomics, with the given
-//! orderings. Locks are the checker's mutexes: any waiter may be next, which allows more
-//! interleavings than a queued lock does. The time is not a word of the model, so reading it is not
-//! a separate step.
+//! takes the crate as an argument. Words, lines (the words of one cache line) and page tags are the
+//! checker's atomics, with the given orderings. Locks are the checker's mutexes: any waiter may be
+//! next, which allows more interleavings than a queued lock does. The time is not an atomic of the
+//! checker, so reading it is not a separate step.
 
 /// Defines the machine `$Machine` in terms of the crate `$checker`.
 macro_rules! checked_machine {
@@ -296,8 +296,8 @@ macro_rules! checked_machine {
             }
         }
 
-        /// A value that is set once. The flag that says whether it is set is a word of the model,
-        /// so a reader may run before or after the store.
+        /// A value that is set once. The flag that says whether it is set is an atomic of the
+        /// checker, so a reader may run before or after the store.
         #[derive(Debug)]
         pub struct ModelOnce<T> {
             value: OnceLock<T>,
@@ -382,12 +382,13 @@ macro_rules! checked_machine {
             }
         }
 
-        /// The tags of a zone: words of the model if the zone is small, plain atomics if not.
+        /// The tags of a zone, one byte for each page: atomics of the checker if the zone is small,
+        /// atomics of `std` if not.
         #[derive(Debug)]
         pub enum ModelTags {
-            /// The tags are words of the model: each access is a step.
+            /// The tags are atomics of the checker: each access is a separate step.
             Modelled(Vec<ModelU8>),
-            /// The tags are plain atomics: no access is a step.
+            /// The tags are atomics of `std`: no access is a separate step.
             Plain(Vec<AtomicU8>),
         }
 

@@ -1,8 +1,9 @@
-//! A machine inside shuttle: random interleavings of several bodies.
+//! A [`Machine`](plimsoll_mm::machine::Machine) inside shuttle, which tries random interleavings of
+//! several threads.
 //!
-//! The machine's words and tags are atomics of shuttle, which are sequentially consistent, even if
-//! the code gives another ordering. The machine's locks are mutexes of shuttle. Any waiter can get
-//! such a mutex next, which allows more interleavings than a queued lock does.
+//! The machine's shared integers and page tags are atomics of shuttle, which are sequentially
+//! consistent, even if the code gives another ordering. The machine's locks are mutexes of shuttle.
+//! Any waiter can get such a mutex next, which allows more interleavings than a queued lock does.
 //!
 //! The machine's time is not an atomic of shuttle, so reading the time is not a separate step.
 
@@ -20,7 +21,7 @@ const SEED: u64 = 0x706c_696d;
 /// interleaving. The second half of the iterations uses PCT.
 const PCT_DEPTH: usize = 3;
 
-/// The size of the stack of a body, in bytes. A body that empties a whole address space needs a
+/// The size of each thread's stack, in bytes. A thread that empties a whole address space needs a
 /// stack of this size if it is compiled without optimization.
 const STACK_BYTES: usize = 256 << 10;
 

@@ -1,6 +1,6 @@
-//! Checks the stacks behind the fronts of `host` under loom. `stack.rs` is compiled with loom's
-//! atomics, which model weak memory. A restartable sequence is modelled step by step, and can be
-//! stopped before each store.
+//! Checks under loom the stacks of free pages that `host` keeps for each CPU or thread. `stack.rs`
+//! is compiled with loom's atomics, which model weak memory. A restartable sequence is modelled
+//! step by step, and can be stopped before each store.
 
 #[expect(dead_code, reason = "only the seats are used")]
 #[path = "../../host/src/locks/biased.rs"]
@@ -46,7 +46,8 @@ mod sync {
     }
 }
 
-/// What the laws need from loom: threads, atomics, seats and CPUs.
+/// What the tests need from loom: threads, atomics, CPUs, and seats (in a seat, a thread notes the
+/// stack that it uses).
 mod checker {
     pub(crate) use loom::sync::atomic::AtomicU32;
     pub(crate) use loom::sync::{Condvar, Mutex};

@@ -1,5 +1,6 @@
-//! Checks the stacks behind the fronts of `host` under shuttle. `stack.rs` is compiled with
-//! shuttle's atomics. There are more threads than under loom, in random interleavings.
+//! Checks under shuttle the stacks of free pages that `host` keeps for each CPU or thread.
+//! `stack.rs` is compiled with shuttle's atomics. There are more threads than under loom, in random
+//! interleavings.
 
 #[expect(dead_code, reason = "only the seats are used")]
 #[path = "../../host/src/locks/biased.rs"]
@@ -42,7 +43,8 @@ mod sync {
     }
 }
 
-/// What the laws need from shuttle: threads, atomics, seats and CPUs.
+/// What the tests need from shuttle: threads, atomics, CPUs, and seats (in a seat, a thread notes
+/// the stack that it uses).
 mod checker {
     pub(crate) use shuttle::sync::atomic::AtomicU32;
     pub(crate) use shuttle::sync::{Condvar, Mutex};

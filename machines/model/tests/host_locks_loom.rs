@@ -24,7 +24,8 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// What the laws need from loom: threads, atomics, and seats (places to which locks are biased).
+/// What the laws need from loom: threads, atomics, and seats (in a seat, a thread notes the biased
+/// lock that it holds).
 mod checker {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use loom::sync::{Condvar, Mutex};

@@ -43,7 +43,8 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// What the laws need from shuttle: threads, atomics, and seats (places to which locks are biased).
+/// What the laws need from shuttle: threads, atomics, and seats (in a seat, a thread notes the
+/// biased lock that it holds).
 mod checker {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex};

@@ -7,8 +7,8 @@ use std::panic::catch_unwind;
 use plimsoll_mm::laws::Law;
 use plimsoll_model::shuttle::{ModelLock, ModelWord, ShuttleMachine as M, run_law};
 
-/// The number of threads that add to the counter. One more thread adds their differentials to the
-/// total.
+/// The number of threads that add to the counter. Each thread counts in a part of its own; one more
+/// thread adds these parts to the total.
 const COUNTERS: usize = 3;
 /// The number of times that each thread adds 1 to the counter.
 const STEPS: i64 = 6;

@@ -104,7 +104,8 @@ fn order_points(world: World, cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// Measures steps that do local work of a fixed length, without an order point.
+/// Measures steps that do local work of a fixed length, without an order point, at which other CPUs
+/// could run first.
 #[must_use]
 fn local_spend(world: World, cpus: u32, steps: u64) -> Cost {
     measure(world, cpus, steps, |sim, ()| {

@@ -4,7 +4,8 @@
 //! A [`Sim`] is a deterministic, conservative discrete-event machine. Each virtual CPU has its own
 //! clock and runs ahead on local work. At each step where CPUs can affect each other, the CPU with
 //! the earliest clock goes first. Tasks are coroutines, so code written for real threads runs here
-//! unchanged. The same profile, options and seed always give the same run, with the same hash.
+//! unchanged. The same profile (the description of the machine), options and seed always give the
+//! same run, with the same hash of all its events.
 
 pub mod bench;
 mod cpu_rng;

@@ -20,8 +20,8 @@ pub struct SimOptions {
     /// The longest time for which a CPU may run ahead on short local work before it lets CPUs with
     /// earlier clocks run.
     pub run_ahead: Nanos,
-    /// The upper bound of the random delay before each ordered step, in nanoseconds. Delays vary
-    /// the interleavings.
+    /// The upper bound of the random delay before each step at which CPUs with earlier clocks run
+    /// first, in nanoseconds. Delays vary the interleavings.
     pub shake_ns: u32,
     /// If true, interrupts, softirqs and steals disturb busy CPUs at the rates of the profile's
     /// table `[jitter]`.
@@ -29,14 +29,15 @@ pub struct SimOptions {
     /// The size of the address space for each task's stack, in bytes. Only the pages that the task
     /// touches take memory.
     pub stack_bytes: usize,
-    /// The percentage, at most 50, of the wheel's timers that fire one jiffy late. A timer is late
-    /// if its CPU ticks before the timekeeping CPU has counted the jiffy. Timers on CPU 0 are never
-    /// late, because CPU 0 keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an emulator,
-    /// shows 18 to 25 percent. No measurement on real hardware is known, so the default is 0.
+    /// The percentage, at most 50, of the timer wheel's timers that fire one jiffy late. A timer is
+    /// late if its CPU ticks before the timekeeping CPU has counted the jiffy. Timers on CPU 0 are
+    /// never late, because CPU 0 keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an
+    /// emulator, shows 18 to 25 percent. No measurement on real hardware is known, so the default
+    /// is 0.
     pub late_ticks_percent: u32,
     /// If true, the profile's effects of load apply: while many CPUs are busy, cores run at lower
-    /// clock frequencies, and CPUs share memory bandwidth. Experiments set this option; laws and
-    /// most tests do not.
+    /// clock frequencies, and CPUs share memory bandwidth. Experiments set this option; most tests
+    /// do not.
     pub under_load: bool,
     /// The faults to inject.
     pub faults: Faults,
@@ -60,7 +61,8 @@ impl Default for SimOptions {
     }
 }
 
-/// The models of a lock. Both give the same results if there are no causality slips.
+/// The models of a lock. Both give the same results if no CPU accesses per-CPU data at a time
+/// before the owner's last access (a causality slip).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockModel {
     /// A CPU that requests a lock computes when its turn begins, and runs its critical section

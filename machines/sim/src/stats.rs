@@ -18,8 +18,8 @@ pub const HIST_BINS: usize = 40;
 pub struct Stats {
     /// The virtual time that the run has reached.
     pub now: Nanos,
-    /// A hash over all ordered events with their times and CPUs. A repetition of the run gives the
-    /// same hash, on any host and in any build.
+    /// A hash over the events of the run, with their times and CPUs. A repetition of the run gives
+    /// the same hash, on any host and in any build.
     pub hash: u64,
     /// The number of events in the hash.
     pub hashed_events: u64,
@@ -37,7 +37,7 @@ pub struct Stats {
     pub wakeups: u64,
     /// The number of times a CPU switched to a task.
     pub context_switches: u64,
-    /// The number of times a task lost its CPU because its slice ended or kernel work was due.
+    /// The number of times a task lost its CPU because its time slice ended or kernel work was due.
     pub preemptions: u64,
     /// The number of times a task moved to another CPU.
     pub migrations: u64,
@@ -69,7 +69,7 @@ impl Stats {
         LockStats::sum(&self.locks[class as usize])
     }
 
-    /// The statistics of locks of `class` that were acquired at `site`.
+    /// The statistics of locks of `class` that were acquired at the call site `site`.
     #[must_use]
     pub fn site(&self, class: LockClass, site: Site) -> &LockStats {
         &self.locks[class as usize][site as usize]
@@ -85,7 +85,8 @@ impl Stats {
     }
 }
 
-/// The acquisitions, waits and holds of a set of locks.
+/// How often the locks of a set were acquired, for how long CPUs waited for them, and for how long
+/// CPUs held them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockStats {
     /// The number of times a lock was acquired.
@@ -105,9 +106,9 @@ pub struct LockStats {
     pub wait_total: Nanos,
     /// A log2 histogram of the waits; see [`HIST_BINS`].
     pub wait_hist: [u64; HIST_BINS],
-    /// The longest wait; `None` if no acquisition had to wait.
+    /// The total time for which the locks were held.
     pub wait_max: Option<LongestWait>,
-    /// The total time of all holds.
+    /// The longest time from an acquisition to the release.
     pub hold_total: Nanos,
     /// The longest hold.
     pub hold_max: Nanos,
@@ -126,7 +127,7 @@ pub struct LongestWait {
     pub cpu: CpuId,
     /// The CPU that held the lock when the wait began.
     pub blocker: CpuId,
-    /// The site at which the blocker had acquired the lock.
+    /// The call site at which the blocker had acquired the lock.
     pub blocker_site: Site,
 }
 

@@ -1,11 +1,12 @@
-//! Laws of counters to which threads add by restartable sequences (`homes.rs` of `host`). Each
-//! function is one run; a checker calls it once for each interleaving.
+//! Tests of counters to which threads add by restartable sequences (`homes.rs` of `host`). A CPU of
+//! the `Machine` has one word of a counter. Its *home* is the real CPU whose threads may add to
+//! this word. Each function is one run; a checker calls it once for each interleaving.
 //!
-//! Every addition adds 1 to the word of one CPU of the machine, or is refused and goes elsewhere. So
-//! the results of the additions to the word must be the numbers from 1 on, each exactly once. If an
-//! addition is lost, or is done twice, two additions have the same result, or a number is missing. A
-//! counter needs more than a correct sum: it carries when a result passes a multiple of its batch,
-//! so each result must occur once.
+//! Every addition adds 1 to the word, or is refused and goes elsewhere. So the results of the
+//! additions to the word must be the numbers from 1 on, each exactly once. If an addition is lost,
+//! or is done twice, two additions have the same result, or a number is missing. A correct sum is
+//! not enough: when a result passes a multiple of the batch, the counter passes an amount on to the
+//! shared total. So each result must occur once.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +18,7 @@ use crate::homes::Homes;
 use crate::rseq;
 use crate::sync::AtomicI64;
 
-/// A word of a machine's CPU, to which threads on several real CPUs add.
+/// The counter of one CPU of the `Machine`, to which threads on several real CPUs add.
 struct Counter {
     homes: Homes,
     word: AtomicI64,
@@ -76,8 +77,8 @@ pub(crate) fn two_threads_add_on_a_cpu() {
     assert_eq!(sum, 3, "threads at home are not refused");
 }
 
-/// Asserts that no addition is lost or done twice if the home moves to another CPU while a thread on
-/// the old home adds.
+/// Asserts that no addition is lost or done twice if the counter moves from one home (the real CPU
+/// whose threads may add) to another while a thread on the old home adds.
 pub(crate) fn a_home_moves() {
     let counter = Counter::new();
     let first = counter.add_on(0, 1);
@@ -86,8 +87,8 @@ pub(crate) fn a_home_moves() {
     counter.is_exact([first, results, join(other)]);
 }
 
-/// Asserts that no addition is lost or done twice if two threads on different CPUs both want to be
-/// at home, and neither is yet.
+/// Asserts that no addition is lost or done twice if two threads on different CPUs both want to
+/// make their CPU the counter's home (the CPU whose threads may add).
 pub(crate) fn two_cpus_want_the_home() {
     let counter = Counter::new();
     let other = spawn(&counter, 1, 2);
@@ -96,7 +97,7 @@ pub(crate) fn two_cpus_want_the_home() {
 }
 
 /// Asserts that no addition is lost or done twice if two threads of one CPU and a thread of another
-/// CPU add, and the home moves several times.
+/// CPU add, and the home (the CPU whose threads may add) changes several times.
 pub(crate) fn a_home_moves_among_three() {
     let counter = Counter::new();
     let others = [spawn(&counter, 0, 2), spawn(&counter, 1, 2)];

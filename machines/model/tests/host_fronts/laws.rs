@@ -1,5 +1,5 @@
-//! Laws of the stacks behind the fronts of `host`. Each function is one run; a checker calls it
-//! once for each interleaving.
+//! Tests of the stacks of free pages that `host` keeps for each CPU or thread, which uses its stack
+//! without a lock. Each function is one run; a checker calls it once for each interleaving.
 //!
 //! A thread that owns a page adds 1 to the page's word by a separate load and store. If two threads
 //! own the page at once, or the second owner does not see what the first one did, an addition is
@@ -15,7 +15,7 @@ use crate::rseq::{CPUS, Cpu};
 use crate::stack::{OPERATION, Stack};
 use crate::sync::heavy_barrier;
 
-/// The number of pages in a law.
+/// The number of pages in a test.
 const PAGES: u32 = 2;
 
 /// A stack with all pages, and what the threads did with the pages.
@@ -32,7 +32,7 @@ struct World {
 }
 
 impl World {
-    /// Creates a stack with the home `home`, which has all pages.
+    /// Creates a stack that has all pages. The CPU or thread `home` uses it without a lock.
     fn new(home: u32) -> Arc<Self> {
         let word = || AtomicU32::new(0);
         let world = Self {
@@ -91,7 +91,7 @@ impl World {
     }
 }
 
-/// The seats of a law's threads.
+/// The seats of the threads. A seat is memory in which one thread notes the stack that it uses.
 struct Seats;
 
 impl Seating for Seats {
@@ -105,7 +105,7 @@ fn seat(index: usize) -> Sitter<'static> {
 }
 
 impl World {
-    /// Stops an owner, as `host` does.
+    /// Waits until the owner of the stack no longer uses it, as `host` does.
     fn stop_owner(&self, home: u32) {
         heavy_barrier();
         self.stack.wait_outside(Seats::seat_of(home), |looks| {
@@ -124,8 +124,8 @@ impl World {
         kept
     }
 
-    /// Pops a page on seat `index`, uses it, and pushes it again. Returns the page if it could not
-    /// be pushed.
+    /// Pops a page as the thread on seat `index`, uses it, and pushes it again. Returns the page if
+    /// it could not be pushed.
     fn pop_and_push_at(&self, index: usize) -> Option<u32> {
         let me = seat(index);
         let page = self.stack.pop_at(me)?;
@@ -192,7 +192,7 @@ pub(crate) fn a_drained_stack_gets_one_owner() {
 }
 
 impl World {
-    /// The sequence of a pop, step by step as in assembly (`rseq/x86_64.rs`).
+    /// The restartable sequence of a pop, step by step as in assembly (`rseq/x86_64.rs`).
     fn pop_on(&self, cpu: usize) -> Option<u32> {
         let stack = &self.stack;
         self.cpus[cpu].restart(|sequence| {
@@ -212,7 +212,7 @@ impl World {
         })
     }
 
-    /// The sequence of a push, step by step as in assembly (`rseq/x86_64.rs`).
+    /// The restartable sequence of a push, step by step as in assembly (`rseq/x86_64.rs`).
     fn push_on(&self, cpu: usize, page: u32) -> bool {
         let stack = &self.stack;
         self.cpus[cpu].restart(|sequence| {
@@ -237,7 +237,7 @@ impl World {
         (!self.push_on(cpu, page)).then_some(page)
     }
 
-    /// Stops the sequences on a CPU, as the kernel does for `host`.
+    /// Stops the restartable sequences on a CPU, as the kernel does for `host`.
     fn stop_cpu(&self, home: u32) {
         self.cpus[home as usize].switch();
     }
@@ -261,7 +261,8 @@ pub(crate) fn two_threads_share_a_cpu() {
     world.is_whole(join(other).into_iter().chain(kept));
 }
 
-/// Asserts that no page is lost or owned twice if another CPU becomes the home of a stack in use.
+/// Asserts that no page is lost or owned twice if a thread of another CPU takes over a stack while
+/// it is in use.
 pub(crate) fn a_cpu_meets_another() {
     let world = World::new(0);
     let other = spawn(&world, |world| {

@@ -1,5 +1,5 @@
-//! Restartable sequences in place of those of `host` (`machines/host/src/fronts/rseq/`): each runs
-//! step by step, and can be stopped before each store.
+//! Models of the restartable sequences of `host` (`machines/host/src/fronts/rseq/`): each runs step
+//! by step, and can be stopped before each store.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::checker::{self, Mutex};
 use crate::sync::{AtomicI64, AtomicU32};
 
-/// The number of real CPUs in a law.
+/// The number of real CPUs in a test.
 pub(crate) const CPUS: usize = 2;
 
 /// A real CPU. A sequence on it is stopped at its next store if another thread has run on the CPU,
@@ -56,7 +56,7 @@ impl Sequence<'_> {
     }
 }
 
-/// The area of the threads on one real CPU.
+/// Stands for the kernel's `rseq` area of the threads on one real CPU. Holds the CPU's number.
 pub(crate) struct Area {
     number: u32,
 }

@@ -136,7 +136,7 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// The seats of a law's threads. The thread on a seat owns the locks that are biased to the seat.
+/// The seats of the threads. A lock is biased to a seat if the thread on the seat owns it.
 struct Seats;
 
 impl Seating for Seats {
@@ -145,7 +145,7 @@ impl Seating for Seats {
     }
 }
 
-/// A lock that can be biased, and the sum that it protects.
+/// A lock that one thread can own, and the sum that the lock protects.
 struct Owned {
     lock: Biased<Seats>,
     sum: AtomicU32,
@@ -161,7 +161,7 @@ impl Owned {
         }
     }
 
-    /// A lock that is biased to seat 0, the seat of the calling thread.
+    /// A lock whose owner is the calling thread, on seat 0.
     fn by_this_thread() -> Arc<Self> {
         let owned = Arc::new(Self::new(Some(0)));
         owned.try_on(0);
@@ -190,7 +190,7 @@ impl Owned {
         }
     }
 
-    /// Waits for the lock without a seat, as a drain does, but gives up after two attempts that
+    /// Waits for the lock, as a thread without a seat does, but gives up after two attempts that
     /// find the lock held.
     fn drain(&self) {
         let give_up = |looks| {

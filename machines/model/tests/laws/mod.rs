@@ -14,14 +14,14 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos, Pages};
 
 use crate::{COUNTERS, M, ModelLock, ModelWord, STEPS, broken_by, run};
 
-/// A minimal counter: a shared total, and one differential for each CPU.
+/// A minimal counter: a shared total, and for each CPU the part that is not yet in the total.
 struct Folded {
     total: ModelWord,
     parts: Vec<ModelWord>,
 }
 
-/// Adds 1 to the counter `STEPS` times on the calling CPU. Adds the CPU's differential to the total
-/// whenever the differential reaches two.
+/// Adds 1 to the counter `STEPS` times on the calling CPU. Adds the CPU's part to the total
+/// whenever the part reaches two.
 fn count(machine: &M, state: &Folded) {
     let part = &state.parts[machine.this_cpu().index()];
     for _ in 0..STEPS {
@@ -31,15 +31,15 @@ fn count(machine: &M, state: &Folded) {
     }
 }
 
-/// Adds the differentials of all CPUs to the total, from the calling CPU.
+/// Moves the parts of all CPUs to the total, from the calling CPU.
 fn fold(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.take(machine), Relaxed);
     }
 }
 
-/// Adds the differentials of all CPUs to the total in a wrong way: reads a differential, and sets
-/// it to 0 only in a second step. Additions between these two steps are lost.
+/// Moves the parts of all CPUs to the total in a wrong way: reads a part, and sets it to 0 only in
+/// a second step. Additions between these two steps are lost.
 fn fold_in_two_steps(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.read(machine), Relaxed);

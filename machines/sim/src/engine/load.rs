@@ -80,26 +80,26 @@ struct Member {
     until: Cell<u64>,
 }
 
-/// How many CPUs of one socket were busy when recent windows began.
+/// How many CPUs of one socket were busy when recent windows (intervals of virtual time) began.
 struct Socket {
     cores: u32,
-    /// The number of CPUs that were busy when the window with the number `window` began.
+    /// The number of CPUs that were busy when window `window` (an interval of virtual time) began.
     busy: Cell<i64>,
     window: Cell<u64>,
-    /// For each remembered window after `window`: the number of busy CPUs when it begins, minus the
-    /// number when the window before it began.
+    /// For each remembered window (interval of virtual time) after `window`: the number of busy
+    /// CPUs when it begins, minus the number when the window before it began.
     changes: [Cell<i64>; WINDOWS],
 }
 
-/// The memory bandwidth of one node, and its use in recent windows.
+/// The memory bandwidth of one node, and its use in recent windows of virtual time.
 struct Node {
-    /// The number of bytes that the memory can move in a window.
+    /// The number of bytes that the memory can move in a window (131 µs of virtual time).
     capacity: u64,
     windows: [Window; WINDOWS],
 }
 
-/// One window of a node: the bytes that the node's CPUs moved in the window, and the factor by
-/// which steps that move pages took longer.
+/// One window (131 µs of virtual time) of a node: the bytes that the node's CPUs moved in the
+/// window, and the factor by which steps that move pages took longer.
 #[derive(Default)]
 struct Window {
     number: Cell<u64>,
@@ -180,8 +180,8 @@ impl LoadState {
         self.sockets[member.socket].change(now >> WINDOW_BITS, if busy { 1 } else { -1 });
     }
 
-    /// Records that `cpu` has moved `bytes` bytes. These bytes count for the window that `cpu` has
-    /// entered last.
+    /// Records that `cpu` has moved `bytes` bytes. These bytes count for the window of virtual time
+    /// that `cpu` has entered last.
     pub(crate) fn moved(&self, cpu: usize, bytes: u64) {
         let member = &self.cpus[cpu];
         let number = (member.until.get() >> WINDOW_BITS).saturating_sub(1);
@@ -189,9 +189,9 @@ impl LoadState {
         moved.set(moved.get() + bytes);
     }
 
-    /// Lets `cpu`, which has the smallest key (time and number) of all CPUs, enter the window that
-    /// contains the time `now`. Returns the speed and the stretch of `cpu` in this window;
-    /// `percent` is the speed of `cpu` on an idle machine.
+    /// Lets `cpu`, which has the smallest key (time and number) of all CPUs, enter the window
+    /// (interval of constant speed) that contains the time `now`. Returns the speed and the stretch
+    /// of `cpu` in this window; `percent` is the speed of `cpu` on an idle machine.
     pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
         let member = &self.cpus[cpu];
         let number = now >> WINDOW_BITS;
@@ -219,8 +219,9 @@ impl LoadState {
 
 impl Member {
     /// Returns whether the CPU of this entry was busy at time `now`. The running CPU has the
-    /// smallest key, so no CPU has anything left to do before `now`. If the CPU of this entry was
-    /// idle at `now`, it still is, because a CPU wakes only when it has the smallest key.
+    /// smallest key (time and number), so no CPU has anything left to do before `now`. If the CPU
+    /// of this entry was idle at `now`, it still is, because a CPU wakes only when it has the
+    /// smallest key.
     ///
     /// A CPU that became idle exactly at `now` counts as idle if it ran ahead until then. If it did
     /// not run ahead, it counts as busy if its number is larger than that of the running CPU.
@@ -239,9 +240,9 @@ impl Socket {
         }
     }
 
-    /// Records that the number of busy CPUs changes by `by` during window `number`. The change
-    /// takes effect when the next window begins. If the field `busy` is already the count of the
-    /// next window, the change takes effect at once.
+    /// Records that the number of busy CPUs changes by `by` during window `number`, an interval of
+    /// virtual time. The change takes effect when the next window begins. If the field `busy` is
+    /// already the count of the next window, the change takes effect at once.
     fn change(&self, number: u64, by: i64) {
         let from = (number + 1).min(self.window.get() + WINDOWS as u64 - 1);
         let slot = match from > self.window.get() {
@@ -251,7 +252,7 @@ impl Socket {
         slot.set(slot.get() + by);
     }
 
-    /// The number of CPUs that were busy when window `number` began.
+    /// The number of CPUs that were busy when window `number`, an interval of virtual time, began.
     fn busy_at(&self, number: u64) -> u32 {
         let window = self.window.get();
         for later in (window + 1..=number).take(WINDOWS) {
@@ -264,8 +265,8 @@ impl Socket {
 }
 
 impl Node {
-    /// The record of window `number`. If a later window has taken over the record, returns the
-    /// record of the later window.
+    /// The record of window `number`, an interval of virtual time. If a later window has taken over
+    /// the record, returns the record of the later window.
     fn window(&self, number: u64) -> &Window {
         let window = &self.windows[slot(number)];
         if window.number.get() < number {
@@ -287,7 +288,8 @@ impl Node {
         window.stretch.get()
     }
 
-    /// Computes the stretch of window `number` from the window before it.
+    /// Computes the stretch of window `number` (the factor for steps that move pages) from the
+    /// window before it.
     fn stretch_after(&self, number: u64) -> u64 {
         let Some(before) = number.checked_sub(1) else {
             return UNSTRETCHED;
@@ -305,7 +307,7 @@ impl Node {
     }
 }
 
-/// The index of window `number` among the remembered windows.
+/// The index of window `number`, an interval of virtual time, among the remembered windows.
 #[expect(clippy::cast_possible_truncation, reason = "below WINDOWS")]
 const fn slot(number: u64) -> usize {
     (number % WINDOWS as u64) as usize
@@ -323,8 +325,8 @@ mod tests {
     }
 
     /// Runs `cpus` CPUs that do nothing but steps of `step_ns` nanoseconds, each of which moves
-    /// `bytes` bytes. Returns the number of bytes that the CPUs moved in the last window, and the
-    /// number of bytes that the memory can move in a window.
+    /// `bytes` bytes. Returns the number of bytes that the CPUs moved in the last window (131 µs of
+    /// virtual time), and the number of bytes that the memory can move in a window.
     fn settled(cpus: u64, step_ns: u64, bytes: u64) -> (u64, u64) {
         let node = node(100);
         for number in 0..200 {

@@ -1,9 +1,10 @@
-//! The price of each step: the profile's prices, laid out for fast lookup.
+//! The price of each step, which is the virtual time that the step takes: the profile's prices,
+//! laid out for fast lookup.
 //!
 //! The price of a step that involves no other CPU depends on the CPU's pace: its speed, and the
-//! stretch of steps that move pages. The engine looks up only the prices of the running CPU, so it
-//! loads the prices of a CPU before that CPU runs. If all CPUs have the same pace, and load cannot
-//! change it, the loaded prices never change.
+//! factor by which limited memory bandwidth slows down steps that move pages. The engine looks up
+//! only the prices of the running CPU, so it loads the prices of a CPU before that CPU runs. If all
+//! CPUs have the same pace, and load cannot change it, the loaded prices never change.
 
 use std::cell::{Cell, OnceCell};
 
@@ -27,8 +28,8 @@ pub(crate) struct Prices {
     /// The price of each kind of work on the running CPU, indexed by `Work as usize`, in
     /// nanoseconds. The prices in the next three fields are also those of the running CPU.
     work_ns: [Cell<u32>; Work::ALL.len()],
-    /// The prices of [`Work::BuddyAlloc`] and [`Work::BuddyFree`], which depend on how many pages a
-    /// hold of the zone lock has moved.
+    /// The prices of [`Work::BuddyAlloc`] and [`Work::BuddyFree`], which depend on how many pages
+    /// the CPU has moved since it took the zone lock.
     in_hold: [Cell<HoldPrice>; 2],
     lock_own_ns: Cell<u32>,
     word_own_ns: Cell<u32>,
@@ -72,8 +73,8 @@ impl AtSpeed {
 const PERCENT_MAX: u32 = 400;
 
 impl Prices {
-    /// Creates the prices of a machine, and loads those of CPU 0. If `load` has effects, the prices
-    /// on each CPU may change later.
+    /// Creates the prices of a machine, and loads those of CPU 0. If `load` says that busy CPUs
+    /// slow each other down, the prices on each CPU may change later.
     ///
     /// # Panics
     /// If some CPUs have a speed and others have none.
@@ -141,8 +142,8 @@ impl Prices {
 
     /// The price, in nanoseconds, at which the running CPU moves `n` more pages. `work` is one of
     /// the kinds for which [`is_hold_work`](crate::profile::is_hold_work) is true. `before` is the
-    /// number of pages that the CPU has already moved in its current hold of a zone lock; `None` if
-    /// the CPU holds no zone lock.
+    /// number of pages that the CPU has already moved since it took a zone lock; `None` if the CPU
+    /// holds no zone lock.
     #[inline]
     pub(crate) fn hold_work(&self, work: Work, before: Option<u32>, n: u32) -> u64 {
         let price = self.in_hold[usize::from(work == Work::BuddyFree)].get();

@@ -4,7 +4,8 @@
 //! hash is a sum over the hashes of events. Each of these hashes depends on the kind, the time and
 //! the CPU of the event. The sum does not depend on the order in which the host simulated the
 //! events. For this reason both variants of [`LockModel`](crate::LockModel) give the same hash,
-//! unless there are causality slips.
+//! unless a CPU has accessed per-CPU data at a time before the owner's last access (a causality
+//! slip).
 
 use std::cell::Cell;
 
@@ -16,7 +17,8 @@ use plimsoll_mm::units::Nanos;
 use crate::profile::Disturbance;
 use crate::stats::{HIST_BINS, LockStats, LongestWait};
 
-/// The kinds of hashed events. The low bits of a kind hold details of the event.
+/// The kinds of events that count for the run's hash. The low bits of a kind hold details of the
+/// event.
 pub(crate) const LOCK: u64 = 0x100;
 pub(crate) const WORD: u64 = 0x200;
 pub(crate) const JOB: u64 = 0x300;
@@ -40,9 +42,9 @@ pub(crate) struct Record {
     pub(crate) disturbances: [Cell<u64>; Disturbance::ALL.len()],
     pub(crate) disturbed_ns: [Cell<u64>; Disturbance::ALL.len()],
     pub(crate) lines: [Cell<u64>; 5],
-    /// For each lock class and site, the number of holds that took no virtual time, as nearly all
-    /// holds of a per-CPU lock do. These counts are separate from `locks`, so that counting such a
-    /// hold touches few cache lines.
+    /// For each lock class and call site, the number of critical sections that took no virtual
+    /// time, as nearly all sections of a per-CPU lock do. These counts are separate from `locks`,
+    /// so that counting such a section touches few cache lines.
     instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }
@@ -102,7 +104,8 @@ impl Record {
         bump(&self.lines[distance as usize]);
     }
 
-    /// Counts a finished hold of `hold_ns` nanoseconds.
+    /// Counts a critical section that has ended, in which a CPU held a lock for `hold_ns`
+    /// nanoseconds.
     #[inline(always)]
     pub(crate) fn held(&self, class: LockClass, site: Site, hold_ns: u64) {
         if hold_ns == 0 {
@@ -144,7 +147,8 @@ impl LockCells {
         }
     }
 
-    /// Counts a finished hold of `hold_ns` nanoseconds.
+    /// Counts a critical section that has ended, in which a CPU held the lock for `hold_ns`
+    /// nanoseconds.
     #[inline]
     fn held(&self, hold_ns: u64) {
         bump(&self.acquisitions);

@@ -136,8 +136,8 @@ impl Inner {
         mine
     }
 
-    /// Suspends the current task. The running CPU continues when its new key, `when`, is the
-    /// smallest of all keys.
+    /// Suspends the current task. The running CPU continues when its new key `when` (time and
+    /// number) is the smallest of all keys.
     #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();
@@ -147,8 +147,8 @@ impl Inner {
         task.suspend();
     }
 
-    /// Makes CPU `cpu`, which is not running, continue at the key `when`, unless its own key is
-    /// earlier.
+    /// Makes CPU `cpu`, which is not running, continue at the key `when` (time and CPU number),
+    /// unless its own key is earlier.
     pub(crate) fn post(&self, cpu: usize, when: u64) {
         if when < self.tree.leaf(cpu) {
             self.tree.set(cpu, when);
@@ -238,7 +238,7 @@ impl Inner {
         self.step_outside();
     }
 
-    /// Ends a run: from now on the caller is outside it.
+    /// Ends a run: from now on the caller is outside the run.
     pub(crate) fn step_outside(&self) {
         self.outside.set(true);
         self.local.set(NO_CPU);

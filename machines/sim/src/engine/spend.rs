@@ -1,10 +1,11 @@
 //! Local work, and the events that may interrupt it.
 //!
 //! `spend` adds the time of the work to the CPU's clock, and compares the clock with one deadline.
-//! Once the deadline has passed, a CPU that is not pinned handles its pending events: expired
-//! timers, preemption by kernel work or at the end of a slice, disturbances and faults. A pinned
-//! CPU handles only disturbances. During a long call of `spend`, the CPU waits in the tree of keys
-//! for the end of its work, so that events from other CPUs can arrive during the call.
+//! Once the deadline has passed, a CPU that may be preempted handles its pending events: expired
+//! timers, preemption by kernel work or at the end of a time slice, disturbances and faults. In a
+//! section that must not be preempted, the CPU handles only disturbances. During a long call of
+//! `spend`, the CPU is suspended until the end of its work, so that events from other CPUs can
+//! arrive during the call.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::Nanos;
@@ -75,8 +76,9 @@ impl Inner {
         }
         if self.under_load && self.pins.get() == 0 && self.clock.get() >= self.window_end() {
             self.enter_window();
-            // `price_of` counts the pages that the CPU moves in a hold of a zone lock. This second
-            // call counts no page twice, because a CPU that is not pinned holds no zone lock.
+            // `price_of` counts the pages that the CPU moves while it holds a zone lock. This
+            // second call counts no page twice, because a CPU that may be preempted holds no zone
+            // lock.
             cost = self.price_of(work, n);
         }
         self.count(work, n, cost);

@@ -70,12 +70,13 @@ pub(crate) struct Inner {
     pub(crate) moved: Cell<u64>,
     /// True if load changes the speeds of CPUs, or the time of steps that move pages.
     pub(crate) under_load: bool,
-    /// True if there is a random delay before each step that has to wait for its turn.
+    /// True if there is a random delay before each step that waits until no other CPU has an
+    /// earlier clock.
     pub(crate) shaken: bool,
-    /// True if the owner of a per-CPU lock must not take the fast path. In strict mode the owner
-    /// must wait for its turn before it enters, and with
-    /// [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) each release must be an ordered
-    /// step.
+    /// True if the owner of a per-CPU lock must not take the fast path, on which the owner does not
+    /// wait for CPUs with earlier clocks. In strict mode the owner must wait for them before it
+    /// acquires the lock; with [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) it must
+    /// wait for them before it releases the lock.
     pub(crate) ceremonial: bool,
     /// True if all CPUs always have the same prices, and owners of per-CPU locks may take the fast
     /// path.
@@ -87,7 +88,7 @@ pub(crate) struct Inner {
     pub(crate) tree: Tree,
     pub(crate) tasks: Arena<Task>,
     pub(crate) prices: Prices,
-    /// The disturbances of CPUs; `None` if nothing disturbs them.
+    /// The interrupts and other disturbances of CPUs; `None` if there are none.
     pub(crate) disturbances: Option<Disturbances>,
     pub(crate) load: LoadState,
     pub(crate) record: Record,

@@ -1,9 +1,10 @@
-//! The simulated per-CPU lock: its owner runs ahead, and other CPUs wait for their turn.
+//! The simulated per-CPU lock. Its owner takes the lock without waiting for CPUs with earlier
+//! clocks; other CPUs do wait for them.
 //!
-//! The owner's access is not an order point; the lock only records the time of the access. So after
-//! the owner has accessed the lock, another CPU may access it at an earlier virtual time. This is a
-//! slip: the other CPU then sees the effect of an access that is still in its future. The simulator
-//! counts slips. In strict mode the owner waits for its turn too, so there are no slips.
+//! The lock only records the time of the owner's access. So after the owner has accessed the lock,
+//! another CPU may access it at an earlier virtual time. This is a slip: the other CPU then sees
+//! the effect of an access that is still in its future. The simulator counts slips. In strict mode
+//! the owner waits for CPUs with earlier clocks too, so there are no slips.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -21,7 +22,7 @@ use crate::locks::lock_queue::{Queue, Section};
 /// lines: the order of the fields puts all fields and the first bytes of the value there.
 #[repr(C)]
 pub struct SimCpuLock<T> {
-    /// The owner's clock when the owner's last section started, in nanoseconds.
+    /// The owner's clock when the owner's last critical section started, in nanoseconds.
     owner_start: Cell<u64>,
     /// The queue of the CPUs that wait for the lock. The lock's cache line belongs to memory near
     /// the owner.
@@ -46,9 +47,9 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// Acquires the lock for its owner; returns `None` if the lock is held. This is an order point
-    /// only in strict mode, or if the task has left the owner's CPU. It takes virtual time only if
-    /// another CPU held the lock last.
+    /// Acquires the lock for its owner; returns `None` if the lock is held. First lets CPUs with
+    /// earlier clocks run, but only in strict mode, or if the task has left the owner's CPU. The
+    /// acquisition takes virtual time only if another CPU held the lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
         let owner = self.queue.home;

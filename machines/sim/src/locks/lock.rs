@@ -3,8 +3,8 @@
 //! The module `lock_queue` explains how CPUs wait. The value is in a `RefCell`: if a bug in the
 //! simulator admitted two holders, the second would panic.
 //!
-//! A lock whose class is free of charge has no queue: its sections do no work, so no CPU ever waits
-//! for it.
+//! Locks of some classes cost no virtual time. Such a lock has no queue: its critical sections take
+//! no time, so no CPU ever waits for it.
 
 use std::cell::RefCell;
 use std::fmt;

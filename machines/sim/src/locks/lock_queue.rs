@@ -10,9 +10,9 @@
 //! Requests arrive in order of time. So a CPU that finds the lock free, or held until a known time,
 //! knows at once when its turn begins. The CPU advances its clock to that time, runs its section
 //! ahead of the other CPUs, and records when the lock is free again. If the section reaches an
-//! order point and other CPUs run meanwhile, the lock stays held. A CPU that arrives then *parks*:
-//! its task is suspended until it gets the lock. The release is an order point as well; it hands
-//! the lock to the first parked waiter.
+//! order point (a step before which CPUs with earlier clocks run), the lock stays held. A CPU that
+//! arrives then *parks*: its task is suspended until it gets the lock. The release is an order
+//! point as well; it hands the lock to the first parked waiter.
 //!
 //! Both ways of waiting, advancing the clock and parking, serve waiters in the order of arrival, at
 //! the same price of a hand-over. So a section starts at the same time in both cases.
@@ -39,25 +39,27 @@ use crate::tasks::wait::{Access, LockId};
 const UNKNOWN: u64 = u64::MAX;
 
 /// The value of `Section::epoch` if other CPUs may have seen the lock held, so that the release has
-/// to look for parked (suspended) CPUs. No epoch of the engine has this value.
+/// to look for parked (suspended) CPUs. No epoch of the engine (its count of resumptions) is so
+/// large.
 const SEEN: u64 = u64::MAX;
 
-/// A lock without its value. Few locks have waiters, so the waiters are boxed, and the other fields
-/// fit into one cache line.
+/// The state of a lock, without the value that the lock protects. Few locks have waiters, so the
+/// waiters are boxed, and the other fields fit into one cache line.
 pub(crate) struct Queue {
-    /// The key (time and CPU) at which the last section under the lock ended.
+    /// The key (time and CPU) at which the last critical section under the lock ended.
     free_key: Cell<u64>,
-    /// The CPU that held the lock last. [`NO_CPU`] if a CPU holds the lock, or if the next turn is
-    /// promised to a CPU.
+    /// The CPU that held the lock last. [`NO_CPU`] if a CPU holds the lock, or if the lock is
+    /// promised to a waiting CPU.
     free_at: Cell<CpuId>,
     /// The CPU whose request reached the lock's cache line last: it has the line or will get it.
     line: Cell<CpuId>,
-    /// The CPU that holds the lock or held it last, and the site at which this CPU requested the
-    /// lock.
+    /// The CPU that holds the lock or held it last, and the call site at which this CPU requested
+    /// the lock.
     holder: Cell<(CpuId, Site)>,
     pub(crate) home: CpuId,
     pub(crate) class: LockClass,
-    /// True if `waiters` has entries, even if the sections of all these waiters have already begun.
+    /// True if `waiters` has entries, even if the critical sections of all these waiters have
+    /// already begun.
     queued: Cell<bool>,
     waiters: Box<RefCell<VecDeque<Waiter>>>,
 }
@@ -145,20 +147,20 @@ impl Queue {
             .transfer_home(line.index(), this.index(), self.home.index())
     }
 
-    /// Returns whether a CPU holds the lock, or the next turn is promised to a CPU.
+    /// Returns whether a CPU holds the lock, or the lock is promised to a waiting CPU.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.free_at.get() == NO_CPU
     }
 
-    /// Returns whether a CPU that arrives with key `mine` finds the lock held.
+    /// Returns whether a CPU that arrives with key `mine` (time and number) finds the lock held.
     #[inline]
     pub(crate) fn is_taken(&self, mine: u64) -> bool {
         self.is_held() || self.free_key.get() > mine
     }
 
     /// Returns whether `cpu`, which is running, held the lock last. The lock is then free, because
-    /// the CPU's clock is not before the end of its own last section.
+    /// the CPU's clock is not before the end of its own last critical section.
     #[inline(always)]
     pub(crate) fn is_free_at(&self, sim: &Inner, cpu: CpuId) -> bool {
         let free = self.free_at.get() == cpu;
@@ -198,7 +200,7 @@ impl Queue {
         self.holder.set((cpu, site));
     }
 
-    /// Begins a section on the running CPU, which holds the lock.
+    /// Begins a critical section on the running CPU, which holds the lock.
     #[inline(always)]
     fn begin(&self, sim: &Inner) -> Section {
         if self.class.sleeps() {
@@ -217,8 +219,9 @@ impl Queue {
         }
     }
 
-    /// Begins a section on `cpu` without first letting CPUs with earlier clocks run. The lock is a
-    /// spinlock whose class does not mask interrupts. `cpu` is running, and held the lock last.
+    /// Begins a critical section on `cpu` without first letting CPUs with earlier clocks run. The
+    /// lock is a spinlock whose class does not mask interrupts. `cpu` is running, and held the lock
+    /// last.
     #[inline(always)]
     pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
         self.claim(cpu, site);
@@ -229,8 +232,8 @@ impl Queue {
         }
     }
 
-    /// Waits for the lock until the running CPU's section begins, and returns this section. The
-    /// lock is held, and the running CPU requested it at time `asked`, in nanoseconds.
+    /// Waits for the lock until the running CPU's critical section begins, and returns this
+    /// section. The lock is held, and the running CPU requested it at time `asked`, in nanoseconds.
     #[inline(never)]
     fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
         let this = sim.this_cpu();
@@ -295,8 +298,8 @@ impl Queue {
             traced,
         );
         let section = self.begin(sim);
-        // Other CPUs may have parked before this section began. So the release at the end of the
-        // section must look for parked CPUs; `SEEN` makes it do so.
+        // Other CPUs may have parked before this critical section began. So the release at the end
+        // of the section must look for parked CPUs; `SEEN` makes it do so.
         let seen = parked || self.class.sleeps();
         Section {
             epoch: if seen { SEEN } else { section.epoch },
@@ -314,8 +317,8 @@ impl Queue {
         }
     }
 
-    /// The time, in nanoseconds, at which the next section starts, if the last section was on CPU
-    /// `from` and the next one is on CPU `to`.
+    /// The time, in nanoseconds, at which the next critical section starts, if the last one was on
+    /// CPU `from` and the next is on CPU `to`.
     fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
         sim.count_line(from, to);
         let home = self.home.index();
@@ -324,8 +327,8 @@ impl Queue {
             + u64::from(sim.prices.lock_handover_extra_ns)
     }
 
-    /// Removes the waiters whose sections have started by `now`. Returns whether any waiters are
-    /// left.
+    /// Removes the waiters whose critical sections have started by `now`. Returns whether any
+    /// waiters are left.
     fn retire(&self, now: u64) -> bool {
         let mut waiters = self.waiters.borrow_mut();
         while let Some(first) = waiters.front() {
@@ -339,7 +342,7 @@ impl Queue {
         false
     }
 
-    /// Ends a section. The value of the lock must no longer be borrowed.
+    /// Ends a critical section. The value of the lock must no longer be borrowed.
     #[inline(always)]
     pub(crate) fn release(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {
@@ -367,7 +370,7 @@ impl Queue {
         }
     }
 
-    /// Ends a section of a [`SimCpuLock`](crate::SimCpuLock). Has the same effect as
+    /// Ends a critical section of a [`SimCpuLock`](crate::SimCpuLock). Has the same effect as
     /// [`Queue::release`], but is faster, because a per-CPU lock never masks interrupts.
     #[inline(always)]
     pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
@@ -379,7 +382,7 @@ impl Queue {
         }
     }
 
-    /// Ends a section during which no other CPU has run.
+    /// Ends a critical section during which no other CPU has run.
     #[inline(always)]
     fn end(&self, sim: &Inner, site: Site, section: &Section) {
         let (this, now) = (sim.cur.get(), sim.clock.get());
@@ -392,8 +395,9 @@ impl Queue {
         self.free_at.set(cpu_id(this));
     }
 
-    /// Ends a section during which other CPUs may have run and found the lock held. First lets CPUs
-    /// with earlier clocks run, and then hands the lock to the CPU that has waited longest.
+    /// Ends a critical section during which other CPUs may have run and found the lock held. First
+    /// lets CPUs with earlier clocks run, and then hands the lock to the CPU that has waited
+    /// longest.
     #[inline(never)]
     fn hand_over(&self, sim: &Inner) {
         let mine = sim.order();

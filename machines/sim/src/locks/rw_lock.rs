@@ -120,8 +120,7 @@ impl<T> RwLock<Sim, T> for SimRwLock<T> {
     }
 
     /// Runs `first` as a writer and, if it returns a value, `then` as a reader. For the statistics
-    /// this is a single acquisition and a single hold, from the start of `first` to the end of
-    /// `then`.
+    /// the lock is acquired once, and held once from the start of `first` to the end of `then`.
     fn write_then_read<A, R>(
         &self,
         sim: &Sim,

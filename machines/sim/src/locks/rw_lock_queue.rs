@@ -3,13 +3,13 @@
 //! The count of readers is a word in one cache line. So a reader, too, has to fetch the line both
 //! to acquire the lock and to release it. A request needs half the time of the line transfer to
 //! arrive at the line, and takes effect only when it arrives. The other half brings the line to the
-//! CPU. Each of these steps is an order point. No CPU runs ahead here, so the fields always
-//! describe the present time.
+//! CPU. Before each of these steps, CPUs with earlier clocks run. So the fields always describe the
+//! present time.
 //!
 //! The task that releases the lock admits waiters in order of arrival: one writer alone, or all
-//! readers up to the next writer. An admitted waiter counts as a holder at once, but its section
-//! begins only when the hand-over has reached its CPU. A waiter that may be killed also wakes at
-//! regular intervals to test whether it has been killed.
+//! readers up to the next writer. An admitted waiter counts as a holder at once, but its critical
+//! section begins only when the hand-over has reached its CPU. A waiter that may be killed also
+//! wakes at regular intervals to test whether it has been killed.
 //!
 //! Invariant: admitted waiters, whose start is known, precede the waiters that have not been
 //! admitted.
@@ -53,18 +53,18 @@ impl Role {
 /// killed.
 pub(crate) type Killed<'a> = Option<&'a dyn Fn() -> bool>;
 
-/// A lock that readers share, without its value.
+/// The state of a reader-writer lock, without the value that the lock protects.
 pub(crate) struct RwQueue {
-    /// The number of readers that hold the lock. An admitted reader counts even before its section
-    /// begins.
+    /// The number of readers that hold the lock. An admitted reader counts even before its critical
+    /// section begins.
     readers: Cell<u32>,
-    /// The task that holds the lock as a writer, even if it was admitted and its section has not
-    /// begun yet; otherwise [`NOBODY`].
+    /// The task that holds the lock as a writer, even if it was admitted and its critical section
+    /// has not begun yet; otherwise [`NOBODY`].
     writer: Cell<u32>,
     /// The CPU whose request reached the lock's cache line last: it has the line or will get it.
     line: Cell<CpuId>,
-    /// The CPU of the task that was admitted last, and the site at which this task requested the
-    /// lock.
+    /// The CPU of the task that was admitted last, and the call site at which this task requested
+    /// the lock.
     holder: Cell<(CpuId, Site)>,
     home: CpuId,
     pub(crate) class: LockClass,
@@ -91,7 +91,7 @@ struct Request {
     rest_ns: u64,
 }
 
-/// One hold of the lock by one task.
+/// The time for which one task holds the lock, from an acquisition to the release.
 pub(crate) struct Stay {
     site: Site,
     start: u64,
@@ -156,8 +156,8 @@ impl RwQueue {
         sim.record.held(self.class, stay.site, hold_ns);
         let until = sim.clock.get();
         self.get_out(sim, role);
-        // The hold is reported only now, so that observers receive it just before the waits that
-        // ended with it.
+        // Observers are told only now for how long the lock was held, so that they hear of it just
+        // before the waits that ended with it.
         sim.held_until(
             LockId::of(self),
             self.class,
@@ -259,7 +259,7 @@ impl RwQueue {
         }
     }
 
-    /// Begins the hold of the running task, which was admitted.
+    /// Begins the critical section of the running task, which was admitted.
     fn begin(sim: &Inner, site: Site) -> Stay {
         let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
         stays.set(stays.get() + 1);
@@ -269,8 +269,8 @@ impl RwQueue {
         }
     }
 
-    /// Begins the hold of the running task after a wait for the lock, and records the wait, which
-    /// began at time `asked`.
+    /// Begins the critical section of the running task after a wait for the lock, and records the
+    /// wait, which began at time `asked`.
     fn begin_late(
         &self,
         sim: &Inner,
@@ -299,8 +299,8 @@ impl RwQueue {
     }
 
     /// Queues the running task and waits until it is admitted. Then returns the blocker: the CPU
-    /// and the site of the last task that held the lock, or was admitted to it, before this task
-    /// queued. Returns `None` if the task was killed instead.
+    /// and the call site of the last task that held the lock, or was admitted to it, before this
+    /// task queued. Returns `None` if the task was killed instead.
     #[inline(never)]
     fn wait(
         &self,
@@ -340,7 +340,7 @@ impl RwQueue {
         let start = self.start_of(task);
         if sim.clock.get() < start {
             // The task was admitted while it was awake, testing whether it had been killed. It has
-            // to wait for the time at which its section begins.
+            // to wait for the time at which its critical section begins.
             sim.sleep_until(start);
         }
         self.remove(task);

@@ -1,9 +1,9 @@
 //! A simulated cache line, and the integers in it.
 //!
 //! A writer fetches the line from the CPU that owns it. Writers wait for each other, so a line that
-//! many CPUs write has a queue. Readers share the line until the next write. A `Relaxed` load is
-//! not an order point: it returns the latest value that the host has computed, and costs only the
-//! fetch of the line.
+//! many CPUs write has a queue. Readers share the line until the next write. A `Relaxed` load does
+//! not let CPUs with earlier clocks run first: it returns the latest value that the host has
+//! computed, and costs only the fetch of the line.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;

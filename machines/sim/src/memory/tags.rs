@@ -1,12 +1,14 @@
-//! Page tags, stored only where a block was split.
+//! Page tags: one byte for each page, which says for example whether the page is free. The bytes
+//! are stored only where a block was split.
 //!
 //! Initially only one byte is stored for a whole block of 1024 pages: the tag of its first page. As
 //! soon as another page of the block gets a tag other than its initial one, the block gets a byte
 //! for each page. So a terabyte of memory needs only nine bytes (a pointer and a tag) for each
 //! block of 4 MiB until the block is split. Allocating a whole block does not change this.
 //!
-//! An access to a tag takes no virtual time. But in strict mode each access waits for the CPU's
-//! turn. So another CPU can run between the release of a zone lock and a later write of a tag.
+//! An access to a tag takes no virtual time. But in strict mode each access waits until no other
+//! CPU has an earlier clock. So another CPU can run between the release of a zone lock and a later
+//! write of a tag.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -21,22 +23,23 @@ use crate::engine::state::Inner;
 /// together, in one [`Chunk`].
 const CHUNK: usize = 1024;
 
-/// The tags of one block.
+/// The tags of the pages of one block of 1024 pages.
 type Chunk = Box<[Cell<u8>; CHUNK]>;
 
-/// The tags of a zone: one byte per page frame.
+/// The tags of a zone: one byte per page frame, which says for example whether the page is free.
 pub struct SimTags {
     chunks: Box<[OnceCell<Chunk>]>,
     /// For each block whose pages have no tags of their own yet: the tag of its first page.
     heads: Box<[Cell<u8>]>,
-    /// The machine if it runs in strict mode, in which its CPUs access the tags in turn; otherwise
-    /// `None`. The reference is weak, because handlers of the machine may own the tags.
+    /// The machine if it runs in strict mode, in which each access waits until no other CPU has an
+    /// earlier clock; otherwise `None`. The reference is weak, because handlers of the machine may
+    /// own the tags.
     strict: Option<Weak<Inner>>,
 }
 
 impl SimTags {
-    /// Creates the tags of `pages` pages. If `strict` is a machine, its CPUs access the tags in
-    /// turn.
+    /// Creates the tags of `pages` pages. If `strict` is a machine, each access waits until no
+    /// other CPU of the machine has an earlier clock.
     pub(crate) fn new(pages: Pages, strict: Option<Weak<Inner>>) -> Self {
         let chunks = pages.index().div_ceil(CHUNK);
         Self {
@@ -46,8 +49,8 @@ impl SimTags {
         }
     }
 
-    /// Waits for the caller's turn, in strict mode. Every access to a tag calls this function
-    /// first.
+    /// In strict mode, waits until no other CPU has an earlier clock. Every access to a tag calls
+    /// this function first.
     #[inline(always)]
     fn reach(&self) {
         if let Some(machine) = &self.strict {

@@ -1,5 +1,5 @@
-//! Checks on the values of a profile: the memory must fit, and costs must not fall from a lower
-//! card to a higher card or with distance.
+//! Checks on the values of a profile: the memory must fit, and costs must not fall from the low end
+//! to the high end of a range, or with distance.
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -158,8 +158,8 @@ fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>,
     }))
 }
 
-/// Returns how many pages the short hold (`at`) and the long hold (`pages`) move. Refuses numbers
-/// that are out of range or not in ascending order.
+/// Returns how many pages the short hold of the zone lock (`at`) and the long hold (`pages`) move.
+/// Refuses numbers that are out of range or not in ascending order.
 fn lengths(at: &Value<'_>, pages: &Value<'_>) -> Result<(u32, u32), ProfileError> {
     let (short, long) = (at.number()?, pages.number()?);
     if short == 0 {
@@ -212,8 +212,8 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     DISTANCES.into_iter().filter(exists).collect()
 }
 
-/// Checks that, at every card, moving a line over a distance costs no more than moving it over a
-/// longer distance.
+/// Checks that, at every card (low, middle and high), moving a line over a distance costs no more
+/// than moving it over a longer distance.
 pub(super) fn nearer_is_cheaper(
     section: &Section<'_>,
     transfers: &[Cost],

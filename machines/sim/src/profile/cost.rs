@@ -32,13 +32,13 @@ pub struct Range {
 /// average over all pages of a shorter hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Then {
-    /// The number of pages in the shorter hold, for which [`Cost::range`] is the average; at least
-    /// 1.
+    /// The number of pages in the shorter hold of the zone lock, for which [`Cost::range`] is the
+    /// average; at least 1.
     pub at: u32,
-    /// The number of pages in the longer hold; more than `at`, at most 65,535.
+    /// The number of pages in the longer hold of the zone lock; more than `at`, at most 65,535.
     pub pages: u32,
-    /// The average price of a page in the longer hold, in nanoseconds at each card. Not more than
-    /// [`Cost::range`] at the same card.
+    /// The average price of a page in the longer hold of the zone lock, in nanoseconds. Each of its
+    /// three values is at most that of [`Cost::range`].
     pub range: Range,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A disturbance is an interrupt, a softirq, or a steal; only virtual machines have steals. For
 //! each kind, the table has the mean time between two disturbances of a busy CPU, and the mean
-//! length of a disturbance. Both are ranges with a source, like a price. The low card has the
-//! cheapest values: the longest times between disturbances and the shortest lengths.
+//! length of a disturbance. Both are ranges with a source, like a price. The low end of each range
+//! is the cheapest: the longest time between disturbances, and the shortest length.
 
 use super::cost::Range;
 use super::error::ProfileError;
@@ -66,7 +66,7 @@ pub struct Disturbed {
     /// The kind of the disturbances.
     pub kind: Disturbance,
     /// The mean time from the end of one disturbance to the next on a busy CPU, in microseconds.
-    /// The low card has the longest time.
+    /// The low end of the range is the longest time.
     pub every_us: Range,
     /// The source of the times between disturbances.
     pub every_source: String,
@@ -185,7 +185,7 @@ pub(super) fn at(kinds: &[Disturbed], card: Card) -> Option<Jitter> {
 
 /// Lengthens the disturbances that are kernel work, for the variant `name`. `slower` computes the
 /// length of a disturbance in this variant. Its arguments are the length without the variant, and
-/// the card.
+/// the card (low, middle or high).
 pub(super) fn slow_down(kinds: &mut [Disturbed], name: &str, slower: impl Fn(u32, Card) -> u32) {
     for of in kinds.iter_mut().filter(|of| of.kind.is_kernel_work()) {
         for card in Card::ALL {

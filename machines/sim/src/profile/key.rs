@@ -28,8 +28,8 @@ pub enum CostKey {
     WordOwn,
 }
 
-/// Returns whether `work` moves pages in a hold of the zone lock, so that its price may depend on
-/// the number of pages that the hold has moved.
+/// Returns whether `work` moves pages while the CPU holds the zone lock, so that its price may
+/// depend on how many pages the CPU has moved since it took the lock.
 pub(crate) const fn is_hold_work(work: Work) -> bool {
     matches!(work, Work::BuddyAlloc | Work::BuddyFree)
 }
@@ -116,7 +116,8 @@ impl CostKey {
         matches!(self, Self::LockRemoteExtra | Self::LockHandoverExtra)
     }
 
-    /// Returns whether the price may depend on how many pages one hold of the zone lock has moved.
+    /// Returns whether the price may depend on how many pages a CPU has moved since it took the
+    /// zone lock.
     #[must_use]
     pub(super) const fn depends_on_hold(self) -> bool {
         matches!(self, Self::Work(work) if is_hold_work(work))

@@ -1,4 +1,5 @@
-//! The effects of load on a machine at one card: what busy CPUs take from each other.
+//! The effects of load on a machine at one card (low, middle or high): what busy CPUs take from
+//! each other.
 //!
 //! There are two effects, one on the speed of cores and one on memory bandwidth, and both are
 //! optional. Without them, each CPU runs as if it were alone on the machine.
@@ -43,7 +44,7 @@ pub struct LoadedBandwidth {
 /// these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sourced {
-    /// The value at each card.
+    /// The value at each card: low, middle and high.
     pub range: Range,
     /// The source of the numbers. `estimate: …` means that no numbers were published.
     pub source: String,
@@ -52,12 +53,12 @@ pub struct Sourced {
 /// The form of an entry, as error messages show it.
 const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" }";
 
-/// Whether the values of an entry rise or fall from the low card to the high card.
+/// Whether the values of an entry rise or fall from the low (cheap) card to the high card.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cards {
-    /// The high card has the largest value, as with prices.
+    /// The high card (the expensive one) has the largest value, as with prices.
     Rise,
-    /// The high card has the smallest value, as with speeds.
+    /// The high card (the expensive one) has the smallest value, as with speeds.
     Fall,
 }
 

@@ -165,8 +165,8 @@ impl Profile {
     }
 
     /// Returns this machine with one cost at `factor_percent` of its price, for a sensitivity run:
-    /// 50 halves the price, 200 doubles it. If the price depends on the length of a hold, the
-    /// factor applies at every length.
+    /// 50 halves the price, 200 doubles it. If the price depends on how many pages one hold of the
+    /// zone lock moves, the factor applies for every number of pages.
     ///
     /// In the result, moving a line over a short distance may cost more than over a long one. A
     /// profile file with such prices would be refused, but a sensitivity run may test them.

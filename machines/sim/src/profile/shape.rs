@@ -1,5 +1,5 @@
 //! The CPUs of a profile. The profile of a regular machine gives counts; the profile of an
-//! irregular machine lists clusters.
+//! irregular machine lists clusters (groups of equal cores).
 //!
 //! CPUs are numbered as Linux numbers them on x86. The first threads of all cores come first,
 //! ordered by socket, node, cache and core; the second threads of all cores follow.

@@ -10,46 +10,47 @@ use plimsoll_mm::site::Work;
 
 use super::Costs;
 
-/// The average prices in long holds, at one card. A price that depends on the length of the hold
-/// has two points: its average in a short hold, which is in [`Costs`], and its
-/// average in a long hold, which is here; see [`Then`](super::Then).
+/// The average prices in long holds of the zone lock, at one card (low, middle or high). A price
+/// that depends on the length of the hold has two points: its average in a short hold, which is in
+/// [`Costs`], and its average in a long hold, which is here; see [`Then`](super::Then).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slopes {
-    /// The average price of [`Work::BuddyAlloc`] in a long hold.
+    /// The average price of [`Work::BuddyAlloc`] in a long hold of the zone lock.
     pub alloc: Option<Slope>,
-    /// The average price of [`Work::BuddyFree`] in a long hold.
+    /// The average price of [`Work::BuddyFree`] in a long hold of the zone lock.
     pub free: Option<Slope>,
 }
 
-/// The average of one price in a long hold, at one card (low, middle or high).
+/// The average of one price in a long hold of the zone lock, at one card (low, middle or high).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slope {
-    /// The number of pages in the short hold.
+    /// The number of pages that a short hold of the zone lock moves.
     pub at: u32,
-    /// The number of pages in the long hold.
+    /// The number of pages that a long hold of the zone lock moves.
     pub pages: u32,
-    /// The price of a page in a hold that moves this number of pages: the mean over the pages of
-    /// the hold, in nanoseconds.
+    /// The price of a page in a hold of the zone lock that moves this number of pages: the mean
+    /// over the pages of the hold, in nanoseconds.
     pub ns: u32,
 }
 
-/// The price of each page that one hold moves, on one CPU.
+/// The price of each page that one hold of the zone lock moves, on one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldPrice {
-    /// The first `at` pages of a hold cost `first_ns` each. `at` is [`u32::MAX`] if all pages of a
-    /// hold cost the same.
+    /// The first `at` pages of a hold of the zone lock cost `first_ns` each. `at` is [`u32::MAX`]
+    /// if all pages of a hold cost the same.
     at: u32,
     first_ns: u32,
     /// Each page after the first `at` costs `further_ns + rest / of` nanoseconds. A fraction is
-    /// charged as soon as the fractions of the hold add up to a whole nanosecond.
+    /// charged as soon as the fractions since the CPU took the zone lock add up to a whole
+    /// nanosecond.
     further_ns: u64,
     rest: u64,
     of: u64,
 }
 
 impl Slopes {
-    /// The average price of `work` in a long hold. `None` if the price of `work` never depends on
-    /// the length of a hold.
+    /// The average price of `work` in a long hold of the zone lock. `None` if the price of `work`
+    /// never depends on the length of a hold.
     pub(super) const fn of(&mut self, work: Work) -> Option<&mut Option<Slope>> {
         match work {
             Work::BuddyAlloc => Some(&mut self.alloc),
@@ -72,8 +73,8 @@ impl Slopes {
 }
 
 impl HoldPrice {
-    /// The price of each page that a hold moves by `work`, which is one of the kinds that
-    /// [`Slopes`] lists.
+    /// The price of each page that a CPU moves by `work` while it holds a zone lock. `work` is one
+    /// of the kinds that [`Slopes`] lists.
     pub(crate) fn new(costs: &Costs, work: Work) -> Self {
         let first_ns = costs.work_ns[work as usize];
         let mut slopes = costs.slopes;
@@ -103,14 +104,14 @@ impl HoldPrice {
         }
     }
 
-    /// The price of one page outside a hold, in nanoseconds.
+    /// The price of one page that a CPU moves without holding a zone lock, in nanoseconds.
     #[inline]
     pub(crate) fn first(&self) -> u64 {
         u64::from(self.first_ns)
     }
 
-    /// The price of the first `pages` pages of a hold, in nanoseconds. It never decreases as
-    /// `pages` grows.
+    /// The price of the first `pages` pages of a hold of the zone lock, in nanoseconds. It never
+    /// decreases as `pages` grows.
     #[inline]
     pub(crate) fn total(&self, pages: u32) -> u64 {
         if pages <= self.at {

@@ -28,8 +28,8 @@ pub struct Cluster {
 /// The speed of a core, in percent of the speed of the core that the prices are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// The speed in percent at each card, from 5 to 400. The low card has the lowest costs, so it
-    /// has the highest speeds.
+    /// The speed in percent at each card, from 5 to 400. The low (cheap) card has the lowest costs,
+    /// so it has the highest speeds.
     pub percent: Range,
     /// The source of the numbers. `estimate: …` means that no numbers were published.
     pub source: String,

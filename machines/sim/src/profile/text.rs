@@ -1,4 +1,5 @@
-//! A profile as written in the file: every cost with its range and source, before a card is chosen.
+//! A profile as written in the file: every cost with its range and source, before a card (the low
+//! end, the middle or the high end of the ranges) is chosen.
 
 use std::io;
 use std::path::Path;

@@ -40,7 +40,7 @@ pub enum Step {
         /// The time at which the delay ended.
         until: Nanos,
     },
-    /// A hold of a lock has ended.
+    /// A task has released a lock.
     Held(Hold),
 }
 
@@ -59,8 +59,8 @@ pub enum Runs {
     Quiet,
 }
 
-/// A finished hold of a lock. Holds that took no time are left out, unless another CPU may have
-/// waited for them.
+/// A finished hold of a lock: the time from the acquisition to the release. Holds that took no time
+/// are left out, unless another CPU may have waited for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The lock.
@@ -76,9 +76,9 @@ pub struct Hold {
     pub cpu: CpuId,
     /// The task that held the lock.
     pub task: u32,
-    /// The time at which the hold began.
+    /// The time at which the task acquired the lock.
     pub from: Nanos,
-    /// The time at which the hold ended.
+    /// The time at which the task released the lock.
     pub until: Nanos,
 }
 

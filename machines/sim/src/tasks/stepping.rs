@@ -38,7 +38,8 @@ impl Inner {
         }
     }
 
-    /// Tells the observers that a hold by the running CPU has ended. The hold began at time `from`.
+    /// Tells the observers that the running CPU releases a lock, which it has held since time
+    /// `from`.
     #[inline(always)]
     pub(crate) fn held(
         &self,
@@ -51,8 +52,8 @@ impl Inner {
         self.held_until(lock, class, site, access, [from, self.clock.get()]);
     }
 
-    /// Tells the observers of a hold by the running CPU. `times` are the start and the end of the
-    /// hold.
+    /// Tells the observers that the running CPU has held a lock. `times` are the start and the end
+    /// of this time.
     #[inline(always)]
     pub(crate) fn held_until(
         &self,

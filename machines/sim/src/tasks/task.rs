@@ -156,7 +156,8 @@ impl Inner {
         self.choose_next(cpu);
     }
 
-    /// Chooses what the running CPU does next, and sets the CPU's key accordingly.
+    /// Chooses what the running CPU does next, and sets the CPU's key (time and number)
+    /// accordingly.
     fn choose_next(&self, cpu: &Cpu) {
         self.fire_timers(cpu);
         let index = self.cur.get();
