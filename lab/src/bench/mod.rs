@@ -54,7 +54,7 @@ enum Run {
 }
 
 /// The size of a benchmark, which the user can choose: the size of the address space, the number of
-/// helpers, and the number of rounds.
+/// threads that help to empty it, and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// The resident memory of the address space, in MiB, at most 262,144.
@@ -109,8 +109,9 @@ pub struct Row {
     pub low: f64,
     /// The upper end of the median's 95 % interval.
     pub high: f64,
-    /// The median, over the rounds, of this case's value divided by the base case's value. `None`
-    /// if the benchmark computes no such ratio for this metric, or if the median is not finite.
+    /// The median, over the rounds, of this case's value divided by the value of the case (such as
+    /// a variant) with which all cases are compared. `None` if the benchmark computes no such ratio
+    /// for this metric, or if the median is not finite.
     pub ratio: Option<f64>,
     /// The lower end of the ratio's 95 % interval.
     pub ratio_low: Option<f64>,

@@ -49,8 +49,8 @@ const STEPS: [&str; 9] = [
     "exit by tables, of a table with one page",
 ];
 
-/// For each step, the index in [`STEPS`] of its floor. The time of a step is divided by the time of
-/// its floor.
+/// For each step, the index in [`STEPS`] of its floor (the step with which it is compared). The
+/// time of a step is divided by the time of its floor.
 const FLOORS: [usize; STEPS.len()] = [0, 1, 0, 0, 1, 1, 1, 7, 7];
 
 /// Measures every step of the benchmark.
@@ -96,9 +96,9 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
 struct Small {
     host: Host,
     manager: Manager<Host>,
-    /// The parts that address spaces share. There is one set of these parts for each of two ways to
-    /// empty an address space: from the lowest to the highest mapping, and by claiming one page
-    /// table after another.
+    /// The state that all address spaces of a machine share. There is one set of this state for
+    /// each of two ways to empty an address space: from the lowest to the highest mapping, and by
+    /// claiming one page table after another.
     spaces: [Spaces<Host>; 2],
 }
 
@@ -126,7 +126,7 @@ impl Small {
         })
     }
 
-    /// Runs every step once and returns each step's nanoseconds per page.
+    /// Runs every step of the benchmark once and returns each step's nanoseconds per page.
     fn round(&self) -> [f64; STEPS.len()] {
         let (taken, given) = self.pages_alone();
         let one_by_one = self.mapped(0);

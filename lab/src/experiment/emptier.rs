@@ -1,5 +1,6 @@
 //! The code that the workloads `killed-app` and `killed-server` share: the ways to empty a dying
-//! address space, the metrics of a race, and the tables that the reports of both experiments have.
+//! address space, the metrics of a race (several tasks empty the address space at the same time),
+//! and the tables that the reports of both experiments have.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::LockClass;
@@ -13,11 +14,13 @@ use crate::workload::victim::{Party, Raced};
 
 /// The time from the kill until all memory is free.
 pub(super) const WALL: Metric = Metric::lower("wall_ns", Unit::Nanos);
-/// The sum of the running times of exit and of all helpers, including their waits for spinlocks.
+/// The sum of the running times of the exiting task and of all helper tasks, including their waits
+/// for spinlocks.
 pub(super) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
-/// The sum of the times that exit and helpers wait for page-table locks.
+/// The sum of the times that the exiting task and helper tasks wait for page-table locks.
 pub(super) const TABLE_WAIT: Metric = Metric::lower("table_wait_ns", Unit::Nanos);
-/// The number of pages that are on page lists at the end of the race.
+/// The number of pages that are on page lists when all tasks have finished emptying the address
+/// space.
 pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
 /// [`RAN`], plus the time that CPUs would need to return to the zones the pages that [`LISTED`]
 /// counts.
@@ -47,13 +50,13 @@ pub(super) const HELPERS: Number = Number::one(
     "tasks that help the last user to empty the address space",
 );
 
-/// The number of helpers of a design.
+/// The number of tasks that, in this design, help the last user to empty the address space.
 pub(super) fn helpers(tried: &Tried) -> usize {
     tried.numbers.count(HELPERS.name)
 }
 
 /// The name of the way in which a design empties an address space, without the count of helpers. If
-/// a design has bounded holds of zone locks, the name says so, because unbounded holds limit the
+/// a design limits how long zone locks are held, the name says so, because long holds limit the
 /// speed of many helpers.
 pub(super) fn way(tried: &Tried) -> String {
     let reaping = tried.design.reaping.name();
@@ -66,8 +69,8 @@ pub(super) fn way(tried: &Tried) -> String {
     }
 }
 
-/// The total time of one kind, in nanoseconds, that the last user and all helpers spent. `time`
-/// returns this time for either party.
+/// The total time of one kind, in nanoseconds, that the exiting task and all helper tasks spent.
+/// `time` returns this time for either party.
 pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Party) -> Nanos) -> f64 {
     (time(raced, Party::Exit).0 + time(raced, Party::Helpers).0) as f64
 }
@@ -81,10 +84,10 @@ fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// Names what limits the speed of a race, with the percentage of all tasks' running time that it
-/// takes. The limit is either the spinlock with the longest waits, or "cache lines": the time to
-/// acquire free locks and to move cache lines. The larger of the two is named, unless its
-/// percentage is small. In this case, the limit is "work".
+/// Names what limits the speed of a race (several tasks empty one address space), with the
+/// percentage of all tasks' running time that it takes. The limit is either the spinlock with the
+/// longest waits, or "cache lines": the time to acquire free locks and to move cache lines. The
+/// larger of the two is named, unless its percentage is small. In this case, the limit is "work".
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)
@@ -109,7 +112,8 @@ pub(super) fn limiter(raced: &Raced) -> String {
 /// running time. Otherwise it names "work".
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
-/// Makes a table of the waits for each lock. It shows only the races with the first seed.
+/// Makes a table of the waits for each lock while several tasks empty one address space. It shows
+/// only the runs with the first seed.
 pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Tried, &'a Raced)>) -> Table {
     let rows = races.flat_map(|(tried, raced)| {
         let classes = waited_for(raced).into_iter();
@@ -138,14 +142,14 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Tried, &'a Raced)>) -> 
     )
 }
 
-/// The longest time that `ours` is allowed to wait for page-table locks, in percent of the time
-/// that `ascending` waits for them.
+/// The longest time that our design is allowed to wait for page-table locks, in percent of the time
+/// that the design `ascending` waits for them.
 const WAIT_PERCENT_MAX: f64 = 1.0;
 
-/// Returns the two targets for the time that `ours` waits for page-table locks. First, this time
-/// must be at most 1 % of the time that `ascending` waits, and `percent` is the measured
-/// percentage. Second, `ours` must never wait longer than `descending-by-vma`. There are `cases`
-/// cases, and in `above` of them `ours` waited longer.
+/// Returns the two targets for the time that our design waits for page-table locks. First, this
+/// time must be at most 1 % of the time that the design `ascending` waits, and `percent` is the
+/// measured percentage. Second, our design must never wait longer than the design
+/// `descending-by-vma`. There are `cases` cases, and in `above` of them our design waited longer.
 pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Target; 2] {
     [
         Target {
@@ -163,7 +167,7 @@ pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Tar
     ]
 }
 
-/// The table of the targets that `ours` must reach.
+/// The table of the targets that our design must reach.
 pub(super) fn targets(targets: &[Target]) -> Table {
     driver::targets(
         "What meet-in-the-middle must reach",
@@ -173,8 +177,8 @@ pub(super) fn targets(targets: &[Target]) -> Table {
     )
 }
 
-/// Returns how many times as fast `design` is as exit alone, by the median ratio of their values of
-/// the metric `wall`.
+/// Returns how many times as fast `design` is as an exit without helpers, by the median ratio of
+/// their values of the metric `wall`.
 pub(super) fn faster(results: &Results, design: &str, wall: &Metric) -> f64 {
     1.0 / results.ratio((ALONE, design), wall)
 }

@@ -72,7 +72,8 @@ pub trait Experiment: Sync {
     /// The machines that a full run uses.
     fn machines(&self) -> Vec<&str>;
 
-    /// Returns whether the runs take place on simulated machines, whose results depend on prices.
+    /// Returns whether the runs take place on simulated machines, whose results depend on prices
+    /// (how long each step takes).
     fn is_simulated(&self) -> bool;
 
     /// The names of the designs.

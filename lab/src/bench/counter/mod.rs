@@ -1,5 +1,6 @@
 //! Measures the cost of counters on this computer: the time of an addition by one thread, of an
-//! addition by each of two threads, of an approximate sum, and of a precise sum.
+//! addition by each of two threads, of an approximate sum (which does not read every CPU's part of
+//! the counter), and of a precise sum (which does).
 //!
 //! A *subject* is a counter that is measured. In each round of a measurement, every subject runs
 //! once. The *floor* is an atomic addition to a word that no other thread uses. To judge the time
@@ -89,8 +90,9 @@ pub fn tables(
     let mut columns = Vec::new();
     let mut last = all()?;
     for load in &LOADS {
-        // Each load gets fresh counters. A one-sided counter that has grown into a tree stays a
-        // tree, so its additions would take a different time in the next load.
+        // Each load gets fresh counters. A one-sided counter begins as one shared cache line, and
+        // becomes a tree once several threads have added to it often enough. It stays a tree, so
+        // its additions would take a different time in the next load.
         last = all()?;
         columns.push(if load.threads <= cpus.len() {
             timing::adds(&last, &cpus[..load.threads], &load.deltas(), progress)
@@ -136,8 +138,8 @@ fn additions(subjects: &[Box<dyn Subject>], columns: &[Vec<Option<f64>>], note: 
     table
 }
 
-/// Times the approximate sum and the precise sum of every subject. Two threads have already added
-/// to each subject.
+/// Times the approximate sum and the precise sum of every subject (a measured counter). Two threads
+/// have already added to each subject.
 fn sums(subjects: &[Box<dyn Subject>]) -> Table {
     let approximate = timing::reads(subjects, 4096, |subject, times| {
         subject.approximate_sums(times);

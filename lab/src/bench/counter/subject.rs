@@ -34,12 +34,14 @@ pub trait Subject: Send + Sync {
     /// Adds `delta` to the counter. The timed loop inlines this function.
     fn add(&self, delta: i64);
 
-    /// The approximate sum, if the counter has one.
+    /// The approximate sum, if the counter has one. It does not read every CPU's part of the
+    /// counter.
     fn approximate_sum(&self) -> Option<i64> {
         None
     }
 
-    /// The precise sum, which is exact if no other thread adds during the call.
+    /// The sum of all CPUs' parts of the counter. It is exact if no other thread adds during the
+    /// call.
     fn precise_sum(&self) -> i64;
 
     /// Adds each of `deltas` to the counter, one after the other. The benchmark measures the time
@@ -50,14 +52,16 @@ pub trait Subject: Send + Sync {
         }
     }
 
-    /// Takes the approximate sum `times` times, for a measurement of the mean time.
+    /// Takes the approximate sum, which does not read every CPU's part, `times` times. The caller
+    /// measures the mean time.
     fn approximate_sums(&self, times: u32) {
         for _ in 0..times {
             std::hint::black_box(self.approximate_sum());
         }
     }
 
-    /// Takes the precise sum `times` times, for a measurement of the mean time.
+    /// Takes the precise sum, which reads every CPU's part, `times` times. The caller measures the
+    /// mean time.
     fn precise_sums(&self, times: u32) {
         for _ in 0..times {
             std::hint::black_box(self.precise_sum());
@@ -65,8 +69,9 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Makes fresh counters. The first is the floor, in which each thread adds to a word of its own.
-/// Then follow Plimsoll's counters on a machine of 64 CPUs and on a server of 384 CPUs.
+/// Makes fresh counters. The first is the floor (the least possible cost), in which each thread
+/// adds to a word of its own. Then follow Plimsoll's counters on a machine of 64 CPUs and on a
+/// server of 384 CPUs.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
@@ -126,12 +131,12 @@ impl<'a> Maker<'a> {
     ///
     /// If `far` is a CPU, also creates three trees:
     ///
-    /// * The first is the published tree. The threads play CPUs 0 and 64, because CPUs whose
-    ///   numbers differ by 64 share an item (an inner node) of this tree.
-    /// * The second is our tree. The threads play CPU 0 and `far`. They share no item, because only
-    ///   neighbouring CPUs share an item of our tree.
-    /// * The third is our tree again. The threads play no CPU: each addition asks the kernel on
-    ///   which CPU its thread runs.
+    /// * The first is the tree of the published Linux patch. The threads play CPUs 0 and 64,
+    ///   because CPUs whose numbers differ by 64 share an item (an inner node) of this tree.
+    /// * The second is Plimsoll's tree. The threads play CPU 0 and `far`. They share no item,
+    ///   because only neighbouring CPUs share an item of Plimsoll's tree.
+    /// * The third is Plimsoll's tree again. The threads play no CPU: each addition asks the kernel
+    ///   on which CPU its thread runs.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;
@@ -224,8 +229,9 @@ thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The floor: the cost of an atomic addition to a word that no other thread uses. Each thread has a
-/// slot in cache lines of its own, and stores the slot's index.
+/// The floor, with which all counters are compared: the cost of an atomic addition to a word that
+/// no other thread uses. Each thread has a slot in cache lines of its own, and stores the slot's
+/// index.
 struct Floor(Box<[PaddedCounter]>);
 
 #[repr(align(128))]

@@ -1,4 +1,5 @@
-//! Times subjects in turns, so that other load on the computer affects all subjects equally.
+//! Times subjects (the measured counters) in turns, so that other load on the computer affects all
+//! subjects equally.
 //!
 //! The result is the lower quartile of the times of many rounds. Other load can only make a round
 //! longer, so short times are more accurate than long times. But the very shortest time may be an
@@ -15,16 +16,16 @@ use super::Subject;
 use crate::run::progress::Progress;
 
 const ROUNDS: usize = 240;
-/// How many times each thread adds its whole list of deltas in one round.
+/// How many times each thread adds its whole list of deltas (amounts to add) in one round.
 const LOTS: u32 = 8;
 /// The largest delay between the starts of the first and the last thread of a round, as a fraction
 /// of the mean time that the threads take for the round. If the delay is larger, the round does not
 /// count.
 const LATE_MAX: f64 = 0.05;
 
-/// Returns the nanoseconds per addition for each subject. One thread runs on each of `cpus`, and
-/// all threads add to the same counter. The value of a subject is `None` if the threads began
-/// together in fewer than an eighth of its rounds (see [`LATE_MAX`]).
+/// Returns the nanoseconds per addition for each subject (a measured counter). One thread runs on
+/// each of `cpus`, and all threads add to the same counter. The value of a subject is `None` if the
+/// threads began together in fewer than an eighth of its rounds (see [`LATE_MAX`]).
 pub(super) fn adds(
     subjects: &[Box<dyn Subject>],
     cpus: &[u32],
@@ -75,8 +76,8 @@ pub(super) fn adds(
 /// By how many steps [`adds`] advances the progress bar: one in each round.
 pub(super) const STEPS: usize = ROUNDS;
 
-/// Returns the nanoseconds per sum for each subject. The function `read` gets a subject and a
-/// number, and must take the sum of the subject as often as the number says.
+/// Returns the nanoseconds per sum for each subject (a measured counter). The function `read` gets
+/// a subject and a number, and must take the sum of the subject as often as the number says.
 pub(super) fn reads(
     subjects: &[Box<dyn Subject>],
     times: u32,

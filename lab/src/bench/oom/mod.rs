@@ -2,11 +2,12 @@
 //! server has.
 //!
 //! Threads of this computer play the server's CPUs and add to the counters of all processes. Then
-//! one thread selects a victim. A *case* is a selector together with the kind of counter that it
-//! reads. The cases take turns. Consecutive cases read different counters, so no case finds its
-//! counters in the cache because the previous case has read them. The time of each case is compared
-//! with the time of Linux's selection in the same round. For every victim, the benchmark computes
-//! by how many pages the victim is smaller than the largest process.
+//! one thread selects a victim. A *case* is a selector (an algorithm that chooses the victim)
+//! together with the kind of counter that it reads. The cases take turns. Consecutive cases read
+//! different counters, so no case finds its counters in the cache because the previous case has
+//! read them. The time of each case is compared with the time of Linux's selection in the same
+//! round. For every victim, the benchmark computes by how many pages the victim is smaller than the
+//! largest process.
 
 mod processes;
 
@@ -42,11 +43,12 @@ const ATTEMPTS: u32 = 3;
 /// that the selection took.
 const AWAY_MAX: f64 = 0.02;
 
-/// A case of the benchmark: a selector, and the kind of counters that it reads.
+/// A case of the benchmark: a selector (an algorithm that chooses a victim), and the kind of
+/// counters that it reads.
 type Case = (Selecting, Counting);
 
-/// The cases, in the order of their turns. The first case is the base of all ratios. Consecutive
-/// cases read different counters.
+/// The cases (each a selector of a victim with a kind of counters), in the order of their turns.
+/// The first case is the base of all ratios. Consecutive cases read different counters.
 const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::Flat),
     (Selecting::Approximate, Counting::OneSided),
@@ -56,8 +58,8 @@ const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::OneSided),
 ];
 
-/// The kinds of counters that the cases read. The benchmark makes a set of processes for each of
-/// these kinds.
+/// The kinds of counters that the selections read. The benchmark makes a set of processes for each
+/// of these kinds.
 const COUNTINGS: [Counting; 3] = [Counting::Flat, Counting::Tree, Counting::OneSided];
 
 /// The measurements of one selection: how long it took, and by how much its victim is smaller than
@@ -78,7 +80,8 @@ struct Measured {
     cases: [Vec<Took>; CASES.len()],
 }
 
-/// Measures every case on every population.
+/// Measures every case (a selector with a kind of counters) on every population (processes of given
+/// sizes).
 ///
 /// # Errors
 /// If the machine cannot be loaded, or if there is not enough memory for the counters of the
@@ -235,8 +238,8 @@ impl Measured {
         stats::estimate(&values)
     }
 
-    /// The median, over the rounds, of the time of `case` divided by the time of the first case in
-    /// the same round.
+    /// The median, over the rounds, of the time of the case with the index `case`, divided by the
+    /// time of the first case in the same round.
     fn ratio(&self, case: usize) -> Option<Estimate> {
         let ns =
             |case: usize| -> Vec<f64> { self.cases[case].iter().map(|chosen| chosen.ns).collect() };

@@ -17,8 +17,8 @@ use crate::error::Error;
 
 /// The number of pages in a MiB.
 const MIB: i64 = 256;
-/// On how many CPUs a process has run if it has not run on all CPUs. These CPUs share a last-level
-/// cache.
+/// The number of CPUs on which a process has run if it has not run on all CPUs. These CPUs share a
+/// last-level cache.
 const FEW: u32 = 8;
 /// The number of threads that add pages.
 const THREADS: u32 = 2;
@@ -32,8 +32,8 @@ pub(super) enum Population {
     Random,
     /// Each process has 0 to 800 MiB and has run on every CPU.
     RandomEverywhere,
-    /// All processes have nearly the same size and have run on every CPU, so approximate sums do
-    /// not show which of two processes is larger.
+    /// All processes have nearly the same size and have run on every CPU. So approximate sums of
+    /// their counters do not show which of two processes is larger.
     AllInTheBand,
     /// Like [`Self::AllInTheBand`], but the counters of neighbouring processes in the list are not
     /// neighbours in memory. Memory looks like this after many processes have been created and have
@@ -50,7 +50,7 @@ impl Population {
         Self::AllInTheBandMixed,
     ];
 
-    /// The population's name in the tables.
+    /// The name of this set of processes in the tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Hog => "one hog, on 8 CPUs each",
@@ -93,7 +93,7 @@ fn sizes(random: &mut impl RngExt, count: usize, below: i64) -> Vec<i64> {
     (0..count).map(|_| random.random_range(0..below)).collect()
 }
 
-/// The processes of one population, with one kind of counter.
+/// The processes of one [`Population`], with one kind of counter.
 #[derive(Debug)]
 pub(super) struct ProcessSet<'a> {
     host: &'a Host,
@@ -151,8 +151,8 @@ impl<'a> ProcessSet<'a> {
     }
 }
 
-/// Makes the counters of a process. One-sided counters are grown into a tree, as after the process
-/// has run on two CPUs.
+/// Makes the counters of a process. A one-sided counter begins as one shared cache line. This
+/// function grows it into a tree, as happens when a process has run on two CPUs.
 fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     let rss = Rss::new(host, plan)?;
     if let AnyCounters::OneSided(tree) = rss.counters() {

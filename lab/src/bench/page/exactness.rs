@@ -13,7 +13,7 @@ use super::{FRAMES, HUGE};
 use crate::bench::table;
 use crate::report::Table;
 
-/// Makes a table with a row for each subject (allocator) that has huge blocks.
+/// Makes a table with a row for each subject (a measured allocator) that has huge blocks.
 pub(super) fn table_of(subjects: &[Box<dyn Subject>]) -> Table {
     let with_huge = subjects.iter().filter(|subject| subject.has(Size::Huge));
     let rows = with_huge.map(|subject| {
@@ -32,7 +32,7 @@ pub(super) fn table_of(subjects: &[Box<dyn Subject>]) -> Table {
     )
 }
 
-/// How many blocks and frames one subject (allocator) could give.
+/// How many blocks and frames one subject (a measured allocator) could give.
 struct Counted {
     /// The number of huge blocks that could be allocated at first.
     before: usize,

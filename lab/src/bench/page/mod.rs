@@ -53,7 +53,8 @@ fn run_for(
     progress.expect(2 * rounds);
     let mut subjects = ours()?;
     // Each ratio compares an allocator with the fastest allocator of other projects. If `others` is
-    // empty, each ratio compares the allocator with the floor, which is the last of our subjects.
+    // empty, each ratio compares the allocator with the floor (a minimal allocator), which is the
+    // last of our subjects.
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();
@@ -91,17 +92,18 @@ fn run_for(
     Ok(Found { tables, rows })
 }
 
-/// The ways in which a thread can use the front of its page lists ([`Fronts`]). Each way has its
-/// name in the tables.
+/// A front is a stack of free pages in front of a CPU's page lists. These are the ways in which a
+/// thread can use a front ([`Fronts`]). Each way has its name in the tables.
 const MODES: [(&str, Fronts); 3] = [
     ("plimsoll, rseq", Fronts::Restartable),
     ("plimsoll, owned", Fronts::Owned),
     ("plimsoll, no fronts", Fronts::Off),
 ];
 
-/// Makes the subjects of this package. They are Plimsoll's page allocator with each kind of fronts
-/// that this computer supports, and the floor, a minimal allocator with which other allocators are
-/// compared.
+/// Makes the subjects of this package. A subject is a measured allocator. The first are Plimsoll's
+/// page allocator with each kind of fronts (stacks of free pages that a CPU uses without a lock)
+/// that this computer supports. The last is the floor, a minimal allocator with which other
+/// allocators are compared.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let design = Design::default;
     let mut ours: Vec<Box<dyn Subject>> = Vec::new();
@@ -124,8 +126,8 @@ struct Column {
 struct Cell {
     /// The nanoseconds per operation. `None` if other work on the computer disturbed every sample.
     ns: Option<Estimate>,
-    /// The subject's time divided by the time of the fastest allocator of another project. A round
-    /// counts only if neither of the two samples was disturbed.
+    /// The allocator's time divided by the time of the fastest allocator of another project. A
+    /// round counts only if neither of the two samples was disturbed.
     ratio: Option<Estimate>,
     /// The number of samples.
     rounds: usize,
@@ -133,8 +135,8 @@ struct Cell {
     disturbed: usize,
 }
 
-/// Returns a column for each load. Each ratio divides a subject's time by the time of the fastest
-/// subject whose index is at least `others_from`.
+/// Returns a column for each load. Each ratio divides the time of a subject (a measured allocator)
+/// by the time of the fastest subject whose index is at least `others_from`.
 fn columns<const LOADS: usize>(
     loads: &[&'static str; LOADS],
     samples: &[Samples<LOADS>],

@@ -14,8 +14,8 @@ const TABLES: [(&str, usize); 4] = [
     ("Two threads, ns per pair of one thread, or per frame", 2),
 ];
 
-/// Makes the tables of all loads. `columns` has the measured times of each load. If `columns` has
-/// no loads with two threads, the last table is left out.
+/// Makes the tables of all loads (patterns of allocations and frees). `columns` has the measured
+/// times of each load. If `columns` has no loads with two threads, the last table is left out.
 pub(super) fn tables(subjects: &[Box<dyn Subject>], columns: &[Column]) -> Vec<Table> {
     let mut rest = columns;
     let mut tables = Vec::new();
@@ -47,7 +47,7 @@ fn shown_ratio(ratio: &Estimate) -> String {
     format!("{median:.2} {low:.2}–{high:.2}")
 }
 
-/// One row for each measured time of each subject (allocator), for programs to read.
+/// One row for each measured time of each subject (a measured allocator), for programs to read.
 pub(super) fn rows(subjects: &[Box<dyn Subject>], columns: &[Column]) -> Vec<Row> {
     let of_column = |column: &Column| {
         let load = column.load;

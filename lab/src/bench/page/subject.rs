@@ -49,8 +49,9 @@ pub trait Frames: Send + Sync {
     /// the allocator can do so.
     fn settle(&self) {}
 
-    /// The loop of [`Subject::pairs`]. An allocator overrides this method, `take_of` and `give_of`
-    /// if a program would get a handle for its thread once, before the loop.
+    /// The loop of [`Subject::pairs`]. Some allocators have a handle for each thread, which a
+    /// program would get once, before the loop. Such an allocator overrides this method, `take_of`
+    /// and `give_of`.
     fn pairs_of<const ORDER: u8>(&self, times: usize) {
         pairs(
             times,
@@ -205,7 +206,8 @@ impl Plimsoll {
     }
 }
 
-/// The handle that a thread keeps while it allocates and frees, like a `Bound` of a pool.
+/// The handle that a thread keeps while it allocates and frees: the machine, and the page lists of
+/// the thread's CPU.
 struct Here<'a> {
     host: &'a Host,
     local: Local<'a, Host>,
@@ -277,8 +279,8 @@ impl Frames for Plimsoll {
 
     fn settle(&self) {
         self.pages().drain_all_sync(&self.host);
-        // Fold the differentials of the free-page counter, because watermark checks read that
-        // counter.
+        // Add the counts that CPUs keep for themselves to the free-page counter, because watermark
+        // checks read that counter.
         for thread in 0..CPUS {
             let _entered = self.host.enter(CpuId(thread));
             self.manager.refresh(&self.host);
@@ -286,9 +288,10 @@ impl Frames for Plimsoll {
     }
 }
 
-/// The floor, a minimal allocator: a stack of frames for each CPU, behind a lock of the kind that
-/// Plimsoll's page lists have, and one common stack behind a mutex. It has no zones, watermarks or
-/// statistics, merges no blocks, and does not check the frames that are freed.
+/// The floor, a minimal allocator with which others are compared: a stack of frames for each CPU,
+/// behind a lock of the kind that Plimsoll's page lists have, and one common stack behind a mutex.
+/// It has no zones, watermarks or statistics, merges no blocks, and does not check the frames that
+/// are freed.
 pub(super) struct Floor {
     host: Host,
     stacks: Vec<OwnerLock<Vec<u32>>>,
@@ -298,7 +301,7 @@ pub(super) struct Floor {
 /// The number of frames that move at once between one CPU's stack of the floor (the minimal
 /// allocator) and the common stack.
 const FLOOR_BATCH: usize = 63;
-/// The largest number of frames on one CPU's stack of the floor.
+/// The largest number of frames on one CPU's stack of the floor (the minimal allocator).
 const FLOOR_MAX: usize = 1024;
 
 impl Floor {

@@ -50,12 +50,12 @@ pub(super) const ALONE: [&str; 10] = [
 /// The names of the loads with two threads, in the order of the columns of the report.
 pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
 
-/// One sample, in nanoseconds per operation. `None` if the sample is disturbed, or if the subject
+/// One sample, in nanoseconds per operation. `None` if the sample is disturbed, or if the allocator
 /// has no blocks of the load's size. In a load that frees the blocks that it allocates, an
 /// operation is one allocation and one free.
 pub(super) type Sample = Option<f64>;
 
-/// The samples of one subject: for each load, one sample per round.
+/// The samples of one subject (a measured allocator): for each load, one sample per round.
 pub(super) type Samples<const LOADS: usize> = [Vec<Sample>; LOADS];
 
 /// Measures all loads with one thread. The calling thread should be pinned to a CPU.
@@ -204,8 +204,8 @@ pub(super) fn together(
     (0..subjects.len()).map(samples_of).collect()
 }
 
-/// Does the work of thread `nth` (0 or 1) in all loads with two threads. Returns the spans of both
-/// loads for each subject in each round.
+/// Does the work of thread `nth` (0 or 1) in all loads with two threads. Returns the times of both
+/// loads for each subject (a measured allocator) in each round.
 fn thread_of_two(
     subjects: &[Box<dyn Subject>],
     nth: usize,
@@ -352,7 +352,7 @@ impl Span {
         }
     }
 
-    /// The nanoseconds per operation, if `operations` operations ran in this span.
+    /// The nanoseconds per operation, if `operations` operations ran in this span of time.
     fn per(self, operations: usize) -> Sample {
         let ns = (self.end - self.begin).as_nanos() as f64;
         (!self.disturbed).then_some(ns / operations as f64)

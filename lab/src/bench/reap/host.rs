@@ -1,4 +1,5 @@
-//! Races on threads of this computer: exit and helpers together empty an address space, the victim.
+//! Races on threads of this computer: the exiting thread and helper threads together empty an
+//! address space, the victim.
 //!
 //! All pages of a victim come from one arena. When a thread empties a victim, the memory behind
 //! each freed page is either returned to the kernel or kept by the arena. If the memory will be
@@ -27,11 +28,12 @@ use super::victim::{Shape, build, frames};
 use super::{Case, Took};
 use crate::error::Error;
 
-/// A race is run again if its threads waited too long for CPUs. This constant is the largest number
-/// of attempts.
+/// A race (of threads that empty one address space) is run again if its threads waited too long for
+/// CPUs. This constant is the largest number of attempts.
 const ATTEMPTS: u32 = 3;
-/// A race is disturbed if its threads waited too long for CPUs. This constant is the largest
-/// allowed sum of these waits, as a fraction of the length of the race.
+/// A race (of threads that empty one address space) is disturbed if its threads waited too long for
+/// CPUs. This constant is the largest allowed sum of these waits, as a fraction of the length of
+/// the race.
 const AWAY_MAX: f64 = 0.02;
 
 /// Says whether the arena returns the memory of a page to the kernel when the page is freed.
@@ -39,11 +41,12 @@ const AWAY_MAX: f64 = 0.02;
 pub(super) enum Memories {
     /// The memory is returned to the kernel.
     GivenBack,
-    /// The arena keeps the memory.
+    /// The arena (the memory of all pages) keeps the memory.
     Kept,
 }
 
-/// A machine made of this computer's CPUs and an arena, on which races run.
+/// A machine made of this computer's CPUs and an arena (the memory of its pages). On this machine,
+/// threads race to empty address spaces.
 pub(super) struct RaceMachine {
     host: Host,
     manager: Manager<Host>,
@@ -70,8 +73,8 @@ struct Spans {
 }
 
 impl RaceMachine {
-    /// Makes a machine for races with victims of `pages`. The thread with index n runs on the CPU
-    /// with index n in `cpus`.
+    /// Makes a machine for races in which threads empty a victim (an address space) of `pages`. The
+    /// thread with index n runs on the CPU with index n in `cpus`.
     pub(super) fn new(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let topology = flat(cpus.len());
         Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
@@ -117,8 +120,8 @@ impl RaceMachine {
         })
     }
 
-    /// Builds a victim and runs a race to empty it. If the race is disturbed, runs another race, up
-    /// to [`ATTEMPTS`] races. Returns the result of the last race.
+    /// Builds a victim (an address space) and runs a race of threads to empty it. If the race is
+    /// disturbed, runs another race, up to [`ATTEMPTS`] races. Returns the result of the last race.
     pub(super) fn race(
         &self,
         case: &Case,

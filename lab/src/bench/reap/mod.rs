@@ -1,10 +1,11 @@
-//! The race between exit and helpers, on threads of this computer and in the simulator.
+//! The race between an exiting thread and helper threads, on threads of this computer and in the
+//! simulator.
 //!
 //! Each race builds an address space, the victim. The victim's last user then empties it on one CPU
 //! while helpers empty it on other CPUs. The results are the time until all memory of the victim is
 //! free, and the running time of all threads together. A *case* is a way to empty the victim. The
 //! cases take turns in each round, so that other load on the computer affects all of them equally.
-//! The times of each case are compared with the times of exit without helpers in the same round.
+//! The times of each case are compared with the times of an exit without helpers in the same round.
 //!
 //! Freeing a page takes different work on this computer and in the simulator, so compare only
 //! ratios, not times, between this computer and the simulator. On this computer, the cost of a page
@@ -35,12 +36,13 @@ use crate::run::progress::Progress;
 struct Case {
     name: &'static str,
     reaping: Reaping,
-    /// True if helpers empty the victim together with the last user.
+    /// True if helper threads empty the victim together with the exiting thread.
     helps: bool,
 }
 
-/// The cases. Times of all cases are compared with the times of the first case. Waits for
-/// page-table locks are compared with the waits of the third case.
+/// The cases: ways to empty the victim's address space. Times of all cases are compared with the
+/// times of the first case. Waits for page-table locks are compared with the waits of the third
+/// case.
 const CASES: [Case; 6] = [
     Case {
         name: "exit alone",
@@ -66,7 +68,8 @@ const fn helped(reaping: Reaping) -> Case {
     }
 }
 
-/// Where a race runs, and what happens to the freed memory.
+/// Where a race (of threads that empty one address space) runs, and what happens to the freed
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     /// The race runs on this computer, and freed memory is returned to the kernel.
@@ -80,7 +83,7 @@ enum On {
     Simulated,
 }
 
-/// The measurements of one race.
+/// The measurements of one race, in which threads empty one address space.
 #[derive(Clone, Debug, Default)]
 struct Took {
     /// The time from the start of the race until all memory of the victim is free.
@@ -119,8 +122,8 @@ impl Raced {
     }
 }
 
-/// Races every case, on this computer and in the simulator. If this computer has only one CPU, the
-/// report says that there is no race on this computer.
+/// Measures every case (a way to empty an address space), on this computer and in the simulator. If
+/// this computer has only one CPU, the report says that there is no race on this computer.
 ///
 /// # Errors
 /// If this computer has several CPUs but fewer than there are threads, if the kernel does not have
@@ -183,7 +186,8 @@ fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
     })
 }
 
-/// Races on victims of every shape. In each round, every case runs once.
+/// Measures victims of every shape (the way in which the pages are mapped). In each round, every
+/// case runs once.
 fn in_turns(
     progress: &Progress,
     size: &Size,
@@ -212,10 +216,11 @@ fn in_turns(
 }
 
 /// Computes how long the threads of each race waited for page-table locks. Even an acquisition
-/// without a wait can be slow, so this function compares each race with exit alone in the same
-/// round. Exit alone has no helpers, so it never waits for a page-table lock. An acquisition counts
-/// as a wait if it took longer than 99 % of the acquisitions of exit alone. The length of the wait
-/// is the time of the acquisition minus the median time of the acquisitions of exit alone.
+/// without a wait can be slow, so this function compares each race with the race `exit alone` of
+/// the same round. That race has no helpers, so its only thread never waits for a page-table lock.
+/// An acquisition counts as a wait if it took longer than 99 % of the acquisitions of `exit alone`.
+/// The length of the wait is the time of the acquisition minus the median time of the acquisitions
+/// of `exit alone`.
 fn judge_waits(watched: &mut [Raced]) {
     for cases in watched.chunk_by_mut(|one, next| one.shape == next.shape) {
         for round in 0..cases[0].rounds.len() {

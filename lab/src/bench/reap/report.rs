@@ -8,8 +8,8 @@ use crate::measure::stats::{self, Estimate};
 use crate::report::Table;
 use crate::report::value::{NOTHING, human, human_estimate};
 
-/// A metric of a race: its name for programs, the function that reads its value, and the index in
-/// [`CASES`] of the case with which other cases are compared.
+/// A metric of a race: the metric's name for programs, the function that reads the value, and an
+/// index in [`CASES`]. The case at this index is the one with which other cases are compared.
 type Metric = (&'static str, fn(&Took) -> f64, usize);
 
 const WALL: Metric = ("wall_ns", |took| took.wall_ns, ALONE);
@@ -22,7 +22,7 @@ const ALONE: usize = 0;
 const ASCENDING: usize = 2;
 
 impl On {
-    /// The heading of the table column for races in this setting.
+    /// The heading of the table column for races that run in this way.
     const fn head(self) -> &'static str {
         match self {
             Self::GivenBack => "given back",
@@ -43,7 +43,8 @@ impl On {
         }
     }
 
-    /// The metrics that races in this setting can measure.
+    /// The metrics that races in this setting (the place of the race and the use of freed memory)
+    /// can measure.
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],
@@ -129,9 +130,9 @@ impl Shown<'_> {
         find(self.raced, on, self.shape, case)
     }
 
-    /// Makes a table of one metric, with two columns for each setting in `on`. The first has the
-    /// metric's value. The second has the ratio of this value to the value of the base case in the
-    /// same setting.
+    /// Makes a table of one metric, with two columns for each setting (the place of the race and
+    /// the use of freed memory) in `on`. The first has the metric's value. The second has the ratio
+    /// of this value to the value of the base case in the same setting.
     fn table(&self, title: &str, (_, what, base): Metric, on: &[On]) -> Table {
         let states_ratio = base == ALONE;
         let to = if states_ratio { "×" } else { "of ascending" };

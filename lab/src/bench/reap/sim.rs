@@ -1,4 +1,5 @@
-//! The race between exit and helpers, on the simulated machine `laptop-2`.
+//! The race between an exiting task and helper tasks to empty an address space, on the simulated
+//! machine `laptop-2`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,7 +24,8 @@ use crate::error::Error;
 /// on which this benchmark is meant to run.
 pub(super) const MACHINE: &str = "laptop-2";
 
-/// How long the machine waits between building the victim and starting the race.
+/// How long the machine waits between building the victim (an address space) and starting the race
+/// to empty it.
 const PAUSE: Nanos = Nanos(1_000_000);
 
 /// Loads the profile of [`MACHINE`]. If the profile has fewer than `threads` CPUs, gives it
@@ -36,8 +38,8 @@ pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Builds a victim of `pages`. The victim's last user and `helpers` helpers empty it together. In a
-/// case without helpers, the last user empties it alone.
+/// Builds a victim of `pages`. The exiting task and `helpers` helper tasks empty it together. In a
+/// case without helpers, the exiting task empties it alone.
 pub(super) fn race(
     profile: &Profile,
     (case, shape, helpers): (&Case, Shape, u32),

@@ -1,5 +1,5 @@
-//! The victim of a race between an exit and helpers: an address space with a given number of pages,
-//! on the host or on a simulated machine.
+//! The victim of a race between an exiting thread and helper threads: an address space with a given
+//! number of pages, on the host or on a simulated machine.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::rss::RssKind;

@@ -91,7 +91,8 @@ fn measure(count: usize, rounds: usize, progress: &Progress) -> Table {
     table
 }
 
-/// The mappings that every tree stores, and the lookups and searches that it must answer.
+/// The mappings that every measured tree stores, and the lookups and searches that every tree must
+/// answer.
 struct Work {
     vmas: Vec<Vma>,
     shuffled: Vec<Vma>,
@@ -239,8 +240,8 @@ impl Costs {
     }
 }
 
-/// Runs `work`, which handles `items` items. Returns the nanoseconds per item, and the answer of
-/// `work`.
+/// Runs `work`, which makes `items` operations. Returns the nanoseconds per operation, and the
+/// answer of `work`.
 fn ns_per(items: usize, work: impl FnOnce() -> u64) -> (f64, u64) {
     let begin = Instant::now();
     let answer = black_box(work());

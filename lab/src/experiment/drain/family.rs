@@ -15,7 +15,7 @@ use crate::report::misses::EQUAL_PERCENT;
 use crate::report::{Table, tabulate};
 use crate::run::aging::Memory;
 
-/// The designs that run on the side workloads.
+/// The designs that run on the side workloads, which are variations of the main workload.
 const DESIGNS: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
 
 /// One workload of the drain experiment, and its results: the main workload or a side workload.
@@ -33,14 +33,15 @@ impl Member {
         }
     }
 
-    /// `metric` with `design`, divided by `metric` with unbatched Linux: the median over the seeds.
+    /// `metric` with `design`, divided by `metric` with unbatched Linux (Linux before it freed
+    /// pages in batches): the median over the seeds.
     fn ratio(&self, design: &str, metric: &Metric) -> f64 {
         self.results.ratio((UNBATCHED, design), metric)
     }
 }
 
-/// Runs all side workloads of the machine. Returns their results and the results of the main
-/// workload, which has already run.
+/// Runs all side workloads (variations of the main workload) on the machine. Returns their results
+/// and the results of the main workload, which has already run.
 pub(super) fn run(run: &Run<'_, DrainSetup, Kept>) -> Result<Vec<Member>, Error> {
     let designs = run.named(&DESIGNS);
     let seeds = run.numbers().count("family_seeds");
@@ -74,8 +75,9 @@ fn setups(run: &Run<'_, DrainSetup, Kept>) -> Vec<DrainSetup> {
     setups
 }
 
-/// Makes a table of ratios: `metric` with each design, divided by `metric` with unbatched Linux.
-/// There is a row for each workload, and a last row with the range over all workloads.
+/// Makes a table of ratios: `metric` with each design, divided by `metric` with unbatched Linux
+/// (Linux before it freed pages in batches). There is a row for each workload, and a last row with
+/// the range over all workloads.
 pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     let mut table = tabulate!(
         title,
@@ -105,8 +107,9 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     table
 }
 
-/// The smallest and the largest ratio in the family: `metric` with `design`, divided by `metric`
-/// with unbatched Linux. Workloads for which `of` returns false are left out.
+/// The smallest and the largest ratio over all workloads: `metric` with `design`, divided by
+/// `metric` with Linux before it freed pages in batches. Workloads for which `of` returns false are
+/// left out.
 fn range(
     family: &[Member],
     design: &str,
@@ -133,9 +136,10 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Returns a sentence that says how the merged patch and our bounded holds change the metrics.
-/// `pressure` chooses the workloads that the sentence covers: those with plenty of memory, or those
-/// that are short of memory.
+/// Returns a sentence that says how two designs change the metrics: the merged patch, which frees
+/// pages in batches, and our limit on how long the zone lock is held. `pressure` chooses the
+/// workloads that the sentence covers: those with plenty of memory, or those that are short of
+/// memory.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |setup| setup.pressure == pressure);
@@ -155,16 +159,17 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// One of our workloads, and the published changes of its throughput by the patch, in percent. The
-/// throughput is measured in three ways: as the number of rounds, as the rounds per second of real
-/// time, and as the rounds per second of CPU time.
+/// One of our workloads, and the published changes of its throughput by the patch that frees pages
+/// in batches, in percent. The throughput is measured in three ways: as the number of rounds, as
+/// the rounds per second of real time, and as the rounds per second of CPU time.
 struct Claim {
     setup: DrainSetup,
     published: [f64; 3],
 }
 
-/// Makes the table that shows how the merged patch changes throughput, in our runs and as
-/// published. Returns `None` on a machine for which no changes were published.
+/// Makes the table that shows how the merged patch, which frees pages in batches, changes
+/// throughput, in our runs and as published. Returns `None` on a machine for which no changes were
+/// published.
 pub(super) fn claims(run: &Run<'_, DrainSetup, Kept>) -> Result<Option<Table>, Error> {
     if run.setup.shape != FIFTY {
         return Ok(None);

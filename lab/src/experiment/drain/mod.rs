@@ -79,8 +79,8 @@ static CODE: Code<DrainSetup, Kept> = Code {
 };
 
 const UNBATCHED: &str = "unbatched";
-/// A design that holds the zone lock as unbatched Linux does, but with our rule for drains: an
-/// allocation drains all lists even while another CPU drains them.
+/// A design that holds the zone lock as unbatched Linux (before it freed pages in batches) does,
+/// but with our rule for drains: an allocation drains all lists even while another CPU drains them.
 const ALL_DRAIN: &str = "unbatched-all-drain";
 /// The design of Linux with the merged patch that frees pages in batches.
 const MERGED: &str = "batched";
@@ -180,7 +180,7 @@ fn longest_waits(run: &Run<'_, DrainSetup, Kept>) -> Table {
 
 /// Makes a table with the columns of the mailing-list thread's table. The columns show how much
 /// each design's throughput varies between seeds, and how far it is from the throughput of
-/// unbatched Linux.
+/// unbatched Linux (before it freed pages in batches).
 fn throughput(run: &Run<'_, DrainSetup, Kept>) -> Table {
     let spread = |design: &str| {
         let spread = stats::Spread::of(&run.results.values(design, &RATE));

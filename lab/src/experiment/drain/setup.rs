@@ -180,8 +180,8 @@ impl Seen {
         self.stats.class(class)
     }
 
-    /// How many holds per second move more than 1000 pages. Only holds at the call site `site`
-    /// count.
+    /// How many holds of zone locks per second move more than 1000 pages. Only holds at the call
+    /// site `site` count.
     fn over_1000_per_s(&self, site: Site) -> f64 {
         self.kept.holds.site(site).over_1000 as f64 / seconds(self.length)
     }
@@ -291,8 +291,8 @@ impl DrainSetup {
         })
     }
 
-    /// Runs the workload once. If the design limits each hold to one batch but a hold moves more
-    /// pages, the function panics and names the seed.
+    /// Runs the workload once. If the design limits each hold of a zone lock to one batch of pages,
+    /// but a hold moves more pages, the function panics and names the seed.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let cpus = self.profile.topology.cpus();

@@ -82,7 +82,8 @@ const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
 const LRU_WAIT_MAX: Metric = Metric::neither("lru_wait_max_ns", Unit::Nanos);
 /// The number of holds of a zone lock that return more than 1000 pages.
 const OVER_1000: Metric = Metric::lower("holds_over_1000_pages", Unit::Count);
-/// The number of holds of a zone lock that spill pages.
+/// The number of spills: holds of a zone lock that return pages because page lists have reached
+/// `high`.
 const SPILLS: Metric = Metric::neither("spills", Unit::Count);
 /// The mean number of pages that one hold counted in [`SPILLS`] moves.
 const PER_SPILL: Metric = Metric::neither("pages_per_spill", Unit::Pages);
@@ -229,8 +230,8 @@ impl SwapSetup {
     }
 }
 
-/// Makes the table that shows how the merged patch changes throughput, in our runs and as
-/// published.
+/// Makes the table that shows how the merged patch, which frees pages in batches, changes
+/// throughput, in our runs and as published.
 fn beside(run: &Run<'_, SwapSetup>) -> Table {
     let rows = run.figures().iter().flat_map(|of| &of.figures);
     let rows = rows.filter(|figure| figure.percent().is_some());

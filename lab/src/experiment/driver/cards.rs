@@ -12,10 +12,10 @@ use crate::report::value::human_ratio;
 use crate::report::{Table, VerdictRow};
 use crate::run::options::Effort;
 
-/// The names of the cells that a row of this table can have with every workload.
+/// The names of the cells that a row of the table of verdicts by card can have with every workload.
 pub(super) const CELLS: [&str; 6] = ["card", "a", "b", "metric", "ratio", "verdict"];
 
-/// One row of the table of verdicts at each cost card.
+/// One row of the table of verdicts at each cost card (low, middle or high prices).
 struct Row<'a, K> {
     card: Card,
     verdict: VerdictRow,
@@ -25,8 +25,9 @@ struct Row<'a, K> {
 }
 
 impl<S: Sync, K: Send> Run<'_, S, K> {
-    /// Makes the table of cost cards. Returns `None` if the file describes no such table, or if
-    /// this report shows only one card ([`Run::has_cards`]).
+    /// Makes the table of verdicts at each cost card (low, middle or high prices). Returns `None`
+    /// if the file describes no such table, or if this report shows only one card
+    /// ([`Run::has_cards`]).
     pub(super) fn cards(&self) -> Result<Option<Table>, Error> {
         let Some(cards) = self.filed.data.cards.as_ref().filter(|_| self.has_cards()) else {
             return Ok(None);
@@ -54,7 +55,8 @@ impl<S: Sync, K: Send> Run<'_, S, K> {
         Ok(Some(table))
     }
 
-    /// The rows of the table for one card, in the order of `cards.pairs`.
+    /// The rows of the table for one card (low, middle or high prices), in the order of
+    /// `cards.pairs`.
     fn rows<'a>(
         &self,
         cards: &Cards,

@@ -38,8 +38,9 @@ pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) measure: fn(&S, &Case<Tried>) -> (Sample, K),
     /// The parts that a report can have.
     pub(in crate::experiment) parts: &'static [Part<S, K>],
-    /// The cells that only this workload has in the table of cost cards. Each has a name, and the
-    /// function that makes the cell from the data that were kept of a run.
+    /// The cells that only this workload has in the table of cost cards (low, middle and high
+    /// prices). Each has a name, and the function that makes the cell from the data that were kept
+    /// of a run.
     pub(in crate::experiment) cells: &'static [Cell<K>],
 }
 
@@ -115,11 +116,12 @@ pub trait Subject: Sync {
     /// The parts that a report can have.
     fn parts(&self) -> Vec<PartInfo>;
 
-    /// The names of the cells that only this workload has in the table of cost cards.
+    /// The names of the cells that only this workload has in the table of cost cards (low, middle
+    /// and high prices).
     fn cells(&self) -> Vec<&'static str>;
 }
 
-/// A [`Subject`], with the functions that only the reader of files and the driver use.
+/// A [`Subject`], with the functions for the code that reads experiment files and runs them.
 pub(in crate::experiment) trait Runs: Subject {
     /// The metrics that a run in the given setting measures.
     ///
@@ -177,7 +179,8 @@ impl<S: Sync, K: Send> Runs for Code<S, K> {
 }
 
 impl Setting<'_> {
-    /// The profile of the machine, with its prices at this setting's card.
+    /// The profile of the machine. The setting's card says whether each price is at the low end, in
+    /// the middle or at the high end of its range.
     ///
     /// # Errors
     /// If the machine is unknown, or its profile is bad.
@@ -191,7 +194,8 @@ impl Setting<'_> {
     }
 }
 
-/// The setting, at the middle card, with which the reader of a file asks for a workload's metrics.
+/// The setting with which the reader of an experiment file asks for a workload's metrics. All
+/// prices are in the middle of their ranges.
 pub(super) const fn setting<'a>(
     machine: &'a str,
     numbers: &'a Numbers,

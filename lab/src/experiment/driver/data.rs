@@ -54,7 +54,7 @@ pub(super) struct OfMachine {
     pub(super) quick: Numbers,
 }
 
-/// A design that an experiment tries.
+/// A design (one variant of each mechanism) that an experiment tries.
 #[derive(Clone, Debug)]
 pub(in crate::experiment) struct Tried {
     /// The label in reports.
@@ -122,22 +122,23 @@ pub(super) struct FindingText {
     pub(super) numbers: Vec<(String, Text)>,
 }
 
-/// The table of cost cards, with a row for each combination of a card, a pair of designs, and a
-/// metric.
+/// The table of cost cards (low, middle and high prices), with a row for each combination of a
+/// card, a pair of designs, and a metric.
 pub(super) struct Cards {
     pub(super) title: String,
     pub(super) note: String,
-    /// True if the runs at the low and at the high card are as short as runs of a quick report.
+    /// True if the runs with low and with high prices are as short as runs of a quick report.
     pub(super) is_quick: bool,
-    /// True if the table also has rows for the middle card. The rest of the report already shows
-    /// the results at that card.
+    /// True if the table also has rows for middle prices. The rest of the report already shows the
+    /// results at these prices.
     pub(super) with_mid: bool,
     pub(super) pairs: Vec<CardPair>,
     /// The head of each column, and the name of the cells that the column shows.
     pub(super) columns: Vec<(String, String)>,
 }
 
-/// A pair of designs in the table of cards, with the metrics on which they are compared.
+/// A pair of designs in the table of cards (low, middle and high prices), with the metrics on which
+/// they are compared.
 pub(super) struct CardPair {
     pub(super) a: String,
     pub(super) b: String,

@@ -8,9 +8,9 @@
 //! The submodule `read` reads a file into [`data`]. `numbers` has the numbers that a file gives for
 //! the workload and the designs. `text` has the sentences with their fields, and `figures` has the
 //! published figures. Workloads implement the interface in `code`, and the parts of a report use
-//! the interface in `run`. `cards` makes the table of verdicts at each cost card. `results` looks
-//! up samples by design and metric, `finding` has the conclusion, and `targets` makes the table of
-//! the targets for our designs.
+//! the interface in `run`. `cards` makes the table of verdicts at each cost card (low, middle or
+//! high prices). `results` looks up samples by design and metric, `finding` has the conclusion, and
+//! `targets` makes the table of the targets for our designs.
 
 pub(super) mod cards;
 pub(super) mod code;
@@ -270,8 +270,8 @@ impl<S, K> Filed<S, K> {
         })
     }
 
-    /// The workload on `machine` at the middle card. Any card would do, because callers of this
-    /// function need only the names of the metrics.
+    /// The workload on `machine`, with every price in the middle of its range. Any prices would do,
+    /// because callers of this function need only the names of the metrics.
     fn setup_of(&self, machine: &str, effort: Effort) -> Result<S, Error> {
         self.setup(machine, Card::Mid, effort, &Options::of_seeds(1))
     }
@@ -389,7 +389,8 @@ impl<S: Sync, K: Send> Filed<S, K> {
         }
     }
 
-    /// The answer of a report: `sentence`, and the headlines whose metrics the runs have measured.
+    /// The answer of a report: `sentence`, and those headlines (the metrics with which a report
+    /// begins) that the runs have measured.
     fn answered(
         &self,
         sentence: String,
@@ -462,7 +463,8 @@ fn is_named(names: &Option<Vec<String>>, metric: &Metric) -> bool {
     names.is_none_or(|names| names.iter().any(|name| *name == metric.name))
 }
 
-/// The name of the table that every workload has: verdicts at each cost card.
+/// The name of the table that every workload has: verdicts at each cost card (low, middle or high
+/// prices).
 const CARDS: &str = "cards";
 
 /// Returns `text` with a capital letter at its beginning.

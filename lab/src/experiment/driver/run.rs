@@ -53,7 +53,8 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.numbers(self.machine, Effort::Full).get(name)
     }
 
-    /// Loads the machine `machine`, with disturbances only if the options ask for them.
+    /// Loads the machine `machine`, with interrupts and other disturbances only if the options ask
+    /// for them.
     pub(in crate::experiment) fn load(&self, machine: &str, card: Card) -> Result<Profile, Error> {
         let machine = self.filed.loaded_name(machine, self.options);
         Setting {
@@ -125,7 +126,8 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.compare(setup, designs, &options, self.progress)
     }
 
-    /// Builds the workload on `machine` at `card`, with the numbers of a run with `effort`.
+    /// Builds the workload on `machine` with the prices (low, middle or high) of `card`, with the
+    /// numbers of a run with `effort`.
     pub(in crate::experiment) fn setup_on(
         &self,
         machine: &str,
@@ -135,8 +137,8 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.setup(machine, card, effort, self.options)
     }
 
-    /// Runs `designs` at `card`. Returns the workload, the results, and for each design the data
-    /// that the workload kept of the run with the first seed.
+    /// Runs `designs` with the prices (low, middle or high) of `card`. Returns the workload, the
+    /// results, and for each design the data that the workload kept of the run with the first seed.
     pub(in crate::experiment) fn at(
         &self,
         card: Card,
@@ -149,8 +151,8 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         Ok((setup, results, kept))
     }
 
-    /// Returns whether the report also shows verdicts at other cost cards. It shows them if the run
-    /// is full and the user has not chosen a card.
+    /// Returns whether the report also shows verdicts with low and with high prices. It shows them
+    /// if the run is full and the user has not chosen a card.
     pub(in crate::experiment) fn has_cards(&self) -> bool {
         self.options.effort == Effort::Full && self.options.card.is_none()
     }

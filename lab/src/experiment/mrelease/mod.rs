@@ -21,7 +21,7 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::victim::{Contents, Raced, START_WITHIN};
 
-/// The race as a workload that experiment files can name.
+/// The race (of an exiting task and its helpers) as a workload that experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<MreleaseSetup, Raced> = Code {
@@ -83,8 +83,8 @@ fn headline<'a>(run: &'a Run<'_, MreleaseSetup, Raced>) -> Ran<'a> {
     }
 }
 
-/// Makes the table that shows how the time depends on the count of helpers. It has the main runs,
-/// and runs with further counts of helpers.
+/// Makes the table that shows how the time to empty the victim depends on the count of helpers. It
+/// has the runs of the main table, and runs with further counts of helpers.
 fn curve(run: &Run<'_, MreleaseSetup, Raced>) -> Result<Made, Error> {
     let designs = run.setup.on_curve(run.designs);
     let (about, seeds) = (
@@ -129,7 +129,7 @@ fn huge(run: &Run<'_, MreleaseSetup, Raced>) -> Result<Made, Error> {
         .fact("ascending_with_huge_pages", times(ASCENDING[1])))
 }
 
-/// The designs without bounded holds.
+/// The designs that do not limit how long a zone lock is held.
 fn unbounded(run: &Run<'_, MreleaseSetup, Raced>) -> Vec<Tried> {
     let designs = run.designs.iter().filter(|tried| tried.name != BOUNDED);
     designs.cloned().collect()
@@ -186,8 +186,8 @@ fn scene_table(run: &Run<'_, MreleaseSetup, Raced>) -> Table {
 }
 
 /// Makes a table with a row for each emptier (a way to empty the victim). A row shows the time
-/// until all memory is free, how many times as fast as exit alone the emptier is, and what limits
-/// its speed.
+/// until all memory is free, how many times as fast as an exit without helpers the emptier is, and
+/// what limits its speed.
 fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>]) -> Table {
     let seeds = |of: &str| run.numbers().get(of);
     let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();

@@ -67,12 +67,12 @@ static CODE: Code<AccuracySetup> = Code {
     cells: &[],
 };
 
-/// The design with our selector and the patch's counters. The experiment runs it to tell the effect
-/// of the selector from the effect of the counters.
+/// The design with our selector (algorithm that chooses the victim) and the patch's counters. The
+/// experiment runs it to tell the effect of the selector from the effect of the counters.
 const OURS_ON_TREE: &str = "select-bounded+tree";
 
-/// A kind of population and its number of processes. Each run draws `trials` such populations from
-/// its seed.
+/// A kind of population (the processes among which a victim is chosen) and its number of processes.
+/// Each run draws `trials` such populations from its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PopulationSpec {
     kind: Kind,
@@ -81,7 +81,7 @@ struct PopulationSpec {
 }
 
 /// A population with at least this number of processes counts as large. The patch makes only 16
-/// precise sums, which are few in such a population.
+/// precise sums (which read every CPU's part of a counter), which are few in such a population.
 const MANY: u32 = 200;
 fn specs(numbers: &Numbers) -> Vec<PopulationSpec> {
     let count = |count: &u64| u32::try_from(*count).expect("at most a million");
@@ -126,8 +126,8 @@ const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
-/// How many precise sums a selector made beyond the smallest number that can prove the right
-/// choice: the maximum over all choices.
+/// How many precise sums (which read every CPU's part of a counter) a selector made beyond the
+/// smallest number that can prove the right choice: the maximum over all choices.
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 
@@ -159,7 +159,7 @@ fn max(choices: &[Chosen], value: impl Fn(&Chosen) -> f64) -> f64 {
     choices.iter().map(value).fold(0.0, f64::max)
 }
 
-/// The machine, and the populations of processes that run on it.
+/// The machine, and the populations (sets of processes) among which a victim is chosen.
 struct AccuracySetup {
     profile: Profile,
     specs: Vec<PopulationSpec>,
@@ -186,7 +186,8 @@ impl AccuracySetup {
         each.chain(together.cloned()).collect()
     }
 
-    /// Makes one selection in every population that is drawn from the seed of `case`.
+    /// Makes one selection of a victim in every population (set of processes) that is drawn from
+    /// the seed of `case`.
     fn measure(&self, case: &Case<Tried>) -> Sample {
         let cpus = self.profile.topology.cpus();
         let mut metrics = Vec::new();
@@ -209,7 +210,7 @@ impl AccuracySetup {
     }
 }
 
-/// A table with a row for each population and a cell for each design.
+/// A table with a row for each population (set of processes) and a cell for each design.
 fn by_population(
     run: &Run<'_, AccuracySetup>,
     title: &str,
@@ -364,8 +365,9 @@ fn ours_chose(results: &Results) -> String {
     format!("chose {wrong} of its victims wrong")
 }
 
-/// If a design's mean loss, divided by the mean loss of a random choice, is at least this number,
-/// the design counts as no better than a random choice.
+/// The loss of a choice is how much larger the largest process is than the victim. If a design's
+/// mean loss, divided by the mean loss of a random choice, is at least this number, the design
+/// counts as no better than a random choice.
 const NEAR_LOT: f64 = 0.75;
 
 /// Makes the sentence that says whether the patch chooses better than at random among many similar
@@ -375,7 +377,8 @@ fn drift(run: &Run<'_, AccuracySetup>) -> String {
         let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);
         spec.count >= MANY && is_alike
     });
-    // The mean loss of `design`, divided by the mean loss of a random choice.
+    // The mean loss of `design` (how much larger the largest process is than the victim), divided
+    // by the mean loss of a random choice.
     let share = |design: &str, spec: &PopulationSpec| {
         let [lost, by_lot] =
             [REGRET, BY_LOT].map(|metric| run.results.mean(design, &spec.metric(&metric)));
@@ -440,8 +443,8 @@ mod tests {
         }
     }
 
-    /// The patch makes 16 precise sums. They are enough for 10 processes, but not for 200 processes
-    /// that approximate sums cannot tell apart.
+    /// The patch makes 16 precise sums (which read every CPU's part of a counter). They are enough
+    /// for 10 processes, but not for 200 processes that approximate sums cannot tell apart.
     #[test]
     fn the_patch_is_right_with_few_and_wrong_with_many_that_are_alike() {
         for kind in Kind::WITHOUT_A_HOG {
@@ -450,8 +453,8 @@ mod tests {
         assert!(value(&WRONG, &wrong_of(PATCH, Kind::InTheBand, 200)) > 0.0);
     }
 
-    /// If a selector cannot tell the processes apart, its mean regret is about the mean regret of a
-    /// random choice.
+    /// If a selector cannot tell the processes apart, its victim is about as far below the largest
+    /// process, on average, as a random victim is.
     #[test]
     fn a_choice_that_sees_no_difference_loses_as_much_as_a_choice_by_lot() {
         let choices = choices_of(PATCH, Kind::InTheBand, 100, 16);
@@ -459,7 +462,7 @@ mod tests {
         let share = regret / lot;
         assert!((0.5..=1.5).contains(&share), "{regret} of {lot} bytes");
         // Approximate sums cannot tell these processes apart. So a proof of the right choice needs
-        // precise sums of nearly all processes.
+        // precise sums (which read every CPU's part of a counter) of nearly all processes.
         let least = value(&LEAST, &choices);
         assert!((90.0..=100.0).contains(&least), "{least}");
     }

@@ -1,8 +1,9 @@
 //! `reproduce oom-latency`: how long does it take to choose the victim?
 //!
 //! There are two populations. The first is the population of the published benchmark: N processes,
-//! one of which has almost all memory. In the second, approximate sums cannot distinguish any two
-//! processes, which is the worst case for every selector that reads approximate sums first.
+//! one of which has almost all memory. In the second, approximate sums (which do not read every
+//! CPU's part of a counter) cannot distinguish any two processes, which is the worst case for every
+//! selector that reads approximate sums first.
 
 use std::sync::OnceLock;
 
@@ -84,8 +85,8 @@ const HEADLINE: u32 = 10_000;
 /// The count of processes in measurements that do not need [`HEADLINE`] processes, such as the
 /// table that varies the number of CPUs.
 const FEW: u32 = 1000;
-/// The largest number of seeds for the tables of other machines and of other cards. These tables
-/// show times without verdicts.
+/// The largest number of seeds for the tables of other machines and of low and high prices. These
+/// tables show times without verdicts.
 const SIDE_SEEDS: usize = 3;
 
 fn hog(count: u32) -> Metric {
@@ -104,21 +105,22 @@ fn band_sums(count: u32) -> Metric {
     Metric::neither("", Unit::Count).named(format!("band_sums_at_{count}"))
 }
 
-/// The machine, and the sizes of its populations.
+/// The machine, and the numbers of processes among which a victim is chosen.
 struct LatencySetup {
     profile: Profile,
-    /// The sizes of the populations with one hog.
+    /// The numbers of processes among which one is a hog (a process that has almost all memory).
     counts: Vec<u32>,
     /// The number of processes in the second population. All these processes are in the band:
     /// approximate sums cannot tell them apart.
     in_band: u32,
-    /// The times of all selectors with all counters. Empty until a part of the report has measured
-    /// them.
+    /// The times of all selectors (algorithms that choose a victim) with all kinds of counters.
+    /// Empty until a part of the report has measured them.
     matrix: OnceLock<Matrix>,
 }
 
 /// The two selections of one run, each with its number of processes. The first selection is among
-/// processes with one hog. The second is among processes that approximate sums cannot tell apart.
+/// processes with one hog (a process that has almost all memory). The second is among processes
+/// that approximate sums cannot tell apart.
 type Kept = [(u32, Chosen); 2];
 
 impl LatencySetup {
@@ -178,8 +180,8 @@ impl LatencySetup {
     }
 }
 
-/// Returns the times of all selectors with all counters. Only the first call for a report measures
-/// them.
+/// Returns the times of all selectors (algorithms that choose a victim) with all kinds of counters.
+/// Only the first call for a report measures them.
 fn matrix<'a>(run: &'a Run<'_, LatencySetup, Kept>) -> Result<&'a Matrix, Error> {
     let LatencySetup {
         profile, matrix, ..
@@ -278,8 +280,8 @@ fn of_cores(mut profile: Profile, cores: u32) -> Profile {
     profile
 }
 
-/// A table of the time to select among [`FEW`] processes on machines that differ only in their
-/// number of CPUs.
+/// A table of the time to select a victim among [`FEW`] processes on machines that differ only in
+/// their number of CPUs.
 fn machines(run: &Run<'_, LatencySetup, Kept>) -> Result<Table, Error> {
     let mut all = Vec::new();
     for cores in [18, 64, 96] {
@@ -351,8 +353,8 @@ fn cards(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
     Ok(table.into())
 }
 
-/// With one hog, the time of our selection, divided by the time of a selection that makes one
-/// approximate sum of every process, must not exceed this ratio.
+/// With one hog (a process that has almost all memory), the time of our selection, divided by the
+/// time of a selection that makes one approximate sum of every process, must not exceed this ratio.
 const HOG_RATIO_MAX: f64 = 1.3;
 /// If approximate sums cannot tell any two processes apart (all are in the band), our selection
 /// must be at least this many times as fast as a selection that makes a precise sum of every
@@ -360,7 +362,7 @@ const HOG_RATIO_MAX: f64 = 1.3;
 const BAND_GAIN_MIN: f64 = 5.0;
 
 /// The table of the targets for the time of our selection, with the verdict on each target. A quick
-/// run measures only the target for processes whose counters are all trees.
+/// run measures only the target for the case that every process's counters are trees.
 fn goals(results: &Results, matrix: &Matrix) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);

@@ -1,5 +1,5 @@
-//! Runs every selector with every kind of counters. The results show how much of a gain in speed
-//! comes from the counters, and how much comes from the selector.
+//! Runs every selector (algorithm that chooses a victim) with every kind of counters. The results
+//! show how much of a gain in speed comes from the counters, and how much comes from the selector.
 //!
 //! The main table of `oom-latency` compares whole designs. This matrix changes the selector and the
 //! counters separately. One-sided counters of a process grow into a tree only if several CPUs have
@@ -49,7 +49,7 @@ const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
 /// processes apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
-/// One cell of the matrix: a selector with one kind of counters.
+/// One cell of the matrix: a selector (algorithm that chooses a victim) with one kind of counters.
 #[derive(Clone, Debug)]
 struct Cell {
     named: Tried,
@@ -73,14 +73,14 @@ const fn suffix(growth: Growth) -> &'static str {
 /// The measurements of all cells of the matrix.
 pub(super) struct Matrix {
     results: Results,
-    /// The number of processes in each population.
+    /// The number of processes among which a victim is chosen.
     count: u32,
 }
 
 impl Matrix {
     /// Measures two selections among `count` processes, for each selector with each kind of
-    /// counters. In one selection, there is a hog. In the other, approximate sums cannot tell the
-    /// processes apart (all are in the band).
+    /// counters. In one selection, there is a hog (a process that has almost all memory). In the
+    /// other, approximate sums cannot tell the processes apart (all are in the band).
     pub(super) fn measure(
         profile: &Profile,
         count: u32,
@@ -102,8 +102,9 @@ impl Matrix {
         Ok(Self { results, count })
     }
 
-    /// The two tables of the matrix: the time of a selection with one hog, and the selections among
-    /// processes that approximate sums cannot tell apart.
+    /// The two tables of the matrix: the time of a selection with one hog (a process that has
+    /// almost all memory), and the selections among processes that approximate sums cannot tell
+    /// apart.
     pub(super) fn tables(&self) -> [Table; 2] {
         let count = self.count;
         let hog = self.table(
@@ -137,8 +138,8 @@ impl Matrix {
         [hog, band]
     }
 
-    /// The sentence of the finding about our speed-up over the patch: how much of it comes from the
-    /// counters, and how much from the selector.
+    /// The sentence of the report's conclusion about our speed-up over the patch: how much of it
+    /// comes from the counters, and how much from the selector.
     pub(super) fn conclusion(&self) -> String {
         format!(
             "With one hog among {}, our design is {} times as fast as the patch: {} by the counters, {} \
@@ -151,8 +152,8 @@ impl Matrix {
     }
 
     /// Returns a ratio of times to select among processes with one hog. The numerator is the time
-    /// of our selector if every process has a tree. The denominator is the time to make one
-    /// approximate sum of each process over flat counters.
+    /// of our selector if the counters of every process are trees. The denominator is the time to
+    /// make one approximate sum of each process over flat counters (as in Linux).
     pub(super) fn every_tree_grown(&self) -> Estimate {
         let grown = format!("{OURS}{}", suffix(Growth::Every));
         self.results.compare((APPROXIMATE, &grown), &HOG).ratio
@@ -180,8 +181,8 @@ impl Matrix {
     }
 }
 
-/// Makes the two selections of one cell of the matrix on one seed: one with a hog, and one among
-/// processes that approximate sums cannot tell apart.
+/// Makes the two selections of one cell of the matrix on one seed: one with a hog (a process that
+/// has almost all memory), and one among processes that approximate sums cannot tell apart.
 fn sample(profile: &Profile, count: u32, case: &Case<Cell>) -> Sample {
     let choose = |kind| {
         let population = Population::new(kind, count, profile.topology.cpus(), case.seed);
@@ -207,9 +208,9 @@ mod tests {
     use super::*;
     use crate::experiment::oom_choice::{MACHINE, PRECISE};
 
-    /// The matrix has each selector with each kind of counters. A gain is a ratio of times. With
-    /// one seed, the gain from the counters multiplied by the gain from the selector must equal the
-    /// whole gain.
+    /// The matrix has each selector (algorithm that chooses a victim) with each kind of counters. A
+    /// gain is a ratio of times. With one seed, the gain from the counters multiplied by the gain
+    /// from the selector must equal the whole gain.
     #[test]
     fn the_matrix_has_every_pair_and_divides_the_gain() {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");

@@ -19,8 +19,8 @@ pub(super) struct Truth {
     pub(super) range: Range,
 }
 
-/// How good the choice of one selection was, and how many precise sums a proof of the right choice
-/// needs.
+/// How good the choice of one selection was, and how many precise sums (which read every CPU's part
+/// of a counter) a proof of the right choice needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
     /// The number of points, in pages, by which the largest candidate exceeds the chosen candidate.
@@ -28,8 +28,9 @@ pub(super) struct Judged {
     /// The mean number of points, in pages, by which the largest candidate exceeds a candidate that
     /// is chosen at random.
     pub(super) by_lot: f64,
-    /// The smallest number of precise sums with which a selector can prove which candidate has the
-    /// most points. A selector may need more if it sums other candidates first.
+    /// The smallest number of precise sums (which read every CPU's part of a counter) with which a
+    /// selector can prove which candidate has the most points. A selector may need more if it sums
+    /// other candidates first.
     pub(super) least_sums: u64,
 }
 

@@ -15,7 +15,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 pub(super) const MB: i64 = 256;
 /// The largest number of pages that a thread touches before it moves to another CPU.
 const RUN_MAX: i64 = 2048;
-/// The number of pages of a hog: 64 GiB.
+/// The number of pages of a hog, a process that has almost all memory: 64 GiB.
 const HOG: i64 = 64 << 18;
 /// If a CPU adds this number of pages to a tree counter of this experiment, the counter passes all
 /// of them up to its root. The lower levels of the counter keep none of these pages.
@@ -45,7 +45,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kinds in which no process is a hog.
+    /// The kinds in which no process is a hog (has almost all memory).
     pub(super) const WITHOUT_A_HOG: [Self; 6] = [
         Self::Equal,
         Self::Alike,
@@ -155,7 +155,8 @@ impl Population {
     }
 
     /// Lets a process touch `pages` on 1 to 4 CPUs. Three quarters of these pages are file pages.
-    /// The hog is an exception: all its pages are anonymous.
+    /// The hog (the process that has almost all memory) is an exception: all its pages are
+    /// anonymous.
     fn stay(&mut self, process: u32, pages: i64) {
         let cpus = self.rng.random_range(1..=4);
         for _ in 0..cpus {

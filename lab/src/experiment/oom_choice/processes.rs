@@ -1,4 +1,5 @@
-//! A population on a simulated machine, and one selection from this population.
+//! A population (set of processes) on a simulated machine, and one selection of a victim from this
+//! population.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,8 +41,8 @@ pub(super) struct ProcessSet {
     seed: u64,
 }
 
-/// The result of a selection: the time that it took, the number of sums, and the quality of the
-/// choice.
+/// The result of a selection: the time that it took, the number of precise sums, and the quality of
+/// the choice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     /// The virtual time that the selection took, in nanoseconds.
@@ -134,8 +135,9 @@ impl ProcessSet {
         }
     }
 
-    /// Runs a selector on one CPU. If there is a hog, the hog keeps touching pages on another CPU
-    /// until the selection has ended.
+    /// Runs a selector (algorithm that chooses a victim) on one CPU. If there is a hog (a process
+    /// that has almost all memory), the hog keeps touching pages on another CPU until the selection
+    /// has ended.
     ///
     /// # Panics
     /// If the selector chooses no victim, or if another process exceeds the victim by more points
@@ -182,9 +184,9 @@ impl ProcessSet {
         }
     }
 
-    /// The CPU of the selector and the CPU of the hog. Neither of them is CPU 0, which owns all
-    /// cache lines that were never written. A selector on CPU 0 would not have to fetch these cache
-    /// lines.
+    /// The CPU that selects a victim, and the CPU of the hog (the process that has almost all
+    /// memory). Neither of them is CPU 0, which owns all cache lines that were never written. A
+    /// selector on CPU 0 would not have to fetch these cache lines.
     fn two_cpus(&self) -> [CpuId; 2] {
         let cpus = self.sim.topology().cpus();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
@@ -332,7 +334,7 @@ impl People {
     }
 }
 
-/// The processes, with the methods by which a selector on one CPU reads them.
+/// The processes, with the methods by which the code that selects a victim on one CPU reads them.
 struct Looking<'a> {
     sim: &'a Sim,
     people: &'a People,
@@ -377,12 +379,13 @@ impl Candidates for Looking<'_> {
     }
 }
 
-/// Says which processes have a tree, if their counters are of a kind that grows into a tree.
+/// Says for which processes the counters have grown into a tree, if their counters are of a kind
+/// that does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
     /// Only processes whose counters have grown into a tree while their pages were counted.
     AsUsed,
-    /// Every process has a tree from its creation on.
+    /// The counters of every process are a tree from the creation of the process on.
     Every,
 }
 
@@ -397,7 +400,8 @@ pub(super) fn select(
     select_grown(profile, design, population, Growth::AsUsed, seed)
 }
 
-/// Makes one selection as [`select`] does, but `growth` says which processes have a tree.
+/// Makes one selection as [`select`] does, but `growth` says for which processes the counters have
+/// grown into a tree.
 pub(super) fn select_grown(
     profile: &Profile,
     design: &Design,

@@ -16,7 +16,8 @@ use self::scene::{CROWD, EXITS, NUMBERS, Scenes};
 use super::driver::{Clock, Code, Made, Part, Run, Runs, variants};
 use crate::error::Error;
 
-/// The storms as a workload that experiment files can name.
+/// The storms (runs in which allocators wait for memory) as a workload that experiment files can
+/// name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<Scenes> = Code {
@@ -52,8 +53,8 @@ static CODE: Code<Scenes> = Code {
     cells: &[],
 };
 
-// The names of three designs. Each takes the selector, the counters and the way of reaping from one
-// source: Linux, the patches, or this project.
+// The names of three designs. Each takes the selector (algorithm that chooses a victim), the
+// counters and the way of reaping from one source: Linux, the patches, or this project.
 const LINUX: &str = "select-precise+flat+ascending";
 const PATCH: &str = "select-two-pass+tree+descending-by-vma";
 const OURS: &str = "select-bounded+one-sided+meet-in-the-middle";
@@ -70,8 +71,9 @@ const SELECTORS: [&str; 3] = [
 /// Linux since 6.18, and our way.
 const REAPINGS: [&str; 3] = ["ascending", "descending-by-vma", "meet-in-the-middle"];
 
-/// Each selector with the counters of another design. These combinations show which part of a
-/// difference is due to the selector, and which part is due to the counters.
+/// Each selector (algorithm that chooses a victim) with the counters of another design. These
+/// combinations show which part of a difference is due to the selector, and which part is due to
+/// the counters.
 const SWAPPED: [&str; 4] = [
     "select-precise+tree",
     "select-precise+one-sided",
@@ -96,7 +98,8 @@ fn with_reaping(selector: &str, reaping: &str) -> String {
     format!("{selector}+{reaping}")
 }
 
-/// Makes the table of selectors that run with the counters of other designs.
+/// Makes the table of selectors (algorithms that choose a victim) that run with the counters of
+/// other designs.
 fn swapped(run: &Run<'_, Scenes>) -> Result<Made, Error> {
     // First come the selectors with the counters of their own designs. The runs of these designs
     // exist already. Then come the selectors with the counters of other designs. All designs reap

@@ -12,10 +12,12 @@ use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult};
 
-/// How long the stalls of one allocator last in total: the mean over all allocators. A stall that
-/// ends with the death of the allocator does not count.
+/// How long the stalls (waits of an allocation because memory is out) of one allocator last in
+/// total: the mean over all allocators. A stall that ends with the death of the allocator does not
+/// count.
 pub(super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
-/// The median length of the stalls of all allocators.
+/// The median length of the stalls (waits of an allocation because memory is out) of all
+/// allocators.
 pub(super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
 pub(super) const WORST: Metric = Metric::lower("stall_worst_ns", Unit::Nanos);
 pub(super) const STALLS: Metric = Metric::neither("stalls", Unit::Count);
@@ -54,7 +56,8 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
 /// pages: 1 MiB. Smaller differences do not count, because processes grow during the selection.
 const AS_LARGE: u64 = 256;
 
-/// The observations of one storm, from which its metrics are computed.
+/// The observations of one storm (a run in which allocators wait for memory), from which the
+/// metrics are computed.
 struct Seen {
     result: StormResult,
     allocators: u32,
@@ -65,7 +68,7 @@ impl Seen {
         ns as f64 / f64::from(self.allocators)
     }
 
-    /// The length of each stall, in nanoseconds.
+    /// The length of each stall (the wait of an allocation because memory is out), in nanoseconds.
     fn stalls(&self) -> Vec<f64> {
         let stalls = self.result.stalls.iter();
         stalls.map(|stall| stall.ns() as f64).collect()
@@ -137,7 +140,7 @@ pub(super) const NUMBERS: &[Number] = &[
     ),
 ];
 
-/// A machine and the storms that run on it.
+/// A machine and the storms (runs in which allocators wait for memory) on it.
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
     profile: Profile,
@@ -183,7 +186,8 @@ impl Scenes {
         self.all.iter().flat_map(of).collect()
     }
 
-    /// Runs every scene with one design on one seed, and collects the metrics of all scenes.
+    /// Runs every scene (a storm with a name) with one design on one seed, and collects the metrics
+    /// of all scenes.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> Sample {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();

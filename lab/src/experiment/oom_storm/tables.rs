@@ -16,14 +16,14 @@ use crate::report::{Table, tabulate};
 use crate::run::options::Effort;
 use crate::workload::storm::Part;
 
-/// The name of a design's selector, for tables in which every selector has the counters of its own
-/// design.
+/// The name of the algorithm by which a design selects a victim. It is for tables in which every
+/// such algorithm has the counters of its own design.
 fn short(design: &Tried) -> &'static str {
     let name = design.design.selecting.name();
     name.strip_prefix("select-").unwrap_or(name)
 }
 
-/// The names of a design's selector and counters.
+/// The names of a design's selector (algorithm that chooses a victim) and counters.
 fn selector(design: &Tried) -> String {
     format!("{} over {}", short(design), design.design.counting.name())
 }
@@ -128,8 +128,8 @@ fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     100.0 * results.median(design, &scene.part(part)) / whole
 }
 
-/// A table of the lengths of single stalls, of the number of victims, and of how well the victims
-/// were chosen.
+/// A table of the lengths of single stalls (waits of an allocation because memory is out), of the
+/// number of victims, and of how well the victims were chosen.
 pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     let designs = || {
         let designs = run.designs.iter();
@@ -179,7 +179,8 @@ fn with_word(compared: Comparison) -> String {
 /// The note under a table in which some ratios have no verdict.
 const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 
-/// A table that shows whether the way of reaping affects how long allocators wait.
+/// A table that shows whether the way in which the reaper walks an address space affects how long
+/// allocators wait.
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.setup.all {
@@ -226,8 +227,8 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// A table of selectors with the counters of their own designs, and with the counters of other
-/// designs. `designs` has each design with the results of its runs.
+/// A table of selectors (algorithms that choose a victim) with the counters of their own designs,
+/// and with the counters of other designs. `designs` has each design with the results of its runs.
 pub(super) fn swapped(designs: &[(&Tried, &Results)], scenes: &Scenes, seeds: usize) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",

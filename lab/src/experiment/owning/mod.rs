@@ -127,7 +127,7 @@ fn tables_of_family(run: &Run<'_, OwningSetup>) -> Result<Made, Error> {
         .fact("free_time_over_proposed", range((RFC, OURS), &COST)))
 }
 
-/// Runs all designs on each machine, with memory in each of its states.
+/// Runs all designs on each machine, with memory in each state (fresh, aged and fragmented).
 fn family(run: &Run<'_, OwningSetup>) -> Result<Vec<Member>, Error> {
     let numbers = run.numbers();
     let seeds = numbers.count("family_seeds");
@@ -195,7 +195,7 @@ fn pages(family: &[Member], labels: &[&str]) -> Table {
 }
 
 /// The smallest and the largest ratio of `metric` between the two designs of `pair`, over all
-/// members of `family`.
+/// machines and states of memory in `family`.
 fn range(family: &[Member], pair: (&str, &str), metric: &Metric) -> String {
     let ratios = family
         .iter()

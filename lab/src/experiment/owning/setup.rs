@@ -26,7 +26,8 @@ use crate::workload::purge::{Purge, SPAN};
 pub(super) const RATE: Metric = Metric::higher("pages_per_s", Unit::PagesPerSecond);
 /// The mean time that the load's CPUs take to unmap and free one page.
 pub(super) const COST: Metric = Metric::lower("free_page_ns", Unit::Nanos);
-/// The longest time that a CPU took to unmap one span, or the memory of one process.
+/// The longest time that a CPU took to unmap one span (a run of pages that is purged as a whole),
+/// or the memory of one process.
 pub(super) const LONGEST: Metric = Metric::lower("free_max_ns", Unit::Nanos);
 pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
 pub(super) const ZONE_WAIT: Metric = Metric::lower("wait_total_ns", Unit::Nanos);

@@ -24,7 +24,8 @@ use crate::report::value::{NOTHING, human};
 use crate::report::{Table, tabulate};
 use crate::workload::victim::{Contents, Party, Raced, START_WITHIN};
 
-/// The races as a workload that experiment files can name.
+/// The races (exit and the reaper empty one address space) as a workload that experiment files can
+/// name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<Scenes, Raced> = Code {
@@ -59,8 +60,9 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// The profile of each design that has a helper. Without a helper, only one task empties the
-/// address space and waits for no other task, so a profile would show nothing about waiting.
+/// For each design that has a helper, the table of the time in each phase of the work. Without a
+/// helper, only one task empties the address space and waits for no other task, so this table would
+/// show nothing about waiting.
 fn profiles(run: &Run<'_, Scenes, Raced>) -> Made {
     let helped = run.each().filter(|(tried, _)| emptier::helpers(tried) > 0);
     let tables = helped.map(|(tried, raced)| profile_table(tried, raced));

@@ -166,7 +166,7 @@ impl Scenes {
     }
 
     /// Runs every scene once, with the seed and the design of `case`. Returns the metrics of all
-    /// scenes, and the race of the first scene.
+    /// scenes, and the measurements of the race in the first scene.
     pub(super) fn measure(&self, case: &Case<Tried>) -> (Sample, Raced) {
         let races = self.all.iter();
         let races = races.map(|scene| scene.race(&self.profile, &case.design, case.seed));

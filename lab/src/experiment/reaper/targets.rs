@@ -19,10 +19,10 @@ const ONE_MIN: f64 = 0.97;
 ///
 /// Work and speed have two targets each. One target is for a machine that has no memory left, as
 /// when the OOM killer acts. The other target is for a machine that has memory left. On such a
-/// machine, more of the freed pages remain on page lists, most of them with exit alone. With exit
-/// alone, one CPU frees all pages, and it is the CPU that touched them. The page lists of this CPU
-/// grew while it touched the pages, so they can keep most of the freed pages. The time until all
-/// memory is free does not include the return of these pages to the zone.
+/// machine, more of the freed pages remain on page lists, most of them if the process exits without
+/// a reaper. Without a reaper, one CPU frees all pages, and it is the CPU that touched them. The
+/// page lists of this CPU grew while it touched the pages, so they can keep most of the freed
+/// pages. The time until all memory is free does not include the return of these pages to the zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * results.ratio((ASCENDING, OURS), &equal(TABLE_WAIT));
@@ -60,8 +60,9 @@ pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     all
 }
 
-/// The target for the CPU time of our design in one scene, compared with an exit without a reaper.
-/// The time includes the later return of pages from page lists to their zones.
+/// The target for the CPU time of our design in one scene (a victim, and the CPUs that empty it),
+/// compared with an exit without a reaper. The time includes the later return of pages from page
+/// lists to their zones.
 fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let percent = |metric| 100.0 * (results.ratio((ALONE, OURS), &scene.metric(metric)) - 1.0);
     let (work, ran) = (percent(SETTLED), percent(RAN));
@@ -74,7 +75,7 @@ fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
 }
 
 /// The target for the speed of our design in one scene. Its row also shows how many pages are on
-/// page lists at the end, with our design and with exit alone.
+/// page lists at the end, with our design and with an exit that no reaper helps.
 fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let times = faster(results, OURS, &scene.metric(WALL));
     let listed = |design| results.show(design, &scene.metric(LISTED));

@@ -1,5 +1,5 @@
 //! Shows how the errors of the counters depend on a program's mapping sizes and on its moves
-//! between CPUs. Also shows which programs make the flat counter wrong by a gigabyte.
+//! between CPUs. Also shows which programs make the flat counter (as in Linux) wrong by a gigabyte.
 
 use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -12,7 +12,7 @@ use crate::experiment::driver::Run;
 use crate::report::{Table, tabulate};
 use crate::run::cases::run_cases;
 
-/// The error, in bytes, that the mailing-list thread reported for the flat counter: "about 1 GB".
+/// The error, in bytes, that the mailing-list thread reported for Linux's counter: "about 1 GB".
 const PUBLISHED_FLAT: u64 = 1 << 30;
 
 /// The largest number of pages that one CPU's part of the flat counter can hold on a machine of 384
@@ -75,7 +75,7 @@ pub(super) fn measure(run: &Run<'_, RssAccuracySetup, Seen>) -> Vec<Cell> {
 }
 
 impl Cell {
-    /// The worst error of the flat counter, in percent of its largest possible error.
+    /// The worst error of the flat counter (as in Linux), in percent of its largest possible error.
     fn percent_of_bound(&self) -> u64 {
         let bound = self.flat.bound.under.max(1);
         100 * self.flat.worst / bound
@@ -136,8 +136,8 @@ fn what_it_takes(cells: &[Cell]) -> String {
     )
 }
 
-/// The sentence about the programs with which our counter has a larger error than the published
-/// tree.
+/// The sentence about the programs with which our counter has a larger error than the tree counter
+/// of the published patch.
 fn where_ours_is_worse(cells: &[Cell]) -> String {
     let worse = cells
         .iter()

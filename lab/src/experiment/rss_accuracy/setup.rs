@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// While a program stays on one CPU, our counter is exact.
+    /// While a program stays on one CPU, our one-sided counter is exact.
     #[test]
     fn ours_knows_a_program_that_stays_exactly() {
         let seen = seen(Hops::Stay, Counting::OneSided);

@@ -63,7 +63,8 @@ pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 const WARM_UP_ADDS: u64 = 4 << 10;
 
 /// How many additions each CPU makes, on average, during the measurement. On a machine of 384 CPUs,
-/// each CPU folds its part of the flat counter about ten times during these additions.
+/// each CPU adds its part of the flat counter to the shared value about ten times during these
+/// additions.
 const ADDS: u64 = 8 << 10;
 
 /// Each CPU draws a random number below this limit, so that the CPUs' batches do not all end at the

@@ -31,8 +31,8 @@ impl Row<'_> {
         Some(ours / self.published(FLAT)?)
     }
 
-    /// Returns whether the published rate is independent, which means that no price was fitted to
-    /// it.
+    /// Returns whether the published rate is independent, which means that no price (time of a
+    /// simulated step) was fitted to it.
     fn is_independent(&self) -> bool {
         let metric = rate(self.mode, self.tasks);
         let mut figures = self.run.figures().iter().flat_map(|of| &of.figures);

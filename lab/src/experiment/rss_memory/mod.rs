@@ -23,7 +23,7 @@ use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 use crate::run::options::Determinism;
 
-/// The owners as a workload that experiment files can name.
+/// Owners of counters, such as processes, as a workload that experiment files can name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<RssMemorySetup> = Code {
@@ -70,12 +70,13 @@ struct RssMemorySetup {
 enum Owner {
     /// An owner of four counters of this kind, just created and not used yet.
     New(Counting),
-    /// An owner of our counters whose tree has grown, because its process has run on many CPUs.
+    /// An owner of our one-sided counters that have grown into a tree, because the process has run
+    /// on many CPUs.
     Grown,
 }
 
 impl Owner {
-    /// The owner that a design of the file describes.
+    /// The owner of four counters that a design of the file describes.
     fn of(tried: &Tried) -> Self {
         match tried.design.counting {
             Counting::OneSided if tried.numbers.get("grown") == 1 => Self::Grown,
@@ -84,7 +85,7 @@ impl Owner {
     }
 }
 
-// The names of owners.
+// The names of owners of four counters.
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
 const OURS: &str = "one-sided";
@@ -119,8 +120,8 @@ impl RssMemorySetup {
         sizes.chain(times).collect()
     }
 
-    /// Measures the bytes of an owner of this kind on every machine. Each machine has its own
-    /// metric.
+    /// Measures the bytes of an owner (of four counters) of this kind on every machine. Each
+    /// machine has its own metric.
     fn bytes_of(&self, owner: Owner) -> Sample {
         let size = |cpus: &u32| (*cpus, owners::bytes(owner, *cpus).expect(HAS_MEMORY));
         let sizes: Vec<(u32, usize)> = self.cpus.iter().map(size).collect();
@@ -133,8 +134,8 @@ impl RssMemorySetup {
         }
     }
 
-    /// Measures the bytes and the times of an owner of this kind on every machine. The hash covers
-    /// only the bytes, because the times of two runs are never equal.
+    /// Measures the bytes and the times of an owner (of four counters) of this kind on every
+    /// machine. The hash covers only the bytes, because the times of two runs are never equal.
     fn costs_of(&self, owner: Owner) -> Sample {
         let mut sample = self.bytes_of(owner);
         for &cpus in &self.cpus {
@@ -202,7 +203,7 @@ fn cold_times(run: &Run<'_, RssMemorySetup>) -> Table {
 }
 
 /// Makes the sentence that says on which machines `owner` takes more bytes or more time than an
-/// owner of the published tree.
+/// owner of counters of the published patch.
 fn dearer(results: &Results, cpus: &[u32], owner: &str) -> String {
     let on = |metric: fn(u32) -> Metric| {
         let is_dearer = |cpus: &u32| results.compare((TREE, owner), &metric(*cpus)).ratio.low > 1.0;
@@ -230,8 +231,8 @@ mod tests {
     use crate::run::options::Options;
     use crate::run::progress::Progress;
 
-    /// The number of CPUs of each machine, and the number of items that one counter of the
-    /// published tree has on that machine.
+    /// The number of CPUs of each machine, and the number of items (inner nodes) that one tree
+    /// counter of the published patch has on that machine.
     const MACHINES: [(u32, u32); 10] = [
         (2, 1),
         (8, 7),
@@ -265,8 +266,8 @@ mod tests {
             assert_eq!(figure.place.unwrap().metric, bytes(cpus).name);
         }
     }
-    /// A new owner of our counters takes one cache line. Even after its tree has grown, it is
-    /// smaller than an owner of the published tree.
+    /// A new owner of our one-sided counters takes one cache line. Even after they have grown into
+    /// a tree, the owner is smaller than an owner of the published tree.
     #[test]
     fn ours_is_never_larger_than_the_tree_and_a_line_as_long_as_it_stays() {
         for (cpus, _) in MACHINES {

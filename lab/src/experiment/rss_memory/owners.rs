@@ -87,7 +87,7 @@ impl Nursery {
         })
     }
 
-    /// Allocates memory for the items of a tree, if an owner of this kind needs it.
+    /// Allocates memory for the items (inner nodes) of a tree, if counters of this kind need it.
     fn items(&self) -> Result<Option<Items<Host>>, InitError> {
         let lines = match self.owner {
             Owner::New(Counting::Tree) => Tree::<Host>::items_lines(&self.shape, WIDTH),
@@ -122,8 +122,8 @@ impl Nursery {
         })
     }
 
-    /// Destroys an owner. Returns the memory of its items, if it has any, so that the next owner
-    /// can use it.
+    /// Destroys an owner. Returns the memory of the items (inner nodes of the counters' tree), if
+    /// there are any, so that the next owner can use it.
     fn end(&self, made: Made) -> Option<Items<Host>> {
         match made {
             Made::Shared(_) => None,
@@ -136,8 +136,9 @@ impl Nursery {
         }
     }
 
-    /// Creates [`COLD`] owners, then destroys them all. Returns the memory of one owner's items, if
-    /// owners have items, and the mean time to create an owner, in nanoseconds.
+    /// Creates [`COLD`] owners of counters, then destroys them all. Returns the memory of one
+    /// owner's items (inner nodes of a tree), if owners have items, and the mean time to create an
+    /// owner, in nanoseconds.
     fn fill(&self) -> Result<(Option<Items<Host>>, f64), InitError> {
         let mut made = Vec::with_capacity(COLD);
         let start = Instant::now();

@@ -123,7 +123,8 @@ fn causes_table(tried: &[Tried]) -> Table {
     )
 }
 
-/// Adds to `made` the facts that follow from the runs with the possible causes.
+/// Adds to `made` the facts (texts for the report's answer) that follow from the runs with the
+/// possible causes.
 fn finding(made: Made, tried: &[Tried]) -> Made {
     let (plain, causes) = tried
         .split_first()

@@ -26,7 +26,8 @@ use crate::workload::{Mapping, spend_unmapping};
 
 /// The longest stretch of a CPU without a reschedule point.
 pub(super) const STRETCH: Metric = Metric::lower("stretch_max_ns", Unit::Nanos);
-/// The part of the longest stretch in which the CPU waited for the zone lock.
+/// The part of the longest stretch (time without a reschedule point) in which the CPU waited for
+/// the zone lock.
 pub(super) const ZONE_PART: Metric = Metric::neither("stretch_zone_wait_ns", Unit::Nanos);
 /// The longest wait for the zone lock.
 pub(super) const WAIT_MAX: Metric = Metric::lower("zone_wait_max_ns", Unit::Nanos);
@@ -37,9 +38,10 @@ pub(super) const RCU: Metric = Metric::lower("rcu_stalls", Unit::Count);
 
 /// The number of tasks that were reported as hung.
 pub(super) const HUNG: Metric = Metric::lower("hung_tasks", Unit::Count);
-/// The part of the longest stretch in which the CPU waited for locks of page lists.
+/// The part of the longest stretch (time without a reschedule point) in which the CPU waited for
+/// locks of page lists.
 pub(super) const PCP_PART: Metric = Metric::neither("stretch_pcp_wait_ns", Unit::Nanos);
-/// The number of waits for the zone lock in the longest stretch.
+/// The number of waits for the zone lock in the longest stretch (time without a reschedule point).
 pub(super) const ZONE_WAITS: Metric = Metric::neither("stretch_zone_waits", Unit::Count);
 
 /// The longest time in which a worker freed pages without a reschedule point.

@@ -39,29 +39,32 @@ pub(super) enum Cause {
     TooFewSeeds,
     /// The patch does not lower contentions.
     NoGain,
-    /// The phases alone lower the contentions per decayed page. The runs do not show that the
-    /// longer interval alone lowers them. The patch's changelog names only the phases as the cause.
+    /// Staggering the CPUs' vmstat work (the phases) alone lowers the contentions per page that
+    /// this work returned. The runs do not show that the longer interval alone lowers them. The
+    /// patch's changelog names only the phases as the cause.
     Phases,
-    /// The longer interval alone lowers the contentions per decayed page. The runs do not show that
-    /// the phases alone lower them.
+    /// The longer interval between runs of the vmstat work alone lowers the contentions per page
+    /// that this work returned. The runs do not show that staggering the work (the phases) alone
+    /// lowers them.
     Interval,
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
-    /// per decayed page.
+    /// per page that the vmstat work returned.
     Both,
     /// The runs do not show that one of the patch's two changes alone lowers the contentions per
-    /// decayed page. But the longer interval alone lowers the number of contentions, because CPUs
-    /// that do the vmstat work less often return fewer pages.
+    /// page that the vmstat work returned. But the longer interval alone lowers the number of
+    /// contentions, because CPUs that do the vmstat work less often return fewer pages.
     LessWork,
     /// Neither of the patch's two changes alone lowers the number of contentions. Neither alone
-    /// lowers the contentions per decayed page.
+    /// lowers the contentions per page that the vmstat work returned.
     Neither,
 }
 
 impl Cause {
     /// Finds the cause by the confidence intervals of the runs. A change explains the gain if this
-    /// change alone lowers the contentions of decays per decayed page, so that the whole interval
-    /// of the ratio to Linux is below 1. Contentions are counted per page, because a design that
-    /// only does the vmstat work less often has fewer contentions but also returns fewer pages.
+    /// change alone lowers the contentions per page that the vmstat work returned, so that the
+    /// whole interval of the ratio to Linux is below 1. Contentions are counted per page, because a
+    /// design that only does the vmstat work less often has fewer contentions but also returns
+    /// fewer pages.
     pub(super) fn of(results: &Results) -> Self {
         let verdict = |design, metric: &Metric| results.compare((BASELINE, design), metric).verdict;
         let gains = |design| verdict(design, &PER_DECAYED) == Verdict::Lower;

@@ -1,9 +1,9 @@
 //! Counts the CPUs that start their vmstat work together, at several tick rates. The counts show
-//! how the timer wheel affects each schedule.
+//! how the timer wheel affects each schedule (rule for when a CPU's vmstat work runs next).
 //!
-//! All CPUs are busy, so every timer fires on time. All CPUs also allocate a little, so no CPU goes
-//! dormant. At each tick rate, therefore, only the schedule determines how many CPUs start
-//! together.
+//! All CPUs are busy, so every timer fires on time. All CPUs also allocate a little, so every CPU
+//! always has its next vmstat work scheduled. At each tick rate, therefore, only the schedule
+//! determines how many CPUs start together.
 
 use std::rc::Rc;
 
@@ -81,9 +81,9 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     let end = Nanos(7 * SECOND);
     let testbed = Testbed::new(profile, design, seed);
     // No CPU is ever idle: each CPU repeatedly maps a few pages and lets time pass. The number of
-    // pages varies, so that each run of the vmstat work finds differentials to fold. The CPU lets
-    // time pass by advancing its clock and not by simulated computation. Simulated computation
-    // would take the host longer and would not change any timer.
+    // pages varies, so that each run of the vmstat work finds counts to add to the shared counters.
+    // The CPU lets time pass by advancing its clock and not by simulated computation. Simulated
+    // computation would take the host longer and would not change any timer.
     for cpu in testbed.sim.topology().ids() {
         let mm = Rc::clone(&testbed.mm);
         testbed.sim.spawn(cpu, move |sim| {
@@ -98,8 +98,8 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     }
     testbed.sim.run_until(end);
     let (_, log) = testbed.finish();
-    // Leave out the first runs of the vmstat work: with every schedule, the shepherd starts them
-    // all at once.
+    // Leave out the first runs of the vmstat work: with every schedule, the shepherd
+    // (`vmstat_shepherd`) starts them all at once.
     let settled = Nanos(7 * SECOND / 2);
     let starts = || log.starts(settled, Some(Cause::Schedule));
     let ms = |ms| testbed::crowd(starts(), Nanos::from_ms(ms));

@@ -45,12 +45,13 @@ const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 /// started every CPU's vmstat work.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
-/// The results of the regime map: the contentions of decays, by drain length and schedule.
+/// The results: how often the vmstat work waits for the zone lock, by the length of a CPU's drain
+/// of page lists and by schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,
-    /// The time between the firings of two CPUs with neighbouring phases, in nanoseconds, if timers
-    /// fire exactly at their phases.
+    /// The time between the starts of vmstat work on two CPUs that run this work one after the
+    /// other, in nanoseconds, if timers fire exactly at their phases.
     phase_gap_ns: f64,
 }
 
@@ -110,8 +111,8 @@ pub(super) fn measure(
 
 /// Runs the workload (one burst on each CPU, then a constant load) once. Returns three values. The
 /// first is the mean time that a firing (one run of the vmstat work) holds the zone lock to drain
-/// lists. The others are the number of contentions of decays, and the sum of the waits of decays.
-/// Times are in nanoseconds.
+/// lists. The others are the number of waits of the vmstat work for the zone lock, and the sum of
+/// these waits. Times are in nanoseconds.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let testbed = Testbed::new(profile, design, seed);
     // One burst of 64 MiB leaves enough pages on the lists for a full drain in every later second.
@@ -124,7 +125,8 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             mapping.fault(sim, Pages::from_bytes(64 << 20).index());
             mapping.unmap(sim);
             // From now on, the CPU is busy with a few pages. The number of these pages changes, so
-            // each run of the vmstat work finds differentials to fold, and no CPU goes dormant.
+            // each run of the vmstat work finds counts to add to the shared counters, and no CPU
+            // stops its vmstat work.
             while sim.now() < end {
                 sim.spend(Work::Think, 50_000_000);
                 mapping.unmap(sim);

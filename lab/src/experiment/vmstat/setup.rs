@@ -30,11 +30,12 @@ pub(super) const PERF_MAX_WAIT: Metric = Metric::lower("perf_max_wait_ns", Unit:
 pub(super) const PERF_MEAN_WAIT: Metric = Metric::lower("perf_avg_wait_ns", Unit::Nanos);
 /// The number of [`CONTENTIONS`] for each million pages of [`RETURNED`].
 pub(super) const PER_RETURNED: Metric = Metric::lower("contentions_per_mpage", Unit::Count);
-/// The number of pages that spills, decays and drains returned to their zones.
+/// The number of pages that page lists returned to their zones.
 pub(super) const RETURNED: Metric = Metric::neither("pages_returned", Unit::Pages);
-/// The number of waits of decays for the zone lock.
+/// The number of waits of the vmstat work for the zone lock, when it returns pages of page lists
+/// (decays).
 pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
-/// The number of pages that decays returned to their zones.
+/// The number of pages that the vmstat work returned from page lists to their zones (decays).
 pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);
 /// The number of [`DECAY_CONTENTIONS`] for each million pages of [`DECAYED`].
 pub(super) const PER_DECAYED: Metric = Metric::lower("decay_contentions_per_mpage", Unit::Count);
@@ -91,7 +92,8 @@ fn per(count: u64, of: u64) -> f64 {
 /// The observations of one run, from which its metrics are computed.
 pub(super) struct Seen {
     /// The statistics of the zone lock by call site: `bulk` counts only waits in
-    /// `free_pcppages_bulk`, `decay` only waits in decays of page lists, and `zone` all waits.
+    /// `free_pcppages_bulk`, `decay` only waits of the vmstat work that returns pages of page
+    /// lists, and `zone` all waits.
     bulk: LockStats,
     decay: LockStats,
     zone: LockStats,

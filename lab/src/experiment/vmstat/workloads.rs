@@ -98,7 +98,7 @@ const QUIET: Cpus = thirds(&[2]);
 /// Bursts of allocations on two thirds of the CPUs, and daemons on all CPUs. The daemons wake every
 /// few milliseconds. The workload needs the daemons, because a deferrable timer fires only when
 /// something wakes its CPU. On the CPUs without bursts, the daemons rarely exchange pages (free
-/// some and allocate others). So these CPUs go dormant and become active again.
+/// some and allocate others). So the vmstat work of these CPUs stops and starts again.
 const BURSTS: &[Part] = &[
     stress(BURSTING, 64 << 20, pause_s(6)),
     daemons(BURSTING, 100),

@@ -1,4 +1,5 @@
-//! Reads the answer with which a report begins, and the table of cost cards.
+//! Reads the answer with which a report begins, and the table of cost cards (low, middle and high
+//! prices).
 
 use super::{Names, each, text};
 use crate::experiment::driver::data::{CardPair, Cards, FindingText, Headline, Headlines};
@@ -91,7 +92,7 @@ fn numbers(section: &Section<'_>, names: &Names) -> Vec<(String, Text)> {
     pairs.iter().filter_map(number).collect()
 }
 
-/// Reads the table `[cards]`.
+/// Reads the table `[cards]`, which describes a table with low, middle and high prices.
 pub(super) fn cards(item: &Item<'_>, names: &Names) -> Option<Cards> {
     let section = item.section()?;
     section.check(CARDS);

@@ -1,8 +1,8 @@
 //! Reads the file of an experiment whose workload is a [`Runs`].
 //!
 //! The reader looks up each name at the place where the file has it. So the error for a mistake
-//! shows the line and the key. The submodule `answer` reads the answer and the table of cost cards,
-//! and `published` reads the published figures.
+//! shows the line and the key. The submodule `answer` reads the answer and the table of cost cards
+//! (low, middle and high prices), and `published` reads the published figures.
 
 mod answer;
 mod published;
@@ -59,7 +59,7 @@ struct Names {
     metrics: Metrics,
     parts: Vec<PartInfo>,
     cells: Vec<&'static str>,
-    /// The facts that the parts of the report give.
+    /// The names of the facts (texts that the answer can quote) that the parts of the report give.
     facts: Vec<&'static str>,
 }
 

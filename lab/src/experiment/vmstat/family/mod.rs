@@ -34,8 +34,8 @@ const SEPARATE: [&str; 2] = [SLOWED, PHASED_WHEEL];
 /// All workloads on all machines.
 pub(super) struct Family {
     members: Vec<Member>,
-    /// The machines of the experiment. Only the report on the first machine has the tables of the
-    /// family.
+    /// The machines of the experiment. Only the report on the first machine has the tables of all
+    /// workloads.
     machines: Vec<String>,
     /// The published figures.
     figures: Vec<Figure>,
@@ -101,7 +101,7 @@ fn compare(
 }
 
 impl Family {
-    /// The sentences about the family for the report's conclusion. Every statement in these
+    /// The sentences about all workloads for the report's conclusion. Every statement in these
     /// sentences is computed from the runs.
     pub(super) fn sentences(&self) -> String {
         format!(
@@ -116,9 +116,9 @@ impl Family {
         )
     }
 
-    /// Formats the range of the ratios of all members of the family. The ratio of a member is
-    /// `metric` with the patch divided by `metric` with Linux, as the median over the seeds. A
-    /// member in which Linux's median is zero is left out.
+    /// Formats the range of the ratios of all members (a member is a workload on a machine). The
+    /// ratio of a member is `metric` with the patch divided by `metric` with Linux, as the median
+    /// over the seeds. A member in which Linux's median is zero is left out.
     fn range(&self, metric: &Metric) -> String {
         let ratios = self.members.iter().filter_map(|one| one.ratio(metric));
         let ratios: Vec<f64> = ratios.collect();

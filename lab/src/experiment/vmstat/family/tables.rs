@@ -1,4 +1,5 @@
-//! The tables about the family: one row for each workload of the vmstat experiment on each machine.
+//! The tables about all workloads: one row for each workload of the vmstat experiment on each
+//! machine.
 
 use super::Family;
 use super::member::{COMPARED, Member, published, published_ratio};
