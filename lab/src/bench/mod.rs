@@ -59,7 +59,7 @@ enum Run {
 pub struct Size {
     /// The resident memory of the address space, in MiB, at most 262,144.
     pub mib: u32,
-    /// The number of threads that help the last user to empty the address space, at most 1023.
+    /// The number of threads that help the exiting thread to empty the address space, at most 1023.
     pub helpers: u32,
     /// The number of rounds. Each way to empty the address space is measured once in every round.
     pub rounds: u32,

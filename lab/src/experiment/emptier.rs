@@ -26,7 +26,8 @@ pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
 /// counts.
 pub(super) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
 
-/// The metrics of a race, in which exit and helpers empty one address space at the same time.
+/// The metrics of a race, in which the exiting task and helper tasks empty one address space at the
+/// same time.
 pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     WALL => raced.wall.0 as f64,
     RAN => both(raced, Raced::ran),
@@ -39,8 +40,8 @@ pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("lru_wait_ns", Unit::Nanos) => raced.lock(LockClass::Lru).wait.0 as f64,
 });
 
-/// The name of the way to empty an address space in which there are no helpers: only the last user
-/// empties the address space, as in Linux. The reports compare all other ways with this way.
+/// The name of the way to empty an address space in which only the exiting task empties it, as in
+/// Linux. No other task helps. The reports compare all other ways with this way.
 pub(super) const ALONE: &str = "exit alone";
 
 /// The number of helpers that a design of an experiment file gives.
@@ -50,7 +51,7 @@ pub(super) const HELPERS: Number = Number::one(
     "tasks that help the last user to empty the address space",
 );
 
-/// The number of tasks that, in this design, help the last user to empty the address space.
+/// The number of tasks that, in this design, help the exiting task to empty the address space.
 pub(super) fn helpers(tried: &Tried) -> usize {
     tried.numbers.count(HELPERS.name)
 }

@@ -17,7 +17,8 @@ pub const COLUMNS: [&str; 7] = [
     "over 1000",
 ];
 
-/// The number of buckets. Each is 250 pages wide, but the last one also counts larger holds.
+/// The number of buckets of the histogram. Each is 250 pages wide, but the last one also counts all
+/// larger numbers of pages.
 pub const BUCKETS: usize = 10;
 
 const SITES: usize = Site::ALL.len();
@@ -27,8 +28,8 @@ const SITES: usize = Site::ALL.len();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
-    /// The number of holds that moved at least two blocks which together had more pages than a
-    /// batch.
+    /// The number of holds of zone locks that moved at least two blocks which together had more
+    /// pages than a batch.
     pub over_batch: u64,
 }
 
@@ -41,10 +42,10 @@ pub struct SiteHolds {
     pub pages: u64,
     /// The largest number of pages that a single hold moved.
     pub max: u32,
-    /// The number of holds that moved more than 1000 pages.
+    /// The number of holds of zone locks that moved more than 1000 pages.
     pub over_1000: u64,
-    /// For each bucket, the number of holds that moved a number of pages in this bucket. A bucket
-    /// is 250 pages wide.
+    /// For each bucket, the number of holds of zone locks that moved a number of pages in this
+    /// bucket. A bucket is 250 pages wide.
     pub buckets: [u64; BUCKETS],
 }
 

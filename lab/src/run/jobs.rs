@@ -18,7 +18,7 @@ pub struct Jobs {
     pool: Arc<Pool>,
     /// If several cases wait, a free slot goes to the case whose handle has the lowest rank.
     rank: usize,
-    /// How many slots a case takes.
+    /// How many of the shared slots a case must hold in order to run.
     taken: NonZeroUsize,
     /// How many cases can run at once with this handle.
     most: NonZeroUsize,
@@ -28,7 +28,8 @@ pub struct Jobs {
 struct Pool {
     slots: NonZeroUsize,
     state: Mutex<State>,
-    /// Signalled when slots become free, and when a waiting case leaves the queue.
+    /// Signalled when slots (permissions to run) become free, and when a waiting case leaves the
+    /// queue.
     changed: Condvar,
     /// True once [`Jobs::stop`] has been called.
     stopped: AtomicBool,
@@ -45,7 +46,8 @@ struct State {
     waiting: BTreeMap<usize, usize>,
 }
 
-/// The slots of a running case. They become free when this value is dropped.
+/// The slots (permissions to run) that a running case holds. They become free when this value is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Running<'a> {
     pool: &'a Pool,

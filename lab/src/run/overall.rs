@@ -58,7 +58,8 @@ struct Of {
     /// The stretches (the cases for one table) that the experiment is expected to run.
     planned: Vec<Stretch>,
     /// The number of planned cases that finished before the run was resumed. These are the first
-    /// planned cases, because an experiment ends each stretch before it begins the next.
+    /// planned cases, because an experiment runs all cases of one table before it begins those of
+    /// the next.
     skipped: usize,
     /// The stretches (the cases for one table) that the experiment has begun.
     begun: Vec<Begun>,
@@ -197,8 +198,8 @@ impl Overall {
     }
 }
 
-/// Returns `stretches` with the case counts and durations that are expected if a run has
-/// `more_seeds` times as many seeds as the runs in the data file.
+/// Returns `stretches` (each has the cases for one table) with the case counts and durations that
+/// are expected if a run has `more_seeds` times as many seeds as the runs in the data file.
 fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
     // The casts saturate, and a number of cases is far below 2⁵², so the casts lose only the
     // fraction.
@@ -243,8 +244,8 @@ impl Of {
             return self.done();
         }
         let begun: f64 = self.begun.iter().map(|of| of.cases as f64 * of.each).sum();
-        // The cases of a stretch that has begun do not include skipped cases. So skipped cases are
-        // only subtracted from planned stretches.
+        // The cases of a stretch (the cases for one table) that has begun do not include skipped
+        // cases. So skipped cases are only subtracted from planned stretches.
         let mut skipped = self.skipped;
         let left = |of: &Stretch| {
             let here = skipped.min(of.cases);

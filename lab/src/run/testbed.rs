@@ -39,8 +39,7 @@ pub struct Testbed {
     watcher: Option<Watcher>,
     /// The variant of each mechanism that the manager uses.
     pub design: Design,
-    /// The address spaces whose pages are reclaimed. `None` if the testbed has no such address
-    /// spaces.
+    /// The address spaces whose pages are reclaimed. `None` if there are no such address spaces.
     pub pressure: Option<Rc<Pressure>>,
 }
 
@@ -55,7 +54,7 @@ pub(crate) fn simulated(seed: u64) -> SimOptions {
     }
 }
 
-/// The events and counts that the testbed observed during a run.
+/// The events and counts that were observed on the simulated machine during a run.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// The starts of vmstat work on all CPUs, in order of time.
@@ -73,7 +72,7 @@ pub struct Log {
     pub allocated: u64,
     /// The number of allocations that no zone could serve.
     pub out_of_memory: u64,
-    /// For each call site that takes a zone lock, how many pages its holds moved.
+    /// For each call site that takes a zone lock, how many pages moved while the lock was held.
     pub holds: HoldLog,
     /// Counts of the events of reclaim.
     pub reclaim: ReclaimLog,
@@ -93,7 +92,7 @@ pub struct Start {
 /// The causes that can start a CPU's vmstat work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The CPU's own schedule started the work.
+    /// The CPU's own schedule (its timer) started the work.
     Schedule,
     /// The shepherd (Linux: `vmstat_shepherd`) restarted the work.
     Shepherd,

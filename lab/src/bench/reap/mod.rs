@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn every_race_frees_everything() {
         let pages = Pages(2048);
-        // On a computer with one CPU, the last user and the helper share this CPU: the race is slow
-        // but still a race.
+        // On a computer with one CPU, the exiting thread and the helper thread share this CPU: the
+        // race is slow but still a race.
         let cpu = |nth| CpuMask::of_this_thread().real(nth).unwrap_or(0);
         let cpus = vec![cpu(0), cpu(1)];
         for machine in [
@@ -289,9 +289,9 @@ mod tests {
         }
     }
 
-    /// If no helper runs beside the exit, the exit never waits for a page-table lock. So an
-    /// acquisition counts as a wait only if it took longer than nearly all acquisitions of such an
-    /// exit.
+    /// If no helper thread runs beside the exiting thread, the exiting thread never waits for a
+    /// page-table lock. So an acquisition counts as a wait only if it took longer than nearly all
+    /// acquisitions of such an exit.
     #[test]
     fn a_wait_is_what_exit_alone_never_sees() {
         let of = |case, spans: &[f64]| Raced {
@@ -313,7 +313,8 @@ mod tests {
     fn more_helpers_than_cpus_are_bad_input() {
         match cpus(5000) {
             Err(error) => assert!(error.to_string().contains("fewer --helpers"), "{error}"),
-            // A computer with one CPU has no race, however many helpers there are.
+            // On a computer with one CPU, threads cannot race, however many helper threads there
+            // are.
             Ok(why_not) => assert!(why_not.is_err_and(|why| why.contains("no race to measure"))),
         }
     }

@@ -17,8 +17,9 @@ const WORK: Metric = ("work_ns", |took| took.work_ns, ALONE);
 const WAIT: Metric = ("table_wait_ns", |took| took.table_wait_ns, ASCENDING);
 
 const ALONE: usize = 0;
-/// The index in [`CASES`] of the case `ascending`. Its helpers walk in the same direction as the
-/// last user, so they often wait for page-table locks that the last user holds.
+/// The index in [`CASES`] of the case `ascending`. In this case, helper threads walk in the same
+/// direction as the exiting thread, so they often wait for page-table locks that the exiting thread
+/// holds.
 const ASCENDING: usize = 2;
 
 impl On {

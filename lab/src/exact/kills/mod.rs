@@ -81,8 +81,9 @@ fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     (marked, by_themselves)
 }
 
-/// The selection rule of the kernel `release`. Before 6.18, the kernel compares approximate sums.
-/// From 6.18 on, it compares precise sums. If the release is unknown, the rule of 6.18 is assumed.
+/// The selection rule of the kernel `release`. Before 6.18, the kernel compares approximate counts
+/// of pages. From 6.18 on, it sums the counters of all CPUs. If the release is unknown, the rule of
+/// 6.18 is assumed.
 fn selecting_of(release: &str) -> Selecting {
     let mut numbers = release
         .split(['.', '-', '+'])

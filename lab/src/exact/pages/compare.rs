@@ -194,9 +194,9 @@ mod tests {
         assert_eq!(free_after(taken, Kind::Refill), (1 << 13) - 10);
     }
 
-    /// In Linux, `vmstat_update` lets lists decay, and also returns a batch of pages to a remote
-    /// node. A recording does not distinguish the return from a decay, so the replay counts the
-    /// return as a decay.
+    /// In Linux, `vmstat_update` lets lists decay (lowers `high` and returns the pages above it),
+    /// and also returns a batch of pages to a remote node. A recording does not distinguish the
+    /// return from a decay, so the replay counts the return as a decay.
     #[test]
     fn a_batch_returned_to_a_remote_node_is_a_decay() {
         let mut moved = Move::new(Kind::Decay, 0);

@@ -89,7 +89,7 @@ const BOUNDED_PAGES: &str = "bounded-pages";
 /// CPU at a time drains all lists.
 const ONE_DRAIN: &str = "bounded-one-drain";
 const BOUNDED: &str = "bounded";
-/// The designs that the tables about holds of the zone lock show.
+/// The designs that are in the tables about holding the zone lock.
 const SHOWN: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
 
 /// For each design of [`SHOWN`]: its name, and the data that the experiment kept of the run with

@@ -39,7 +39,7 @@ pub(super) const PCP_WAIT_MAX: Metric = Metric::lower("pcp_wait_max_ns", Unit::N
 pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nanos);
 /// The time that all CPUs together waited for zone locks.
 pub(super) const ZONE_WAIT: Metric = Metric::lower("wait_total_ns", Unit::Nanos);
-/// The number of holds of a zone lock in which a drain returns pages.
+/// The number of times that a drain of page lists held a zone lock to return pages.
 pub(super) const DRAIN_HOLDS: Metric = Metric::neither("drain_holds", Unit::Count);
 /// The number of allocations that failed.
 pub(super) const FAILED: Metric = Metric::lower("failed_allocations", Unit::Count);

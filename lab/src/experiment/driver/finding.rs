@@ -14,7 +14,8 @@ pub(in crate::experiment) struct Finding {
 }
 
 impl Finding {
-    /// Makes a finding from the answer, which is one sentence, and from numbers with their labels.
+    /// Makes the conclusion from the answer, which is one sentence, and from numbers with their
+    /// labels.
     pub(in crate::experiment) fn of(answer: String, numbers: Vec<(&str, String)>) -> Self {
         let numbers = numbers.into_iter();
         Self {

@@ -62,7 +62,7 @@ static CODE: Code<MreleaseSetup, Raced> = Code {
     cells: &[("limit", limiter)],
 };
 
-// The names of designs with one helper and with eight helpers.
+// The names of designs in which one task, and eight tasks, help the exiting task.
 const ASCENDING: [&str; 2] = ["ascending, 1 helper", "ascending, 8 helpers"];
 const PATCH: [&str; 2] = [
     "descending-by-vma, 1 helper",
@@ -192,7 +192,8 @@ fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>])
     let seeds = |of: &str| run.numbers().get(of);
     let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();
     for (nth, ran) in all.iter().enumerate() {
-        // Each set of runs includes a run without helpers. The table shows such a run only once.
+        // Each set of runs includes a run in which no task helps the exiting task. The table shows
+        // such a run only once.
         let new = ran
             .designs
             .iter()
@@ -224,11 +225,11 @@ fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>])
     )
 }
 
-/// Our design must be at least this many times as fast as an exit without helpers, first with one
-/// helper, then with eight helpers.
+/// Our design must be at least this many times as fast as an exit that no task helps, first with
+/// one helping task, then with eight.
 const FASTER_MIN: [f64; 2] = [1.8, 5.0];
-/// The largest percentage by which the CPU time of exit and one helper together is allowed to
-/// exceed the CPU time of an exit without helpers.
+/// The largest percentage by which the CPU time of the exiting task and one helping task together
+/// is allowed to exceed the CPU time of an exit that no task helps.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: Ran<'_>) -> Vec<Target> {

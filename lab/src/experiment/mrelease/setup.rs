@@ -1,5 +1,5 @@
-//! The race of the experiment `mrelease`: the CPUs of the last user and of the helpers, and the
-//! victim.
+//! The race of the experiment `mrelease`: the CPUs of the exiting task and of the tasks that help
+//! it to empty the victim, and the victim.
 
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
@@ -12,7 +12,7 @@ use crate::measure::comparison::Sample;
 use crate::run::cases::Case;
 use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 
-/// The CPU on which the last user exits.
+/// The CPU on which the victim's last task exits.
 pub(super) const EXIT: CpuId = CpuId(0);
 
 /// The machine, and the victim of the race.
@@ -21,7 +21,7 @@ pub(super) struct MreleaseSetup {
     pub(super) profile: Profile,
     pub(super) victim: Victim,
     larger_times: u64,
-    /// Further counts of helpers, which only the table `curve` uses.
+    /// Further numbers of tasks that help the exiting task. Only the table `curve` uses them.
     curve: Vec<u64>,
 }
 
@@ -120,9 +120,10 @@ impl MreleaseSetup {
     }
 }
 
-/// The CPUs of `number` helpers. As far as possible, no two helpers share a last-level cache, and
-/// no helper shares such a cache with the last user. The CPUs alternate between other sockets and
-/// the last user's socket, because a scheduler would spread the helpers in this way.
+/// The CPUs of `number` tasks that help the exiting task. As far as possible, no two of these
+/// helpers share a last-level cache, and no helper shares such a cache with the exiting task. The
+/// CPUs alternate between other sockets and the exiting task's socket, because a scheduler would
+/// spread the helpers in this way.
 pub(super) fn helper_cpus(topology: &Topology, number: usize) -> Vec<CpuId> {
     let home = topology.place(EXIT);
     let mut first_of_llc: Vec<CpuId> = Vec::new();
@@ -139,8 +140,8 @@ pub(super) fn helper_cpus(topology: &Topology, number: usize) -> Vec<CpuId> {
     let (near, far): (Vec<CpuId>, Vec<CpuId>) = first_of_llc.into_iter().partition(is_near);
     let pairs = far.iter().zip(&near).flat_map(|(far, near)| [*far, *near]);
     let spread: Vec<CpuId> = pairs.collect();
-    // If the machine has too few last-level caches, several helpers share a cache. If the machine
-    // also has too few CPUs, several helpers share a CPU.
+    // If the machine has too few last-level caches, several helper tasks share a cache. If the
+    // machine also has too few CPUs, several helpers share a CPU.
     let others = topology
         .ids()
         .filter(|cpu| *cpu != EXIT && !spread.contains(cpu));

@@ -111,7 +111,7 @@ fn specs(numbers: &Numbers) -> Vec<PopulationSpec> {
 }
 
 impl PopulationSpec {
-    /// `metric`, with this population's kind and size added to its name.
+    /// `metric`, with the kind and the number of the processes added to its name.
     fn metric(self, metric: &Metric) -> Metric {
         let name = format!("{}_{}_{}", self.kind.name(), self.count, metric.name);
         metric.clone().named(name)
@@ -131,8 +131,8 @@ const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 
-/// The metrics of the populations of one kind and size. They are computed from the choices that one
-/// design made in these populations on one seed.
+/// The metrics of the populations (sets of processes) of one kind and size. They are computed from
+/// the choices that one design made in these populations on one seed.
 const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     WRONG => mean(choices, |chosen| if chosen.judged.regret > 0 { 100.0 } else { 0.0 }),
     REGRET => mean(choices, |chosen| chosen.judged.regret as f64 * PAGE),
@@ -144,7 +144,7 @@ const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     TIME => mean(choices, |chosen| chosen.ns as f64),
 });
 
-/// Returns whether the report also has `metric` for the choices in all populations together.
+/// Returns whether the report also has `metric` for the choices in all sets of processes together.
 fn together(metric: &Metric) -> bool {
     [WRONG, REGRET_MAX, EXCESS].contains(metric)
 }

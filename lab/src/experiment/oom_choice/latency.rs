@@ -110,8 +110,8 @@ struct LatencySetup {
     profile: Profile,
     /// The numbers of processes among which one is a hog (a process that has almost all memory).
     counts: Vec<u32>,
-    /// The number of processes in the second population. All these processes are in the band:
-    /// approximate sums cannot tell them apart.
+    /// The number of processes in the second set. Approximate sums, which do not read every CPU's
+    /// part of a counter, cannot tell any two of these processes apart.
     in_band: u32,
     /// The times of all selectors (algorithms that choose a victim) with all kinds of counters.
     /// Empty until a part of the report has measured them.
@@ -425,9 +425,10 @@ mod tests {
         assert_eq!(chosen(PRECISE, Kind::OneHog, 200).sums, 200);
     }
 
-    /// If all processes are in the band, approximate sums cannot tell them apart, so our selector
-    /// has to make a precise sum of each process. It sums the counters of many processes at once.
-    /// This is faster than the precise selector, which sums one process after another.
+    /// If approximate sums cannot tell the processes apart, our selector (algorithm that chooses
+    /// the victim) has to make a precise sum of each process. It sums the counters of many
+    /// processes at once. This is faster than the precise selector, which sums one process after
+    /// another.
     #[test]
     fn all_in_the_band_have_to_be_summed_and_that_is_cheaper_together() {
         let [precise, ours] = [PRECISE, OURS].map(|way| chosen(way, Kind::InTheBand, 300));

@@ -35,8 +35,8 @@ const COUNTERS: [(&str, Growth); 4] = [
     ("one-sided", Growth::AsUsed),
     ("one-sided", Growth::Every),
 ];
-/// Two mixed designs: the patch's selector with our counters, and our selector with the patch's
-/// counters.
+/// Two mixed designs: the patch's algorithm that chooses a victim with our counters, and our
+/// algorithm with the patch's counters.
 const OUR_COUNTERS: &str = "select-two-pass+one-sided";
 const OUR_SELECTOR: &str = "select-bounded+tree";
 /// The number of seeds of each run of the matrix. Two are enough, because the designs differ from
@@ -45,8 +45,8 @@ const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
 const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
-/// The percentage of selections that choose a wrong victim if approximate sums cannot tell the
-/// processes apart.
+/// The percentage of selections that choose a wrong victim, among processes that approximate sums
+/// of the CPUs' counts cannot tell apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
 /// One cell of the matrix: a selector (algorithm that chooses a victim) with one kind of counters.
@@ -166,7 +166,7 @@ impl Matrix {
     }
 
     /// Makes a table of the matrix, with a row for each kind of counters and a column for each
-    /// selector.
+    /// selector (algorithm that chooses a victim).
     fn table(&self, title: String, note: String, cell: impl Fn(&str) -> String) -> Table {
         let table = tabulate!(title, note, &COUNTERS, |(counters, growth)| {
             "counters" => format!("{counters}{}", suffix(*growth)),

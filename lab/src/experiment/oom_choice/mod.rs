@@ -30,13 +30,14 @@ const MACHINE: &str = "epyc-9654-256";
 
 /// The design with the selection of Linux 6.18 and later, which sums every counter precisely.
 const PRECISE: &str = "select-precise+flat";
-/// The design with the selection of Linux before version 6.18, which reads approximate sums.
+/// The design with the selection of Linux before version 6.18, which does not read every CPU's part
+/// of a counter.
 const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// Returns the machine's profile. The machine must have at least 4 CPUs, because the selector and
-/// the hog run on two CPUs other than CPU 0.
+/// Returns the machine's profile. The machine must have at least 4 CPUs, because the code that
+/// chooses a victim and the process that grows run on two CPUs other than CPU 0.
 fn profile(setting: &Setting<'_>) -> Result<Profile, Error> {
     let profile = setting.profile()?;
     if profile.topology.cpus() < 4 {

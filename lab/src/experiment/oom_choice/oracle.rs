@@ -12,7 +12,7 @@ use plimsoll_mm::counter::Range;
 type Key = (i64, u32);
 
 /// The data about a candidate by which a choice is judged: its exact points, and the range of
-/// points that a selector knows from an approximate sum.
+/// points that follows from an approximate sum of the candidate's counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Truth {
     pub(super) points: i64,

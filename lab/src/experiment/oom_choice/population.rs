@@ -21,7 +21,7 @@ const HOG: i64 = 64 << 18;
 /// of them up to its root. The lower levels of the counter keep none of these pages.
 pub(super) const WHOLE: i64 = 1 << 15;
 
-/// The kind of a population: it says how many pages each process has.
+/// The kind of a population (set of processes): it says how many pages each process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One process has 64 GiB and grows. All other processes are small daemons that have run on 1
@@ -102,8 +102,9 @@ impl Population {
             hog: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
-        // The rank of a process determines its role: for example, one rank is the hog's. Ranks are
-        // shuffled. So a process with a special role can be anywhere in the list of processes.
+        // The rank of a process determines its role: for example, the process with a certain rank
+        // has almost all memory. Ranks are shuffled. So a process with a special role can be
+        // anywhere in the list of processes.
         let mut ranks: Vec<u32> = (0..count).collect();
         ranks.shuffle(&mut population.rng);
         for (process, rank) in (0..count).zip(ranks) {

@@ -26,9 +26,9 @@ use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
 use crate::run::testbed::simulated;
 
-/// The nanoseconds that a selector takes to look at a process for the second time, when all cache
-/// lines of the process are in the caches of the selector's CPU. This price was measured with 1000
-/// processes. The first look at a process takes 180 to 190 ns.
+/// The nanoseconds that a selector (algorithm that chooses a victim) takes to look at a process for
+/// the second time, when all cache lines of the process are in the caches of the selector's CPU.
+/// This price was measured with 1000 processes. The first look at a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// A machine with processes that have touched their pages.
@@ -54,8 +54,8 @@ pub(super) struct Chosen {
     pub(super) hash: u64,
 }
 
-/// The time of a selection, divided by kinds of work. The rest of the time passes while the
-/// selector fetches cache lines and takes locks.
+/// The time of a selection, divided by kinds of work. The rest of the time passes while the CPU
+/// fetches cache lines and takes locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
     /// The time to look at processes, in nanoseconds.
@@ -222,8 +222,9 @@ impl ProcessSet {
         }
     }
 
-    /// The exact points of each candidate, and the range of points that a selector knows. The
-    /// machine is stopped, so reading the counters takes no virtual time.
+    /// The exact points of each candidate, and the range of points that follows from an approximate
+    /// sum of the candidate's counters. The machine is stopped, so reading the counters takes no
+    /// virtual time.
     fn truths(&self) -> Vec<Truth> {
         let truth = |nth: u32| {
             let process = self.people.member(nth);
@@ -324,7 +325,8 @@ impl People {
         }
     }
 
-    /// The approximate sum of a candidate's resident and swapped pages.
+    /// The approximate sum of a candidate's resident and swapped pages, which does not read every
+    /// CPU's part.
     fn reading(&self, sim: &Sim, candidate: u32) -> Reading {
         let process = self.member(candidate);
         if self.counting == Counting::Flat {
@@ -338,7 +340,7 @@ impl People {
 struct Looking<'a> {
     sim: &'a Sim,
     people: &'a People,
-    /// For each process, whether the selector has looked at it before.
+    /// For each process, whether this selection has looked at it before.
     seen: Vec<Cell<bool>>,
 }
 
@@ -389,8 +391,8 @@ pub(super) enum Growth {
     Every,
 }
 
-/// Makes one selection by `design` from `population`, on a fresh machine. `seed` decides, among
-/// other things, on which CPU the selector runs.
+/// Lets `design` choose one victim from `population` (a set of processes), on a fresh machine.
+/// `seed` decides, among other things, on which CPU this happens.
 pub(super) fn select(
     profile: &Profile,
     design: &Design,

@@ -59,8 +59,8 @@ const LINUX: &str = "select-precise+flat+ascending";
 const PATCH: &str = "select-two-pass+tree+descending-by-vma";
 const OURS: &str = "select-bounded+one-sided+meet-in-the-middle";
 
-/// Linux's selector with Linux's counters, the patch's selector with the patch's counters, and our
-/// selector with our counters.
+/// Three ways to choose a victim, each with the counters of the same source: Linux, the patch, and
+/// this project.
 const SELECTORS: [&str; 3] = [
     "select-precise+flat",
     "select-two-pass+tree",
@@ -81,7 +81,7 @@ const SWAPPED: [&str; 4] = [
     "select-bounded+tree",
 ];
 
-/// The designs that the tables name: each selector with each way of reaping.
+/// The designs that the tables name: each algorithm that chooses a victim with each way of reaping.
 const EACH: [&str; 9] = [
     LINUX,
     "select-precise+flat+descending-by-vma",
@@ -101,9 +101,10 @@ fn with_reaping(selector: &str, reaping: &str) -> String {
 /// Makes the table of selectors (algorithms that choose a victim) that run with the counters of
 /// other designs.
 fn swapped(run: &Run<'_, Scenes>) -> Result<Made, Error> {
-    // First come the selectors with the counters of their own designs. The runs of these designs
-    // exist already. Then come the selectors with the counters of other designs. All designs reap
-    // as Linux did before 6.18, so only selector and counters differ.
+    // First come the selectors (algorithms that choose a victim) with the counters of their own
+    // designs. The runs of these designs exist already. Then come the selectors with the counters
+    // of other designs. All designs reap as Linux did before 6.18, so only selector and counters
+    // differ.
     let as_before = |selector| with_reaping(selector, REAPINGS[0]);
     let own = SELECTORS.map(as_before);
     let own = run.named(&own.each_ref().map(String::as_str));

@@ -27,13 +27,13 @@ pub(super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
 pub(super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
 /// By how many bytes the largest process exceeded the victim: the mean over all kills.
 pub(super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
-/// The sum of the memory of all victims of a storm, in bytes.
+/// The sum of the memory of all processes that were killed in a run, in bytes.
 pub(super) const FREED: Metric = Metric::neither("killed_bytes", Unit::Bytes);
 /// The time from a kill until all of the victim's memory is free, on average.
 pub(super) const FREE: Metric = Metric::lower("kill_to_free_ns", Unit::Nanos);
 
-/// The metrics of each storm. A storm also has a metric for each part of [`WAITED`].
-/// [`Scene::part`] makes the names of these metrics.
+/// The metrics of each storm (a run in which allocators wait for memory). A storm also has a metric
+/// for each part of [`WAITED`]. [`Scene::part`] makes the names of these metrics.
 const METRICS: &[Reading<Seen>] = readings!(|seen| {
     WAITED => seen.per_allocator(seen.result.stalls.iter().map(|stall| stall.ns()).sum()),
     MEDIAN => stats::median(&seen.stalls()).unwrap_or(0.0),
@@ -99,8 +99,7 @@ pub(super) struct Scene {
     pub(super) storm: Storm,
 }
 
-/// A thread of the victim waits for a device, which responds this long after the start of the
-/// storm.
+/// A thread of the victim waits for a device, which responds this long after the start of the run.
 const DEVICE_ANSWERS: Nanos = Nanos::from_ms(5000);
 
 // The names of the scenes.
@@ -168,7 +167,7 @@ impl Scenes {
         self
     }
 
-    /// The scene called `name`.
+    /// The scene (a storm with a name) that is called `name`.
     pub(super) fn scene(&self, name: &str) -> &Scene {
         let found = self.all.iter().find(|scene| scene.name == name);
         found.unwrap_or_else(|| panic!("no scene is called `{name}`"))

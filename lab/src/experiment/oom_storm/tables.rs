@@ -104,7 +104,7 @@ pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     )
 }
 
-/// The sentence about the scene in which only the reaper can empty the victim. It says how much of
+/// The sentence about the storm in which only the reaper can empty the victim. It says how much of
 /// an allocator's wait is the reaper's delay.
 fn until_reaping(results: &Results, scene: &Scene) -> String {
     let share = |selector| {
@@ -184,9 +184,9 @@ const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.setup.all {
-        // The designs are sorted by selector, and the designs with the same selector by the way of
-        // reaping. Compare the first design with a selector with the other designs with this
-        // selector.
+        // The designs are sorted by selector (algorithm that chooses a victim), and the designs
+        // with the same selector by the way of reaping. Compare the first design with a selector
+        // with the other designs with this selector.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
             let (first, others) = of_selector.split_first().expect("a way of reaping");
             rows.extend(others.iter().map(|other| (scene, first, other)));

@@ -15,8 +15,8 @@ use crate::run::cases::run_cases;
 /// The error, in bytes, that the mailing-list thread reported for Linux's counter: "about 1 GB".
 const PUBLISHED_FLAT: u64 = 1 << 30;
 
-/// The largest number of pages that one CPU's part of the flat counter can hold on a machine of 384
-/// CPUs. It is one less than the counter's batch.
+/// The largest number of pages that one CPU's part of the flat counter (as in Linux) can hold on a
+/// machine of 384 CPUs. It is one less than the counter's batch.
 const PART_MAX: u64 = 767;
 
 /// The sizes of mappings, in pages: 64 KiB, 1 MiB, 2.7 MiB, and 16 MiB. The third size, 683 pages,
@@ -34,10 +34,10 @@ const PATHS: [(Hops, usize); 6] = [
     (Hops::Stay, 64),
 ];
 
-/// Returns programs that bring the error of the flat counter to its bound, which is the largest
-/// possible error. Recordings of a Linux kernel on 64 and on 128 CPUs show that these programs
-/// reach the bound. The mappings of these programs are one page smaller than the counter's batch,
-/// and each program keeps as many mappings as the machine has CPUs.
+/// Returns programs that bring the error of the flat counter (as in Linux) to its bound, which is
+/// the largest possible error. Recordings of a Linux kernel on 64 and on 128 CPUs show that these
+/// programs reach the bound. The mappings of these programs are one page smaller than the counter's
+/// batch, and each program keeps as many mappings as the machine has CPUs.
 fn at_the_bound(profile: &Profile, touched: u64) -> [Program; 2] {
     let cpus = profile.topology.cpus();
     let most = flat_batch(cpus).unsigned_abs() - 1;
@@ -119,8 +119,8 @@ fn path(program: &Program) -> String {
     format!("{}, {} kept", program.hops, program.kept)
 }
 
-/// The sentence that says which programs make the error of the flat counter about as large as the
-/// published error.
+/// The sentence that says which programs make the error of the flat counter (as in Linux) about as
+/// large as the published error.
 fn what_it_takes(cells: &[Cell]) -> String {
     // The mailing-list thread says "about 1 GB", so 95 % of 1 GB is enough.
     let enough = PUBLISHED_FLAT * 95 / 100 / PAGE_SIZE;

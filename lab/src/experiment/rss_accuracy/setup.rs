@@ -34,8 +34,8 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
 });
 
 /// The number of samples in a run. The program touches the same number of pages between any two
-/// successive samples. Each sample checks a precise sum and adds a point to the sparkline of the
-/// run's errors.
+/// successive samples. Each sample checks the sum of all CPUs' parts of the counter and adds a
+/// point to the sparkline of the run's errors.
 pub(super) const SAMPLES: u64 = 40;
 
 /// The batch that counters of resident pages have in the mailing-list thread.
@@ -47,7 +47,8 @@ pub(super) struct Seen {
     /// The error of the counter at each of [`SAMPLES`] moments: its approximate sum minus the true
     /// number of pages.
     pub(super) errors: Vec<i64>,
-    /// The largest error of the approximate sum at any observation, in pages.
+    /// The largest error, in pages, that the approximate sum had at any observation. This sum does
+    /// not read every CPU's part of the counter.
     pub(super) worst: u64,
     /// The largest error, in pages, of the value that the kernel shows to users (`get_mm_counter`
     /// in Linux). This value is never below 0. In Linux 6.12, field 24 of `/proc/PID/stat` shows

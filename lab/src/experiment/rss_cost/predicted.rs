@@ -24,8 +24,8 @@ impl Row<'_> {
         self.run.published(design, &rate(self.mode, self.tasks))
     }
 
-    /// The simulated rate with flat counters, divided by the published rate. Returns `None` if no
-    /// rate was published.
+    /// The simulated rate with flat counters (as in Linux), divided by the published rate. Returns
+    /// `None` if no rate was published.
     fn miss(&self) -> Option<f64> {
         let ours = self.run.results.median(FLAT, &rate(self.mode, self.tasks));
         Some(ours / self.published(FLAT)?)

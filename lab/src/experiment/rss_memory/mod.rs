@@ -250,9 +250,9 @@ mod tests {
         owners::bytes(owner, cpus).expect("memory for one owner")
     }
 
-    /// Plimsoll's version of the published tree is one cache line larger than the published size.
-    /// The additional line holds the amounts that `Counters::set` adds. The experiment file has the
-    /// published sizes.
+    /// Plimsoll's version of the tree counter of the published patch is one cache line larger than
+    /// the published size. The additional line holds the amounts that `Counters::set` adds. The
+    /// experiment file has the published sizes.
     #[test]
     fn the_tree_has_the_published_size_and_a_line_for_what_is_set() {
         let figures = find("rss-memory").unwrap().figures().unwrap();

@@ -168,8 +168,8 @@ impl Regime {
         ]
     }
 
-    /// A table with a row for each price of freeing a page and a column for each schedule of the
-    /// vmstat work.
+    /// A table with a row for each price of freeing a page and a column for each schedule (rule for
+    /// when a CPU's vmstat work runs next).
     fn table(&self, title: &str, note: String, show: impl Fn(&Cell) -> String) -> Table {
         let by_price = self.cells.chunk_by(|one, next| one.price == next.price);
         let rows: Vec<&[Cell]> = by_price.collect();

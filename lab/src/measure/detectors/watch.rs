@@ -50,7 +50,7 @@ pub struct LongStretch {
 }
 
 impl LongStretch {
-    /// The length of the stretch.
+    /// The length of the stretch, from one reschedule point of the CPU to the next.
     #[must_use]
     pub const fn length(&self) -> Nanos {
         length(&self.stretch)
@@ -128,8 +128,8 @@ impl Log {
                 let inside = move |wait: &&Wait| wait.class == class && wait.from >= stretch.from;
                 waits.iter().filter(inside)
             };
-            // If the CPU ran ahead of other CPUs, it may have noted a wait that ends after the run.
-            // Only the part of the wait inside the stretch counts.
+            // If the simulated CPU's clock was ahead of the clocks of other CPUs, it may have noted
+            // a wait that ends after the run. Only the part of the wait inside the stretch counts.
             let span = |wait: &Wait| wait.until.min(stretch.until).0.saturating_sub(wait.from.0);
             let total = |class| Nanos(of(class).map(span).sum());
             self.stalls.longest = Some(LongStretch {

@@ -15,8 +15,8 @@ use super::{Follow, Learnt, SCALE_MAX};
 impl Follow {
     /// Learns from the difference between the kernel's move and Plimsoll's move in `pair`. The size
     /// of a refill by the kernel shows either the kernel's `alloc_factor`, or by how many pages the
-    /// kernel's lists were below `high`. A spill by the kernel shows that its lists had `high`
-    /// pages. `ops` are all operations of the recording.
+    /// kernel's lists were below `high`. A spill (return of pages to the zone) by the kernel shows
+    /// that its lists had `high` pages. `ops` are all operations of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => {

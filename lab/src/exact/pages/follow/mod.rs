@@ -25,7 +25,7 @@ pub(super) struct Follow {
 struct Followed {
     lens: [u32; LISTS],
     batch: u32,
-    /// The upper bound of `high`, the number of pages at which the lists spill.
+    /// The upper bound of `high`, the number of pages at which the lists return pages to the zone.
     high_max: u32,
     /// The index of the list on which the replay assumes the pages that were listed before the
     /// recording and that no event shows. If possible, this is a list for which no event shows that
