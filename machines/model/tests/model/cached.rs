@@ -1,5 +1,5 @@
-//! Checks the laws of reclaim for pages of files with two model checkers: loom tries all
-//! interleavings with few preemptions, shuttle tries random ones.
+//! Checks the contracts (laws) of reclaim for pages of files with two model checkers: loom tries
+//! all interleavings with few preemptions, shuttle tries random ones.
 
 use plimsoll_mm::laws::cached;
 use plimsoll_model::own_process::in_own_process;

@@ -1,5 +1,5 @@
-//! Checks the laws of the memory manager with two model checkers: loom tries all interleavings with
-//! few preemptions, shuttle tries random ones.
+//! Checks the contracts (laws) of the memory manager with two model checkers: loom tries all
+//! interleavings with few preemptions, shuttle tries random ones.
 //!
 //! All these tests form a single program, so that the memory manager is compiled for each checker
 //! only once. Tests that expect a panic are in separate programs, because shuttle's panic hook

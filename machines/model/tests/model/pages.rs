@@ -1,5 +1,5 @@
-//! Checks the laws of the memory manager with two model checkers: loom tries all interleavings with
-//! few preemptions, shuttle tries random ones.
+//! Checks the contracts (laws) of the memory manager with two model checkers: loom tries all
+//! interleavings with few preemptions, shuttle tries random ones.
 
 use plimsoll_mm::laws;
 use plimsoll_model::own_process::in_own_process;

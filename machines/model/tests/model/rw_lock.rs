@@ -1,5 +1,5 @@
-//! Checks the laws of the reader-writer lock with two model checkers: loom tries all interleavings
-//! with few preemptions, shuttle tries random ones.
+//! Checks the contracts (laws) of the reader-writer lock with two model checkers: loom tries all
+//! interleavings with few preemptions, shuttle tries random ones.
 
 use plimsoll_mm::laws::rw_lock;
 use plimsoll_model::{loom, shuttle};

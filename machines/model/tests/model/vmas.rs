@@ -1,5 +1,5 @@
-//! Checks the laws for readers of the tree of mappings with two model checkers: loom tries all
-//! interleavings with few preemptions, shuttle tries random ones.
+//! Checks the contracts (laws) for readers of the tree of mappings with two model checkers: loom
+//! tries all interleavings with few preemptions, shuttle tries random ones.
 
 use plimsoll_mm::laws;
 use plimsoll_model::own_process::in_own_process;

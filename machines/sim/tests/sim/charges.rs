@@ -1,4 +1,4 @@
-//! Tests that the simulated machine charges a design not only for moving pages, but also for its
+//! Tests that the memory manager takes virtual time not only for moving pages, but also for its
 //! other work: for sorting, for reading the clock, and for looking at the counts of other CPUs.
 
 use crate::support;
@@ -97,8 +97,8 @@ fn a_timer_at_a_point_in_time_needs_the_clock_and_a_timer_of_the_wheel_does_not(
     let readings = |design: Design| {
         let small = Small::flat(2, 1 << 18, design);
         small.mm.start(&small.sim);
-        // Both CPUs are kept busy, because the shepherd, which is on CPU 0, does not wake an idle
-        // CPU.
+        // Both CPUs are kept busy, because the shepherd on CPU 0, the job that restarts the vmstat
+        // work of other CPUs, does not wake an idle CPU.
         small.keep_busy(CpuId(0));
         small.keep_busy(CpuId(1));
         small.sim.run_until(Nanos(10 * Nanos::SECOND.0));
@@ -114,7 +114,8 @@ fn a_timer_at_a_point_in_time_needs_the_clock_and_a_timer_of_the_wheel_does_not(
 }
 
 /// Runs the machine for ten seconds, while only CPU 0 has anything to do. Returns two numbers: how
-/// often the shepherd looked at a CPU, and how many CPUs there are.
+/// often the shepherd (the job that restarts the vmstat work of CPUs) looked at a CPU, and how many
+/// CPUs there are.
 fn looks_of(shepherd: &'static dyn Shepherd) -> (u64, u64) {
     let small = Small::flat(
         4,
@@ -139,9 +140,9 @@ fn looks_of(shepherd: &'static dyn Shepherd) -> (u64, u64) {
 
 #[test]
 fn only_the_shepherd_that_cares_for_page_lists_pays_for_looking_at_them() {
-    // In each round, the shepherd looks at each CPU three times: at its work, at its differentials
-    // in the zone, and at its differentials in the node. Our shepherd also looks at the length of
-    // the CPU's lists.
+    // In each round, the shepherd looks at each CPU three times: at the CPU's vmstat work, at what
+    // the CPU has not yet added to the zone's counters, and at what it has not yet added to the
+    // node's counters. Our shepherd also looks at the length of the CPU's lists.
     let (linux, cpus) = looks_of(&AtOnce);
     let (ours, _) = looks_of(&AtPhase);
     assert_eq!(linux % (3 * cpus), 0, "{linux}");
@@ -178,9 +179,9 @@ fn a_drain_looks_at_each_cpu_and_a_check_near_the_watermark_adds_all_differentia
     );
 }
 
-/// When a group of counters is created, the machine charges for clearing the counters of each CPU.
-/// It charges for this whether the memory is new (as for the first group) or was that of a
-/// destroyed group. The memory of an area grows with the number of CPUs.
+/// When a group (all counters of one owner) is created, the machine charges for clearing the
+/// counters of each CPU. It charges for this whether the memory is new (as for the first group) or
+/// was that of a destroyed group. The area, the memory for counters, grows with the number of CPUs.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

@@ -1,5 +1,5 @@
-//! Checks the laws of counters on simulated CPUs, and the prices of additions and sums. Also checks
-//! that counters need not be notified when a CPU goes offline.
+//! Checks the contracts (laws) of counters on simulated CPUs, and the prices of additions and sums.
+//! Also checks that counters need not be notified when a CPU goes offline.
 
 use crate::support;
 use crate::support::law::run_law;
@@ -178,7 +178,8 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
     assert!((looks(16, Work::ScanCpu)..=looks(16, Work::ScanCpu) + own(16)).contains(&few));
 }
 
-/// Creates a group of counters whose tree is already allocated.
+/// Creates a group of counters. The tree through which the CPUs pass their counts upwards, which is
+/// usually allocated later, is allocated at once.
 fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     let group = plan.init_many(sim).expect("there is memory");
     let AnyCounters::OneSided(tree) = &group else {
@@ -188,10 +189,10 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     group
 }
 
-/// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Returns the
-/// number of cache lines that the sum fetches for each group. The function computes this number
-/// from the time that the sum takes, and from `looks`, the number of CPUs that the sum visits for
-/// each group.
+/// Sums many groups of counters in one call, after `ran` of 96 CPUs have added to each group.
+/// Returns the number of cache lines that the sum fetches for each group. The function computes
+/// this number from the time that the sum takes, and from `looks`, the number of CPUs that the sum
+/// visits for each group.
 fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;
@@ -200,7 +201,8 @@ fn lines(ran: u32, looks: u64) -> u64 {
     let sim = Sim::new(&profile, SimOptions::default());
     let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
     let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown(&sim, &plan)).collect());
-    // Two of every three consecutive CPUs add, so that every item of the tree is used.
+    // Two of every three consecutive CPUs add, so that every node of the tree through which they
+    // pass their counts is used.
     for cpu in (0..CPUS).filter(|cpu| cpu % 3 != 0).take(ran as usize) {
         let groups = Rc::clone(&groups);
         sim.spawn(CpuId(cpu), move |sim| {
@@ -232,10 +234,10 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
     assert_eq!(lines(63, 63), 2);
 }
 
-/// An item of a counter's tree passes multiples of its batch to the item above, and keeps the
-/// remainder. If the amount that reaches an item is a multiple of its batch, the remainder would be
-/// 0, so the addition skips the item. An addition that goes to the root at once therefore costs as
-/// much as one that stays in the first item.
+/// An item (an inner node) of a counter's tree passes multiples of its batch to the item above, and
+/// keeps the remainder. If the amount that reaches an item is a multiple of its batch, the
+/// remainder would be 0, so the addition skips the item. An addition that goes to the root at once
+/// therefore costs as much as one that stays in the first item.
 #[test]
 fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     for counting in [Counting::Tree, Counting::OneSided] {
@@ -270,10 +272,10 @@ fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     }
 }
 
-/// A group of counters takes one place in its area, and an area grows by a run of 64 places. If all
-/// CPUs need places at the same moment, each of them allocates memory for the area's next run. All
-/// but one of them must free this memory again, or the area would have as many runs as there are
-/// CPUs.
+/// A group (the counters of one owner) takes one place in its area, the memory for counters. An
+/// area grows by a run of 64 places. If all CPUs need places at the same moment, each of them
+/// allocates memory for the area's next run. All but one of them must free this memory again, or
+/// the area would have as many runs as there are CPUs.
 #[test]
 fn cpus_that_need_places_at_once_add_one_run() {
     const GROUPS_OF_A_RUN: u32 = 64;
@@ -309,9 +311,9 @@ fn bytes_of_groups(groups: u32) -> usize {
     area.bytes(&sim)
 }
 
-/// While a CPU allocates memory for a new run of places, another CPU destroys a group of counters
-/// and so frees the group's place. The first CPU must take that place. Otherwise the area would
-/// grow although a place is free.
+/// While a CPU allocates memory for a new run of places for groups of counters, another CPU
+/// destroys a group and so frees the group's place. The first CPU must take that place. Otherwise
+/// the area would grow although a place is free.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

@@ -1,5 +1,5 @@
-//! The decay of page lists: how many pages the lists return to the zone per interval, and at which
-//! length the decay stops.
+//! The decay of page lists, which is their periodic shrinking: how many pages the lists return to
+//! the zone per interval, and at which length the decay stops.
 
 use crate::support;
 
@@ -18,8 +18,9 @@ use support::small::{any, profile};
 /// The largest number of pages that one decay returns to the zone: 32 batches of 63 pages.
 const ONE_DRAIN: u32 = 2016;
 
-/// Allocates many pages, because refills raise `high`, and then frees some of them. Afterwards the
-/// calling CPU's lists have more pages than eight decays return.
+/// Allocates many pages, because allocations raise `high`, the length up to which the lists keep
+/// pages, and then frees some of them. Afterwards the calling CPU's lists have more pages than
+/// eight decays return.
 fn fill(sim: &Sim, mm: &Manager<Sim>) {
     let pages = mm.pages();
     let mut held: Vec<Pfn> = (0..100_000)
@@ -54,8 +55,8 @@ fn high_falls_by_an_eighth_per_interval_and_never_by_more_than_2016_pages() {
                 before > 8 * ONE_DRAIN && before <= most,
                 "{before} of {most}"
             );
-            // After a decay that returned pages, the number of pages on the lists equals `high`, so
-            // the result of the next decay is known.
+            // After a decay that returned pages, the number of pages on the lists equals `high`,
+            // their longest allowed length, so the result of the next decay is known.
             let mut exact = false;
             let mut capped = 0;
             for _ in 0..100 {

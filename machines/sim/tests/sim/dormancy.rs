@@ -1,6 +1,6 @@
 //! Tests of CPUs with nothing to do: on which of them the vmstat work becomes *dormant* (it stops),
-//! and on which of them the shepherd starts this work again. Also tests which pages remain on the
-//! lists of an idle CPU.
+//! and on which of them the shepherd, a job on one CPU, starts this work again. Also tests which
+//! pages remain on the lists of an idle CPU.
 
 use crate::support;
 
@@ -18,7 +18,8 @@ use support::small::any;
 
 const CPU: CpuId = CpuId(1);
 
-/// Creates a machine with 1 GiB and two CPUs. The shepherd is on CPU 0.
+/// Creates a machine with 1 GiB and two CPUs. The shepherd, the job that restarts the vmstat work
+/// of CPUs, is on CPU 0.
 fn started(design: Design) -> Small {
     let small = Small::flat(2, 1 << 18, design);
     small.mm.start(&small.sim);
@@ -49,8 +50,8 @@ fn kicks(small: &Small) -> usize {
     seen.iter().filter(|(_, _, event)| kick(event)).count()
 }
 
-/// Leaves more than `high_min` pages on the lists of CPU 1, and no differential. Returns the number
-/// of these pages.
+/// Leaves more pages on the lists of CPU 1 than the lower bound of their length (`high_min`), and
+/// returns the number of these pages. Leaves nothing that CPU 1 has yet to add to shared counters.
 fn hoard(small: &Small) -> Pages {
     small.on(0, |sim, mm| {
         let pages = mm.pages();
@@ -99,15 +100,16 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
                 "{shepherd:?} saw to it"
             );
             assert_eq!((state(&small), kicks(&small)), (JobState::Dormant, round));
-            // In each round, one run of the vmstat work finds the differential. The next run finds
-            // nothing, so the work stops.
+            // In each round, one run of the vmstat work finds an amount to add to the shared
+            // counters. The next run finds nothing, so the work stops.
             assert_eq!(small.starts_of(CPU).len(), 2 * round);
         }
     }
 }
 
-/// Plimsoll's shepherd does not queue the vmstat work of a CPU while this work is running. Linux
-/// queues the work again, so in Linux it runs twice in a row.
+/// Plimsoll's shepherd, the job that restarts the vmstat work of CPUs, does not queue the vmstat
+/// work of a CPU while this work is running. Linux queues the work again, so in Linux it runs twice
+/// in a row.
 #[test]
 fn work_that_is_running_is_not_queued_again() {
     for shepherd in SHEPHERDS {
@@ -117,8 +119,8 @@ fn work_that_is_running_is_not_queued_again() {
         });
         spin(&small, CpuId(0));
         spin(&small, CPU);
-        // The vmstat work takes longer here than the shepherd's interval, and folds the
-        // differentials into the shared counters only at its end.
+        // The vmstat work takes longer here than the interval at which the shepherd looks at CPUs.
+        // Only at the end does the work add the CPU's amounts to the shared counters.
         let mm = Rc::clone(&small.mm);
         small.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {
@@ -203,8 +205,8 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     let small = started(Design::OURS);
     spin(&small, CpuId(0));
     hoard(&small);
-    // The shepherd started the vmstat work of CPU 1 at 1.5 s, and the lists of CPU 1 have decayed
-    // once. The vmstat work of CPU 1 is pending until 2.5 s.
+    // The shepherd started the vmstat work of CPU 1 at 1.5 s, and the lists of CPU 1 have been
+    // shortened once. The vmstat work of CPU 1 is pending until 2.5 s.
     small.sim.run_until(Nanos::from_ms(1700));
     assert_eq!(state(&small), JobState::Pending);
     let listed = small.mm.pages().listed(&small.sim, CPU);
@@ -212,8 +214,8 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     small.on(1, |sim, mm| {
         mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
     });
-    // After the task, the CPU runs its idle hook, which folds the differential into the shared
-    // counters.
+    // After the task, the CPU runs its idle hook, which adds the amount that the CPU has counted to
+    // the shared counters.
     small.sim.run_until(Nanos(small.sim.now().0 + 100_000));
     assert!(!small.mm.is_dirty(&small.sim, CPU), "idling folds");
     assert_eq!(small.mm.pages().listed(&small.sim, CPU), listed);

@@ -64,8 +64,8 @@ fn listed(holds: &'static dyn Holds, min: Pages, order: Order, listed: u32) -> S
     small
 }
 
-/// Returns how many holds of the pcp lock, and how many holds of the zone lock, one drain of 5000
-/// pages takes.
+/// Returns how often one drain of 5000 pages takes the pcp lock, and how often it takes the zone
+/// lock.
 fn holds_of_a_drain(holds: &'static dyn Holds) -> [u64; 2] {
     let small = listed(holds, Pages::ZERO, Order::ZERO, 5000);
     let taken = |small: &Small| {
@@ -80,8 +80,8 @@ fn holds_of_a_drain(holds: &'static dyn Holds) -> [u64; 2] {
     [after[0] - before[0], after[1] - before[1]]
 }
 
-/// A drain of 5000 pages moves 80 batches. At 32 batches for each hold of the pcp lock, that takes
-/// 3 holds.
+/// A drain of 5000 pages moves 80 batches. It moves at most 32 batches each time that it takes the
+/// pcp lock, so it takes this lock three times.
 #[test]
 fn a_drain_under_batched_zone_lock_releases_the_lists_after_32_batches() {
     assert_eq!(holds_of_a_drain(&BatchedZoneLock), [3, 80]);
@@ -125,9 +125,9 @@ fn an_allocation_drains_beside_another_drain_only_if_the_policy_says_so() {
 }
 
 /// The lists have eight blocks of 512 pages. `high` falls by an eighth, so the lists have one block
-/// too many. In Linux 6.12 and 6.18, each hold moves one block but counts as only 63 pages (a
-/// batch). The decay continues until these counts add up to the pages that are too many. So they
-/// return nine blocks, or all blocks if there are fewer.
+/// too many. In Linux 6.12 and 6.18, each hold of the zone lock moves one block but counts as only
+/// 63 pages (a batch). The decay continues until these counts add up to the pages that are too
+/// many. So they return nine blocks, or all blocks if there are fewer.
 #[test]
 fn long_term_kernels_return_more_than_a_decay_asks_for() {
     let decayed = |holds| {
@@ -141,8 +141,9 @@ fn long_term_kernels_return_more_than_a_decay_asks_for() {
     assert_eq!(decayed(&Lists618), Pages(8 * 512));
 }
 
-/// A policy that moves whole blocks splits and joins them outside the zone lock. That costs as much
-/// for each page as splitting and merging under the lock.
+/// A hold policy says what may move in one hold of the zone lock. A policy that moves whole blocks
+/// splits and joins them outside the lock. That costs as much for each page as splitting and
+/// merging under the lock.
 #[test]
 fn a_page_costs_as_much_in_a_block_as_alone() {
     const PRICE_NS: u64 = 50;
@@ -174,9 +175,9 @@ fn a_page_costs_as_much_in_a_block_as_alone() {
     }
 }
 
-/// The time of a hold counts from the hold's own beginning. A drain of 60 pages, no two of which
-/// are neighbours, takes about 3 µs. So a limit of 100 µs does not divide such a drain, however
-/// late in the run it happens.
+/// The time of a hold of the zone lock counts from the moment when the lock was taken. A drain of
+/// 60 pages, no two of which are neighbours, takes about 3 µs. So a limit of 100 µs does not divide
+/// such a drain, however late in the run it happens.
 #[test]
 fn the_time_of_a_hold_counts_from_its_beginning() {
     for holds in [&Bounded as &'static dyn Holds, &BoundedPages] {

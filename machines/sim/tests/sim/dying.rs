@@ -1,4 +1,4 @@
-//! Checks the laws of dying address spaces on simulated CPUs, each law with many seeds.
+//! Checks the contracts (laws) of dying address spaces on simulated CPUs, each law with many seeds.
 
 use crate::support;
 use crate::support::law::run_law;

@@ -1,6 +1,6 @@
-//! Details of emptying an address space: when translations are flushed, and when a helper stops so
-//! that a waiting CPU can continue. Also what happens to page tables that a listener did not let a
-//! helper empty.
+//! Details of emptying an address space: when translations are flushed, and when a helper (a thread
+//! other than the last user) stops so that a waiting CPU can continue. Also what happens to page
+//! tables that a listener did not let a helper empty.
 
 use crate::support;
 
@@ -113,7 +113,7 @@ fn no_cpu_looks_before_the_flush(lone: Rc<Lone>, pages: u64, each: u64) {
     lone.small.sim.run();
     let flushes = flushes.take();
     // The last flush happens at the end of the unmapping. Each of the other flushes happens because
-    // the gather is full.
+    // the gather, which collects unmapped pages, is full.
     let full = (pages - 1) / each;
     assert_eq!(flushes.len() as u64, full + 1, "{flushes:?}");
     for (nth, flush) in (1..=full).zip(&flushes) {
@@ -143,9 +143,10 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     no_cpu_looks_before_the_flush(lone, pages, 9698);
 }
 
-/// A gather that has no batches has room for 8 records. Four huge pages fill it, because each of
-/// them comes with the page table that was kept for splitting it. Translations are then flushed
-/// before another CPU can get at the place of the fourth huge page.
+/// A gather, which collects unmapped pages, has room for 8 records in itself. Here it gets no
+/// further memory. Four huge pages fill it, because each of them comes with the page table that was
+/// kept for splitting it. Translations are then flushed before another CPU can get at the place of
+/// the fourth huge page.
 #[test]
 fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() {
     let pages = 22 * TABLE;
@@ -167,7 +168,8 @@ fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() 
     no_cpu_looks_before_the_flush(lone, pages, 4 * TABLE);
 }
 
-/// If a listener has not let a helper empty some tables, the next helper empties them.
+/// If a listener (Linux: MMU notifier) has not let one helping thread empty some page tables, the
+/// next helper empties them.
 #[test]
 fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     let tables = 6;
@@ -185,9 +187,10 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     lone.ends();
 }
 
-/// Runs a helper. While the helper runs, another CPU begins to map a page and has to wait. If
-/// `skip` is true, [`Flag::Skip`] is set after the helper has begun and before the other CPU waits.
-/// Returns the result of the helper, and the number of pages that the helper did not free.
+/// Runs a helper (a thread that empties an address space that is not its own). While the helper
+/// runs, another CPU begins to map a page and has to wait. If `skip` is true, [`Flag::Skip`] is set
+/// after the helper has begun and before the other CPU waits. Returns the result of the helper, and
+/// the number of pages that the helper did not free.
 fn gives_way(skip: bool) -> (Reaped, u64) {
     let lone = full(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();

@@ -18,12 +18,14 @@ use support::{Dice, Small, seeds};
 
 const OWNER: CpuId = CpuId(0);
 /// The number of pages that the owner of the page lists frees. It is a little above `high`, so the
-/// last frees spill.
+/// last frees return pages to the zone.
 const FREED: usize = 700;
-/// The value of [`Knob::HighFraction`]. It sets `high` to 655 pages.
+/// The value of [`Knob::HighFraction`]. It sets `high`, the number at which frees return pages to
+/// the zone, to 655 pages.
 const FRACTION: u64 = 200;
 
-/// Creates a machine with 1 GiB and two CPUs, whose design has the hold policy `holds`.
+/// Creates a machine with 1 GiB and two CPUs, where `holds` limits how many pages one hold of the
+/// zone lock moves.
 fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
     let mut config = Config::new(Layout::arena(Pages(1 << 18)));
     config.design = Design {
@@ -104,10 +106,10 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
     }
 }
 
-/// What one spill of the owner's lists did, in pages.
+/// What one spill (a return of pages from the owner's lists to the zone) did, in pages.
 #[derive(Debug)]
 struct Spill {
-    /// True if the owner lost its lists to the drain between two holds.
+    /// True if the owner lost its lists to the drain between two holds of the zone lock.
     interrupted: bool,
     spilled: u32,
     /// The number of pages that the owner freed directly to the zone, because the drain held the
@@ -115,7 +117,7 @@ struct Spill {
     direct: u32,
     /// The number of pages on the owner's lists after the spill.
     left: u32,
-    /// The number of pages on the owner's lists after the next refresh, which returns the pages
+    /// The number of pages on the owner's lists after the next vmstat work, which returns the pages
     /// that the interrupted spill should have returned.
     after_refresh: u32,
 }
@@ -160,8 +162,9 @@ fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     }
 }
 
-/// Runs one spill for each seed, with a drain at a random time. Passes each spill that the drain
-/// interrupted to `check`, together with a spill that nothing interrupted.
+/// For each seed, runs one spill (a return of pages to the zone), with a drain at a random time.
+/// Passes each spill that the drain interrupted to `check`, together with a spill that nothing
+/// interrupted.
 fn interrupted(test: &str, holds: &'static dyn Holds, check: impl Fn(&Spill, &Spill)) {
     let calm = spill(holds, 0, None);
     assert!(calm.spilled > 4 * 63, "several batches: {calm:?}");
@@ -210,9 +213,9 @@ fn bounded_gives_the_rest_of_an_interrupted_spill_back_later() {
     });
 }
 
-/// If a drain interrupts a spill, the pages that the drain took count as returned by the spill. So
-/// the owner later returns only the pages that are still missing, and not the same number of pages
-/// a second time.
+/// If a drain interrupts a spill (a return of pages to the zone), the pages that the drain took
+/// count as returned by the spill. So the owner later returns only the pages that are still
+/// missing, and not the same number of pages a second time.
 #[test]
 fn bounded_does_not_owe_what_the_drain_gave_back() {
     let test = "bounded_does_not_owe_what_the_drain_gave_back";
@@ -237,8 +240,8 @@ fn a_spill_that_keeps_the_pcp_lock_is_never_interrupted() {
     });
 }
 
-/// Makes the owner spill once, and then drains its lists. Returns the number of pages in each hold
-/// of the spill, and in each hold of the drain.
+/// Makes the owner return pages to the zone once (a spill), and then drains its lists. Returns the
+/// number of pages in each hold of the zone lock: during the spill, and during the drain.
 fn spill_and_drain(holds: &'static dyn Holds) -> (Vec<u32>, Vec<u32>) {
     let small = machine(holds, 1);
     let held = take(&small, FREED);

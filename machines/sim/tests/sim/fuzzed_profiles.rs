@@ -169,7 +169,8 @@ fn apply(text: &str, edit: &Edit) -> String {
 }
 
 /// Asserts what must hold for every profile that loads: limits on CPUs and memory, a CPU on each
-/// node, and prices that have a source and do not fall from card to card.
+/// node, and prices that have a source and do not fall from the low card to the middle and the high
+/// card.
 fn assert_sane(text: &ProfileText) {
     let (cpus, nodes) = (text.topology.cpus(), text.topology.nodes());
     assert!((1..=4096).contains(&cpus), "{cpus} CPUs");

@@ -1,5 +1,5 @@
-//! Tests that the price of a page depends on how many pages the hold of the zone lock has moved so
-//! far.
+//! Tests that the price of a page depends on how many pages the CPU has moved since it took the
+//! zone lock.
 
 use crate::common;
 
@@ -14,8 +14,8 @@ use plimsoll_sim::{LockModel, Sim, SimOptions};
 
 const MINE: &str = include_str!("mine.toml");
 
-/// The first 63 pages of a hold cost 42 ns each, and the average over 2047 pages is 22 ns. So each
-/// page after the 63rd costs (2047 · 22 - 63 · 42) / 1984 ns, about 21.36.
+/// The first 63 pages of a hold of the zone lock cost 42 ns each, and the average over 2047 pages
+/// is 22 ns. So each page after the 63rd costs (2047 · 22 - 63 · 42) / 1984 ns, about 21.36.
 const SLOPE: Slope = Slope {
     at: 63,
     pages: 2047,

@@ -1,6 +1,6 @@
 //! CPUs that go offline and come online again. When a CPU goes offline, its pages return to the
-//! zones and its differentials are folded into the shared counters. The vmstat work of a CPU does
-//! not run while the CPU is offline.
+//! zones, and the amounts that only this CPU has counted are added to the shared counters. The
+//! vmstat work of a CPU does not run while the CPU is offline.
 
 use crate::support;
 
@@ -178,8 +178,9 @@ fn the_shepherd_moves_away_from_a_dying_cpu_and_keeps_going() {
     }
 }
 
-/// The CPU that runs the shepherd goes offline at a random time near the shepherd's next round.
-/// Afterwards exactly one CPU has the shepherd, and this CPU is online.
+/// The CPU that runs the shepherd, the job that looks for CPUs with vmstat work to do, goes offline
+/// at a random time near the job's next round. Afterwards exactly one CPU has this job, and this
+/// CPU is online.
 #[test]
 fn there_is_one_shepherd_whenever_its_cpu_goes() {
     seeds::each("there_is_one_shepherd_whenever_its_cpu_goes", 400, |seed| {
@@ -202,8 +203,8 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
             .topology()
             .ids()
             .for_each(|cpu| small.keep_busy(cpu));
-        // The timer wheel rounds the shepherd's interval of a second to 960 or 1024 ms. The CPU
-        // goes offline about when the next round starts.
+        // The timer wheel rounds the second between two rounds of the shepherd, which looks at all
+        // CPUs, to 960 or 1024 ms. The CPU goes offline about when the next round starts.
         run_for(&small, 2);
         let round = small
             .starts

@@ -1,5 +1,5 @@
-//! Disturbances: interrupts, softirqs and steals come at their rates, and interrupts wait while
-//! they are masked.
+//! Disturbances: interrupts, softirqs and steals come at the rates of the profile, and interrupts
+//! wait while they are masked.
 
 use crate::common;
 
@@ -187,8 +187,8 @@ fn interrupted_while_waiting(class: LockClass) -> [(u64, u64); 2] {
             (stats.disturbances[0], stats.disturbed_ns[0])
         };
         compute(sim, 5000);
-        // This addition is an order point. So CPU 0 has already run its section under the lock when
-        // CPU 1 continues.
+        // Before this addition, CPUs with earlier clocks run. So CPU 0 has already run its critical
+        // section when CPU 1 continues.
         word.add(sim, 1, Ordering::AcqRel);
         let before = so_far();
         let waited = lock.with(sim, Site::Control, |()| so_far());
@@ -267,7 +267,8 @@ fn nothing_that_came_due_while_a_cpu_was_idle_happens_when_it_wakes() {
     }
 }
 
-/// All three kinds come due during each sleep, and none of them happens when the CPU wakes.
+/// Disturbances of all three kinds come due during each sleep, and none of them happens when the
+/// CPU wakes.
 #[test]
 fn every_kind_that_came_due_while_a_cpu_was_idle_is_forgotten() {
     let rate = Some(Rate {

@@ -98,8 +98,8 @@ fn twice_the_bandwidth_of_a_node_halves_the_work_of_its_cpus_alike() {
     }
 }
 
-/// A CPU that nothing interrupts moves bytes in each window. They slow down its steps from the next
-/// window on, and not later.
+/// A CPU that nothing interrupts moves bytes in each window of virtual time. These bytes slow down
+/// its steps from the next window on, and not later.
 #[test]
 fn a_cpu_that_runs_alone_is_bound_by_its_node_too() {
     near(faults(bandwidth(10), &[3])[0], ALONE / 2);
@@ -294,7 +294,7 @@ fn naps(run_ahead: Nanos) -> Vec<Nanos> {
 }
 
 /// A CPU that runs ahead may become idle before its sibling, whose clock is earlier, enters a
-/// window. For the sibling, the CPU is still busy then.
+/// window (an interval of constant speed). For the sibling, the CPU is still busy then.
 #[test]
 fn running_ahead_changes_no_speed() {
     assert_eq!(naps(Nanos(100_000)), naps(Nanos(1)));

@@ -15,9 +15,9 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::{LockModel, Sim, SimOptions, Stats};
 use rand::Rng;
 
-/// Lets each of `cpus` CPUs acquire the same zone lock `rounds` times. Every `nest`-th section
-/// updates a word. Other CPUs run before that update, and those that request the lock then *park*:
-/// they wait without knowing when they will get it. Returns the statistics of the run.
+/// Lets each of `cpus` CPUs acquire the same zone lock `rounds` times. Every `nest`-th critical
+/// section updates a word. Other CPUs run before that update, and those that request the lock then
+/// *park*: they wait without knowing when they will get it. Returns the statistics of the run.
 fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(cpus), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), 0_u64));
@@ -78,7 +78,8 @@ fn running_ahead_gives_what_ordered_releases_give() {
             lock_model: LockModel::ReleaseEvent,
             ..base.clone()
         };
-        // With these options, all work that is not pinned becomes an order point.
+        // With these options, CPUs with earlier clocks run before each step of work that may be
+        // preempted.
         let everywhere = SimOptions {
             run_ahead: Nanos(0),
             ..base.clone()

@@ -1,5 +1,5 @@
 //! Tests which pages zones hand out near their watermarks, and how long page lists become. Also
-//! tests the longest hold of a zone lock under the policy `bounded`.
+//! tests for how long the hold policy `bounded` lets a CPU hold a zone lock.
 
 use crate::support;
 
@@ -60,8 +60,8 @@ fn a_bounded_hold_ends_soon_after_its_time_is_over() {
         blocks.max().expect("so many pages spill")
     };
     assert_eq!(most_blocks(0), 63, "a batch, if there is no limit");
-    // The hold checks the time after every eighth block. A block takes 50 ns, and so does reading
-    // the clock.
+    // While the CPU holds the zone lock, it checks the time after every eighth block. A block takes
+    // 50 ns, and so does reading the clock.
     assert_eq!(most_blocks(1), 8);
     assert_eq!(most_blocks(1000), 24, "16 take 900 ns, 24 take 1350");
 }
@@ -152,8 +152,8 @@ fn what_differentials_hide_is_no_way_below_the_watermark() {
         "all CPUs' differentials hide more than there is between low and min"
     );
     let left = Rc::new(std::cell::Cell::new(u32::MAX));
-    // CPU 0 allocates pages until the zone is near its low watermark. Then CPU 0 adds its
-    // differentials to the zone's counters.
+    // CPU 0 allocates pages until the zone is near its low watermark. Then CPU 0 adds what it has
+    // counted to the zone's counters.
     small.on(0, move |sim, mm| {
         let above = zone.free.0 - marks.low.0 - batch;
         for _ in 0..above {

@@ -1,4 +1,5 @@
-//! Checks the laws of OOM kills, exits and the reaper on simulated CPUs, each law with many seeds.
+//! Checks the contracts (laws) of OOM kills, exits and the reaper on simulated CPUs, each law with
+//! many seeds.
 
 use crate::support;
 use crate::support::law::run_law;

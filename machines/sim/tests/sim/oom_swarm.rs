@@ -1,5 +1,5 @@
-//! Tests random kills, releases and exits of processes, some of which share memory, on CPUs that
-//! stall.
+//! Tests random kills, releases (Linux: `process_mrelease`) and exits of processes, some of which
+//! share memory, on CPUs that stall.
 
 use crate::support;
 
@@ -59,7 +59,7 @@ fn populate(sim: &Sim, world: &OomWorld, dice: &mut Dice) {
     }
 }
 
-/// Kills or releases a random process, or makes it exit.
+/// Kills a random process or releases its memory (Linux: `process_mrelease`), or makes it exit.
 fn act(sim: &Sim, world: &OomWorld, dice: &mut Dice) {
     let processes = world.processes.borrow().clone();
     let process = &processes[dice.index(processes.len())];

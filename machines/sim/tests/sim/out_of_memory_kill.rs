@@ -207,8 +207,8 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
     world.ends();
 }
 
-/// Lets process `id` ask for relief on CPU 3 while CPU 0 holds the OOM lock. Returns the relief
-/// that the process gets, and how long CPU 3 waits for this relief, in nanoseconds.
+/// Lets process `id` ask the OOM code for memory on CPU 3 while CPU 0 holds the OOM lock. Returns
+/// the answer, and how long CPU 3 waits for it, in nanoseconds.
 fn told_meanwhile(id: u32) -> (Relief, u64) {
     let world = pressed(None, Rules::default());
     world.run(|sim, world| {
@@ -229,7 +229,7 @@ fn told_meanwhile(id: u32) -> (Relief, u64) {
             world.kill(sim, victim);
         }
         // Process 2 exits during this call. Emptying its memory takes longer than CPU 3 needs to
-        // request relief. So CPU 0 still holds the OOM lock when CPU 3 requests relief.
+        // ask for memory. So CPU 0 still holds the OOM lock when CPU 3 asks.
         world.leaves.set(Some(2));
         world.oom.relieve(sim, pages, wants);
     });

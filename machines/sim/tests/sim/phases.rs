@@ -69,8 +69,9 @@ fn plug(small: &Small, dice: &mut Dice) {
 /// Checks that the vmstat work of every online CPU starts once per interval, within a jiffy of the
 /// CPU's *phase*: the moment in each interval that the schedule gives to this CPU.
 fn fires_in_turn(small: &Small, hz: u32) {
-    // If CPUs have come back online, the shepherd finds them within two of its rounds. After that,
-    // the work of each CPU has to fire once before it fires at the right moment of each interval.
+    // If CPUs have come back online, the shepherd, which restarts their vmstat work, finds them
+    // within two of its rounds. After that, the vmstat work of each CPU has to start once before it
+    // starts at the right moment of each interval.
     run_on(small, 5);
     let from = small.sim.now();
     run_on(small, 6);

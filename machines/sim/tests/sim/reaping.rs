@@ -48,8 +48,8 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
-/// A listener (Linux: MMU notifier) that delays the first helper that notifies it of a range. The
-/// value is the delay in nanoseconds.
+/// A listener (Linux: MMU notifier) that delays the first helper (a thread that is not the last
+/// user) that notifies it of a range. The value is the delay in nanoseconds.
 struct Stall(AtomicU64);
 
 impl Notified<Sim> for Stall {
@@ -73,8 +73,8 @@ struct Took {
     waited: Nanos,
 }
 
-/// Creates the address space of `victim`. The first helper that is about to empty a range of the
-/// address space is delayed by `stall`.
+/// Creates the address space of `victim`. The first helper (a thread that is not the last user)
+/// that is about to empty a range of the address space is delayed by `stall`.
 fn build(design: &Design, victim: Victim, stall: Nanos) -> Rc<Lone> {
     let notify = |space: AddressSpace<Sim>| space.notifying(Stall(AtomicU64::new(stall.0)));
     let small = Small::flat(4, PAGES, *design);
@@ -97,8 +97,8 @@ fn build(design: &Design, victim: Victim, stall: Nanos) -> Rc<Lone> {
     })
 }
 
-/// Runs the exit on CPU 0 and `helpers` helpers on other CPUs, all at the same time. Returns how
-/// long they took, and how long they waited for locks.
+/// Runs the exit on CPU 0. At the same time, `helpers` tasks on other CPUs help to empty the
+/// address space. Returns how long they took, and how long they waited for locks.
 fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
     let design = Design {
         reaping,
@@ -174,8 +174,8 @@ fn a_helper_that_stalls_keeps_one_table_and_the_last_user_does_the_rest() {
         assert_eq!(space.try_reap(memory), Reaped::All);
         assert!(space.has(memory.machine, Flag::Ended), "it was the last");
     });
-    // By this time the helper has claimed a tenth of all page tables. It is still delayed, and has
-    // not yet emptied the first of these tables.
+    // By this time the helper has claimed (reserved for itself) a tenth of all page tables. It is
+    // still delayed, and has not yet emptied the first of these tables.
     lone.after(0, 2 * MS, |memory, space| {
         let exited = space.exit(memory);
         assert_eq!(exited, Ok(Exited::LeftToHelpers));

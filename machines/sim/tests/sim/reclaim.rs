@@ -1,4 +1,4 @@
-//! Checks the laws of reclaim on simulated CPUs, each law with many seeds.
+//! Checks the contracts (laws) of reclaim on simulated CPUs, each law with many seeds.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,8 @@ fn run<S: 'static>(law: &Law<Sim, S>) {
     run_law(law, &machine, support::seeds::chosen(500));
 }
 
-/// Runs a law under three seeds only: a single CPU runs its body, so there are no interleavings.
+/// Runs a law (a contract that tests check) under three seeds only: all its steps run on a single
+/// CPU, so there are no interleavings.
 fn run_few<S: 'static>(law: &Law<Sim, S>) {
     let machine = small::profile(Topology::flat(4), 1000);
     run_law(law, &machine, 0..3);

@@ -125,8 +125,9 @@ fn pages_that_are_needed_again_count_for_one_reclaim_only() {
 }
 
 /// Pages of a file come back from the one that left last to the one that left first. Each comes
-/// back as an active page as long as its refault distance is at most the number of pages with which
-/// it competes: 10 anonymous pages, and the active pages of the file.
+/// back as an active page as long as its refault distance (the number of pages that left or became
+/// active since the page left) is at most the number of pages with which it competes: 10 anonymous
+/// pages, and the active pages of the file.
 #[test]
 fn each_page_that_leaves_has_a_distance_of_its_own() {
     let world = World::new(1, 1000, 2);
@@ -187,7 +188,7 @@ fn the_age_of_a_page_that_left_is_that_of_its_node() {
 }
 
 /// The kswapd of the second node has given up. When an allocation has reclaimed a page of this
-/// node, its kswapd is woken again.
+/// node, the kswapd of the node is woken again.
 #[test]
 fn progress_on_a_node_revives_the_kswapd_of_that_node() {
     let world = World::new(2, 0, 1);
@@ -211,7 +212,7 @@ fn progress_on_a_node_revives_the_kswapd_of_that_node() {
 }
 
 /// Six CPUs reclaim from 200 pages of a file at once, so more than an eighth of the inactive pages
-/// are isolated.
+/// are isolated (off their lists while reclaim looks at them).
 #[test]
 fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages_of_files() {
     let world = World::new(6, 1000, 1);

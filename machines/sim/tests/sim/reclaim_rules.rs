@@ -97,9 +97,9 @@ fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
     assert!(!world.looks.borrow().is_empty());
 }
 
-/// If a pass looks at too few pages, the next pass looks at twice as large a part of the lists.
-/// Otherwise kswapd would make thousands of passes over a node with few used pages, and look at two
-/// pages in each.
+/// If one pass of kswapd over the lists looks at too few pages, the next pass looks at twice as
+/// large a part of the lists. Otherwise kswapd would make thousands of passes over a node with few
+/// used pages, and look at two pages in each.
 #[test]
 fn kswapd_looks_at_a_larger_part_of_the_lists_if_a_pass_looked_at_too_few_pages() {
     let world = World::new(1, PAGES, 1);

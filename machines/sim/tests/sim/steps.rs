@@ -1,5 +1,5 @@
-//! Tests that observers of steps see every hold, disturbance and switch that the statistics count,
-//! and that observers change nothing.
+//! Tests that observers of steps see every hold of a lock, every disturbance and every switch that
+//! the statistics count, and that observers change nothing.
 
 use crate::common;
 
@@ -158,9 +158,9 @@ fn steps_have_all_that_the_statistics_count() {
     }
 }
 
-/// A waiter continues when the hold before it ends. Observers receive this hold before they receive
-/// the wait. So of the holds of a lock that are reported before a wait for it, the last one must
-/// have ended during the wait.
+/// A waiter continues when another task releases the lock. Observers are told of this release
+/// before they are told of the wait. So of the releases of a lock that are reported before a wait
+/// for it, the last one must have happened during the wait.
 #[test]
 fn a_wait_follows_the_hold_that_it_waited_for() {
     for model in MODELS {

@@ -1,4 +1,4 @@
-//! Tests tasks and jobs on simulated CPUs: slices, preemption, timers, CPUs that go offline,
+//! Tests tasks and jobs on simulated CPUs: time slices, preemption, timers, CPUs that go offline,
 //! faults, and panics.
 
 use crate::common;

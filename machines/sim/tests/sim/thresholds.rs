@@ -1,5 +1,5 @@
-//! Tests how large a differential a CPU keeps before it adds the differential to the shared
-//! counter, with some CPUs online and with all CPUs online.
+//! Tests how large an amount a CPU counts by itself (its differential) before it adds the amount to
+//! the shared counter, with some CPUs online and with all CPUs online.
 
 use crate::support;
 
@@ -19,8 +19,7 @@ use support::small::profile;
 const CPUS: u32 = 8;
 const PAGES: Pages = Pages(1 << 22);
 
-/// Returns the largest count that CPU 0 keeps as a differential, without adding it to the shared
-/// counter.
+/// Returns the largest count that CPU 0 keeps to itself, without adding it to the shared counter.
 fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -40,7 +39,7 @@ fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
 }
 
 /// Counts on CPU 0 in steps of 1 or -1. Returns the largest number of steps in a row that this CPU
-/// keeps as a differential.
+/// keeps to itself, without adding them to the shared counter.
 fn unfolded_steps(small: &Small, step: Direction) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -51,10 +50,11 @@ fn unfolded_steps(small: &Small, step: Direction) -> u32 {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
             // Undo all steps but one, by a single addition. If the CPU has kept all steps, a
-            // differential of one step is left. If the CPU has folded the steps, it folded half a
-            // threshold too much, and the differential now has this amount with the opposite sign.
-            // In that case the addition takes the differential past the threshold. So the CPU folds
-            // again, and no differential is left.
+            // differential (an amount that only the CPU has counted) of one step is left. If the
+            // CPU has added the steps to the shared counter, it has added half a threshold too
+            // much, and the differential now has this amount with the opposite sign. In that case
+            // the addition takes the differential past the threshold. So the CPU adds to the
+            // counter again, and no differential is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

@@ -1,4 +1,5 @@
-//! Checks the laws for readers of the tree of mappings on simulated CPUs, each law with many seeds.
+//! Checks the contracts (laws) for readers of the tree of mappings on simulated CPUs, each law with
+//! many seeds.
 
 use crate::support;
 use crate::support::law::run_law;

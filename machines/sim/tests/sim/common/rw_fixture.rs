@@ -25,9 +25,9 @@ pub(crate) struct Fixture {
     pub(crate) stays: Rc<RefCell<Vec<Stay>>>,
 }
 
-/// One hold of the lock by a task. `who` says what the task did (`r` for reading, `w` for writing)
-/// and on which CPU. The other fields are the times, in nanoseconds, at which the task requested
-/// the lock, acquired it, began to release it, and continued after the release.
+/// One time that a task held the lock. `who` says what the task did (`r` for reading, `w` for
+/// writing) and on which CPU. The other fields are the times, in nanoseconds, at which the task
+/// requested the lock, acquired it, began to release it, and continued after the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stay {
     pub(crate) who: (char, u32),
@@ -69,7 +69,7 @@ impl Fixture {
     }
 
     /// Calls `enter`, which acquires the lock and then calls its callback. The callback holds the
-    /// lock for `hold_us` microseconds, and the hold is recorded as `what`.
+    /// lock for `hold_us` microseconds, which is recorded as `what`.
     pub(crate) fn note<R>(
         &self,
         sim: &Sim,
@@ -131,8 +131,8 @@ impl Fixture {
         self.at(cpu, at_us, move |sim, fixture| fixture.write(sim, hold_us));
     }
 
-    /// Runs the machine until all tasks have ended. Returns all holds of the lock, in the order in
-    /// which the tasks acquired it.
+    /// Runs the machine until all tasks have ended. Returns a record of each time that a task held
+    /// the lock, in the order in which the tasks acquired it.
     pub(crate) fn run(&self) -> Vec<Stay> {
         self.sim.run();
         let mut stays = self.stays.take();

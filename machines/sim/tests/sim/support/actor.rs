@@ -1,4 +1,4 @@
-//! The random steps of one task of the swarm.
+//! The random steps of one task of the swarm (random runs).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

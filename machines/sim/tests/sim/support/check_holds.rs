@@ -1,4 +1,5 @@
-//! Promise: no hold of a zone lock moves more pages than the policy of the run allows.
+//! Promise: no hold of a zone lock moves more pages than the hold policy of the run (the rule for
+//! this) allows.
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::holds::Holds;
@@ -8,7 +9,7 @@ use plimsoll_mm::units::{Order, Pages};
 /// The number of pages in the largest block on a page list.
 const LISTED_MAX: u32 = Order::HUGE.pages().0;
 
-/// Checks that no hold of a zone lock moves more pages than the hold policy `policy` allows.
+/// Checks that no hold of a zone lock moves more pages than `policy`, the name of the rule, allows.
 #[derive(Debug)]
 pub(crate) struct HoldLimit {
     policy: &'static str,
@@ -37,8 +38,8 @@ impl HoldLimit {
             blocks > 0 && pages >= blocks,
             "a hold that moves nothing: {what}"
         );
-        // A hold takes another block as long as it has moved fewer pages than its limit. So with
-        // the last block, the hold may move more pages than its limit.
+        // A CPU that holds the zone lock takes another block as long as it has moved fewer pages
+        // than the limit. So with the last block, the CPU may move more pages than the limit.
         let about = |limit: u32| pages < limit + LISTED_MAX;
         let ok = match (self.policy, site) {
             (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,

@@ -1,4 +1,5 @@
-//! Promise: there is one shepherd, on an online CPU, whichever CPUs go offline or come online.
+//! Promise: there is one shepherd (the job that restarts the vmstat work of CPUs), on an online
+//! CPU, whichever CPUs go offline or come online.
 
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::units::CpuId;

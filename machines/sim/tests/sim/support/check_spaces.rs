@@ -47,7 +47,7 @@ impl Phases {
 }
 
 /// Compares all counters with the memory of the address spaces. No operation may be in progress,
-/// and no address space may have been reaped.
+/// and no address space may have been emptied by a helper such as the reaper.
 pub(crate) fn check_quiet(sim: &Sim, shared: &SpaceShared, owners: &Owners) {
     let of = |kind| -> u64 {
         let pages = |process: &Process| process.space.rss().precise(sim, kind);

@@ -18,8 +18,9 @@ use plimsoll_sim::Sim;
 
 use super::space_shared::Process;
 
-/// The largest number of tables that helpers can hand back for later helpers to empty. If helpers
-/// hand back more tables, the exit empties the rest.
+/// The largest number of page tables that helpers (threads that empty a dying address space) can
+/// hand back for later helpers to empty. If helpers hand back more tables, the exit empties the
+/// rest.
 const HANDED_BACK_MAX: u32 = 16;
 
 /// Counts the operations of one kind: those in progress, and all that have begun.
@@ -44,8 +45,8 @@ impl UnderWay {
     }
 }
 
-/// The helpers that are emptying an address space, from the arrival of the first until all have
-/// left.
+/// The helpers (threads other than the last user) that are emptying an address space, from the
+/// arrival of the first until all have left.
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
     at_work: Cell<u32>,
@@ -127,8 +128,8 @@ pub(crate) fn check_unmapped(sim: &Sim, process: &Process, pages: Range<Vpn>) {
     });
 }
 
-/// If helpers have emptied everything, checks that no private page is left. From then on, faults do
-/// not add private pages.
+/// If helpers such as the reaper have emptied everything, checks that no private page is left. From
+/// then on, faults do not add private pages.
 pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     if !process.is_reaped.get() {
         return;
@@ -161,8 +162,9 @@ pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
     reserved
 }
 
-/// Counts a helper that leaves with the result `reaped`. Returns whether this helper has emptied
-/// everything, alone or together with the helpers that were active at the same time.
+/// Counts a helper (a thread such as the reaper) that stops emptying the address space with the
+/// result `reaped`. Returns whether this helper has emptied everything, alone or together with the
+/// helpers that were active at the same time.
 pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped) -> bool {
     let all_left = process
         .helpers

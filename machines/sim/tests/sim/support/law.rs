@@ -1,4 +1,4 @@
-//! Runs the manager's laws on virtual CPUs.
+//! Runs the laws of the memory manager (contracts that hold on every machine) on virtual CPUs.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,8 +15,9 @@ use rand::Rng;
 /// The upper bound of the random delay after which a body of a law (the code of one CPU) starts, in
 /// nanoseconds.
 const START_SPREAD_NS: u32 = 2_000;
-/// The upper bound of the random delay of each ordered step, in nanoseconds. Because of the delays,
-/// the steps of different CPUs interleave in different ways with different seeds.
+/// The upper bound of the random delay of each step at which CPUs with earlier clocks run first, in
+/// nanoseconds. Because of the delays, the steps of different CPUs interleave in different ways
+/// with different seeds.
 const SHAKE_NS: u32 = 300;
 
 /// Runs `law` once per seed, with body `i` on CPU `i`. The bodies start at random times.

@@ -152,7 +152,7 @@ impl Small {
         of_cpu.map(|start| start.2).collect()
     }
 
-    /// Returns the number of pages moved in each hold of the zone lock at `site`.
+    /// Returns the number of pages moved in each hold of the zone lock at the call site `site`.
     pub(crate) fn holds(&self, site: Site) -> Vec<u32> {
         let seen = self.seen.borrow();
         let pages = seen.iter().filter_map(|(_, _, event)| match *event {

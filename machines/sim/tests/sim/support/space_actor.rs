@@ -15,7 +15,7 @@ use super::space_shared::{Process, Shared};
 
 /// The time after which no task is left on a CPU that went offline. It is longer than any stall.
 const SETTLE: Nanos = Nanos(2_000_000);
-/// The number of times that a helper tries to empty one address space.
+/// The number of times that a helping task tries to empty one address space.
 const TRIES: u32 = 6;
 
 /// One task that acts on address spaces from outside.
@@ -99,8 +99,8 @@ impl Actor {
         });
         let reaping = shared.design.reaping;
         let outcome = reaped.unwrap_or(Reaped::Busy);
-        // A helper that arrives after `Skip` was set does nothing, so its result does not show that
-        // the address space is empty.
+        // A task that comes to help after `Skip` was set does nothing, so its result does not show
+        // that the address space is empty.
         let is_skipped = process.space.has(sim, Flag::Skip) && !process.space.has(sim, Flag::Ended);
         if check_tables::is_all_reaped(process, reaping, outcome) && !is_skipped {
             process.is_reaped.set(true);

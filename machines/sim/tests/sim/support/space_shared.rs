@@ -76,7 +76,7 @@ pub(crate) struct Process {
     pub(crate) changes: UnderWay,
     /// The operations on the address space, of any kind, that are in progress.
     pub(crate) steps: UnderWay,
-    /// The helpers that are emptying the address space.
+    /// The helpers (tasks other than the last user) that are emptying the address space.
     pub(crate) helpers: Helpers,
     /// True when helpers have emptied everything. After that, faults do not add private pages.
     pub(crate) is_reaped: Cell<bool>,
