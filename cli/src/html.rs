@@ -22,9 +22,11 @@ pub(crate) struct HtmlArgs {
 pub(crate) struct HtmlFile {
     file: Option<PathBuf>,
     command: String,
-    /// The machines whose prices the page shows.
+    /// The machines of which the page shows the prices, the times that the simulator charges for
+    /// operations.
     machines: Vec<String>,
-    /// The courses that runs of the command have left and that the page does not have yet.
+    /// The courses (what happened in a run over time) that runs of the command have left and that
+    /// the page does not have yet.
     left: Courses,
     courses: Vec<Course>,
 }
@@ -45,7 +47,8 @@ impl HtmlFile {
         })
     }
 
-    /// The page of a stored run: `command` made the run, and `courses` are its stored courses.
+    /// The page of a stored run: `command` made the run, and `courses` say what happened in the run
+    /// over time.
     pub(crate) fn of_kept(self, command: String, courses: Vec<Course>) -> Self {
         Self {
             command,
@@ -54,13 +57,14 @@ impl HtmlFile {
         }
     }
 
-    /// The collection to which the runs of the command add their courses; `None` if the user has
-    /// asked for no page.
+    /// The collection to which the runs of the command add their courses (what happened in the run
+    /// over time); `None` if the user has asked for no page.
     pub(crate) fn watch(&self) -> Option<Courses> {
         self.file.is_some().then(|| self.left.clone())
     }
 
-    /// Writes the page with the reports so far, and stores the courses of their runs.
+    /// Writes the page with the reports so far, and stores the courses of their runs (what happened
+    /// over time).
     pub(crate) fn write(
         &mut self,
         reports: &[Report],

@@ -176,8 +176,8 @@ impl Sink {
         })
     }
 
-    /// Writes the outcome of an exact replay, and its warnings to standard error. A mail has the
-    /// same text as a terminal.
+    /// Writes the outcome of `plimsoll replay --exact`, and its warnings to standard error. A mail
+    /// has the same text as a terminal.
     pub(crate) fn write_exact(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
         warn(&outcome.warnings);
         self.write_text(|format, width| match format {

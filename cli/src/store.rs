@@ -96,8 +96,8 @@ impl Keeping {
         Ok(keeping)
     }
 
-    /// Returns `progress`, with a journal if results are kept. `experiment` is the name of the
-    /// experiment or the command that runs.
+    /// Returns `progress`, with a journal, a file of finished runs, if results are kept.
+    /// `experiment` is the name of the experiment or the command that runs.
     pub(crate) fn journal(&self, progress: Progress, experiment: &str) -> Progress {
         match &self.run {
             Some(run) => progress.kept_in(run.journal(), experiment),
@@ -105,8 +105,8 @@ impl Keeping {
         }
     }
 
-    /// Returns a collection of the run's cases. If results are kept, the store keeps the collected
-    /// cases too.
+    /// Returns a collection for the cases (a case is one design on one seed) of this command. If
+    /// results are kept, the store keeps the collected cases too.
     pub(crate) fn collect(&self) -> Arc<Collected> {
         let kept = self.run.as_ref().map(RunFolder::journal);
         Arc::new(Collected::of(kept))
@@ -117,7 +117,8 @@ impl Keeping {
         &self.head
     }
 
-    /// The number of cases of an experiment that had finished before the run was resumed.
+    /// The number of cases (a case is one design on one seed) of an experiment that had finished
+    /// before the run was resumed.
     pub(crate) fn known(&self, experiment: &str) -> usize {
         self.run.as_ref().map_or(0, |run| run.known_of(experiment))
     }
@@ -136,7 +137,7 @@ impl Keeping {
         self.print(|| Printed::Report(Box::new(report.clone())))
     }
 
-    /// Keeps the courses of the runs that were watched.
+    /// Keeps the courses of the watched runs, which say what happened in each run over time.
     pub(crate) fn courses(&mut self, courses: &[Course]) -> anyhow::Result<()> {
         let kept = match &self.run {
             Some(run) => run.keep_courses(courses),

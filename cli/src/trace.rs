@@ -54,7 +54,7 @@ impl TraceFile {
         })
     }
 
-    /// Where the runs put their slices; `None` if no run is traced.
+    /// Where the runs put their slices (what a CPU did, and when); `None` if no run is traced.
     pub(crate) fn traces(&self) -> Option<Traces> {
         self.file.as_ref().map(|(_, traces)| traces.clone())
     }
@@ -87,7 +87,8 @@ impl TraceFile {
     }
 }
 
-/// Warns if the trace does not have all slices of its window, or none.
+/// Warns if the trace ends before its window does because the trace is full, or if nothing happened
+/// in the window.
 fn warn_of_gaps(run: &Slices) {
     let ms = |ns: u64| format!("{:.3} ms", ns as f64 / 1e6);
     let (name, ended) = (&run.design, ms(run.ended.0));

@@ -34,10 +34,10 @@
 // This file is generated from the Rust code: change that, and run `cargo xtask c-header`.
 
 
-// Plimsoll's own variant of each mechanism.
+// The pool uses Plimsoll's own algorithms.
 #define PLIMSOLL_DESIGN_OURS 0
 
-// The variants of Linux 6.18.
+// The pool uses the algorithms of Linux 6.18.
 #define PLIMSOLL_DESIGN_LINUX 1
 
 // The result of a call.
@@ -89,7 +89,7 @@ typedef struct plimsoll_options {
   uint32_t reserved[4];
 } plimsoll_options;
 
-// The result of a cheap look at a candidate.
+// The result of a cheap look at a candidate, a process that can be killed to free memory.
 typedef struct plimsoll_look {
   // The least number of pages that the candidate may have.
   int64_t min;
@@ -103,8 +103,9 @@ typedef struct plimsoll_look {
   uint8_t is_dying;
 } plimsoll_look;
 
-// The candidates, which are numbered from 0, and the functions that the selection calls on the
-// calling thread. These functions must not unwind or jump out of the selection.
+// The candidates (the processes that can be killed), which are numbered from 0, and the functions
+// that the selection calls on the calling thread. These functions must not unwind or jump out of
+// the selection.
 typedef struct plimsoll_candidates {
   // The pointer that is passed to `look` and `sum`.
   void *context;
@@ -122,7 +123,7 @@ typedef struct plimsoll_candidates {
 typedef struct plimsoll_victim {
   // The number of the candidate with the most points.
   uint32_t candidate;
-  // The number of candidates whose pages the selection counted by `sum`.
+  // The number of candidates whose pages the selection counted by a call of the function `sum`.
   uint64_t sums;
 } plimsoll_victim;
 
@@ -182,7 +183,8 @@ enum plimsoll_status plimsoll_enter(const struct plimsoll_pool *pool,
 // `pool` must be null or a pool; `entered` must be null or valid for a write.
 enum plimsoll_status plimsoll_bind(const struct plimsoll_pool *pool, struct plimsoll_cpu **entered);
 
-// Ends the right of the calling thread, and frees the handle. Does nothing for null.
+// Ends the right of the calling thread to use the pool as a CPU, and frees the handle. Does
+// nothing for null.
 //
 // # Safety
 // `cpu` must be null, or come from `plimsoll_enter` or `plimsoll_bind` and not have been passed to
@@ -261,8 +263,9 @@ enum plimsoll_status plimsoll_free_count(const struct plimsoll_pool *pool, uint6
 
 // Chooses the candidate with the most points, and writes it to `*victim`. A candidate has a point
 // for each of its pages, and `total / 1000` points more for each unit of its `adj`. The selection
-// takes no precise sum that it knows to be unnecessary. If no candidate may be chosen now, the
-// result is `PLIMSOLL_NOBODY`. `total` is the number of all pages, at least 1.
+// calls the function `sum` only for candidates whose exact number of pages can matter. If no
+// candidate may be chosen now, the result is `PLIMSOLL_NOBODY`. `total` is the number of all
+// pages, at least 1.
 //
 // # Safety
 // `candidates` must be null or point to a `plimsoll_candidates` whose functions may be called with

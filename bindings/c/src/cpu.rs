@@ -113,7 +113,8 @@ unsafe fn enter(
     Ok(())
 }
 
-/// Ends the right of the calling thread, and frees the handle. Does nothing for null.
+/// Ends the right of the calling thread to use the pool as a CPU, and frees the handle. Does
+/// nothing for null.
 ///
 /// # Safety
 /// `cpu` must be null, or come from `plimsoll_enter` or `plimsoll_bind` and not have been passed to

@@ -1,4 +1,4 @@
-//! `libplimsoll`: the page allocator, the counters and the victim selection for C.
+//! `libplimsoll`: the page allocator, the counters and the choice of a process to kill, for C.
 //!
 //! `include/plimsoll.h` documents the functions. `cargo xtask c-header` makes this header from the
 //! Rust code, and `cargo xtask c-install` installs the header together with the libraries and

@@ -15,9 +15,9 @@ use plimsoll_mm::units::{Pages, Pfn};
 use crate::raw;
 use crate::status::{Failure, guard, plimsoll_status};
 
-/// Plimsoll's own variant of each mechanism.
+/// The pool uses Plimsoll's own algorithms.
 pub const PLIMSOLL_DESIGN_OURS: u32 = 0;
-/// The variants of Linux 6.18.
+/// The pool uses the algorithms of Linux 6.18.
 pub const PLIMSOLL_DESIGN_LINUX: u32 = 1;
 
 /// The settings of a pool. A field that is 0 has its default, so `{0}` is a valid value.

@@ -1,4 +1,5 @@
-//! Choosing the candidate whose death would free the most memory, for C.
+//! Choosing the process whose death would free the most memory, for C. A *candidate* is a process
+//! that can be chosen.
 #![expect(
     unsafe_code,
     reason = "exported names are unsafe attributes, and C passes pointers to data and functions"
@@ -15,7 +16,7 @@ use plimsoll_mm::oom::{
 use crate::raw;
 use crate::status::{Failure, guard, plimsoll_status};
 
-/// The result of a cheap look at a candidate.
+/// The result of a cheap look at a candidate, a process that can be killed to free memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct plimsoll_look {
@@ -31,8 +32,9 @@ pub struct plimsoll_look {
     pub is_dying: u8,
 }
 
-/// The candidates, which are numbered from 0, and the functions that the selection calls on the
-/// calling thread. These functions must not unwind or jump out of the selection.
+/// The candidates (the processes that can be killed), which are numbered from 0, and the functions
+/// that the selection calls on the calling thread. These functions must not unwind or jump out of
+/// the selection.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct plimsoll_candidates {
@@ -54,7 +56,7 @@ pub struct plimsoll_candidates {
 pub struct plimsoll_victim {
     /// The number of the candidate with the most points.
     pub candidate: u32,
-    /// The number of candidates whose pages the selection counted by `sum`.
+    /// The number of candidates whose pages the selection counted by a call of the function `sum`.
     pub sums: u64,
 }
 
@@ -113,8 +115,9 @@ impl Candidates for Asked {
 
 /// Chooses the candidate with the most points, and writes it to `*victim`. A candidate has a point
 /// for each of its pages, and `total / 1000` points more for each unit of its `adj`. The selection
-/// takes no precise sum that it knows to be unnecessary. If no candidate may be chosen now, the
-/// result is `PLIMSOLL_NOBODY`. `total` is the number of all pages, at least 1.
+/// calls the function `sum` only for candidates whose exact number of pages can matter. If no
+/// candidate may be chosen now, the result is `PLIMSOLL_NOBODY`. `total` is the number of all
+/// pages, at least 1.
 ///
 /// # Safety
 /// `candidates` must be null or point to a `plimsoll_candidates` whose functions may be called with

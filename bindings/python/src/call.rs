@@ -1,4 +1,4 @@
-//! Runs of the lab that Python calls. They run without the interpreter's lock, so that other
+//! Runs experiments for Python. The experiments run without the interpreter's lock, so that other
 //! threads of Python can continue. Ctrl-C ends such a run.
 
 use std::any::Any;
@@ -47,10 +47,10 @@ impl<T> Done<T> {
     }
 }
 
-/// Runs `work`, which runs its cases with `jobs`, on a new thread, and waits for this thread
-/// without the interpreter's lock. If the handler of a signal, such as Ctrl-C, raises an exception,
-/// the function returns the exception at once. Then no more cases start, and the running cases end
-/// in the background.
+/// Runs `work` on a new thread, and waits for this thread without the interpreter's lock. If the
+/// handler of a signal, such as Ctrl-C, raises an exception, the function returns the exception at
+/// once. `work` uses `jobs` for its simulated runs. After an exception, no more of these runs
+/// start, and those that have started end in the background.
 pub(crate) fn detached<T: Send + 'static>(
     py: Python<'_>,
     jobs: &Jobs,
@@ -86,7 +86,8 @@ fn of_panic(cause: &(dyn Any + Send)) -> PyErr {
     Raised::new_err(format!("this is a fault of Plimsoll: {text}"))
 }
 
-/// The settings of a call: how many cases run at once, and whether a bar shows the progress.
+/// The settings of a call: how many simulated runs proceed at once, and whether a bar shows the
+/// progress.
 pub(crate) struct How {
     pub(crate) jobs: Jobs,
     collected: Arc<Collected>,
@@ -94,8 +95,8 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// Runs `jobs` cases at once; one per CPU if `jobs` is `None`. If `bar` is true and standard
-    /// error is a terminal, shows a progress bar there.
+    /// Allows `jobs` simulated runs at once; one per CPU if `jobs` is `None`. If `bar` is true and
+    /// standard error is a terminal, shows a progress bar there.
     pub(crate) fn new(jobs: Option<NonZeroUsize>, bar: bool) -> Self {
         Self {
             jobs: jobs.map_or_else(Jobs::one_per_cpu, Jobs::new),
@@ -104,8 +105,8 @@ impl How {
         }
     }
 
-    /// Runs `work` with a progress that collects the samples, and returns the table of the samples
-    /// as Parquet.
+    /// Runs `work` with a progress that collects the samples (the values measured in each run).
+    /// Returns the table of the samples as Parquet.
     pub(crate) fn table<'py>(
         self,
         py: Python<'py>,

@@ -1,4 +1,5 @@
-//! Lists of the names that an experiment can use: machines, designs, variants and knobs.
+//! Lists of the names that an experiment can use: machines, designs, variants (the algorithms of
+//! which a design consists) and knobs (settings, like the sysctls of Linux).
 
 use plimsoll_lab::Card;
 use plimsoll_lab::catalog::{designs as lab_designs, knobs as lab_knobs, machines as lab_machines};
@@ -24,20 +25,22 @@ pub(crate) fn machines() -> PyResult<Vec<MachineRow>> {
     lab_machines::list().rows.into_iter().map(machine).collect()
 }
 
-/// The named designs: name, and the names of their variants joined by ` + `.
+/// The named designs: name, and the names of the algorithms (variants) that the design uses, joined
+/// by ` + `.
 #[pyfunction]
 pub(crate) fn designs() -> Vec<Vec<String>> {
     lab_designs::list().swap_remove(0).rows
 }
 
-/// The variants of mechanisms: name, mechanism, description.
+/// The variants, which are the algorithms that a design can use: name, the mechanism that the
+/// variant implements, description.
 #[pyfunction]
 pub(crate) fn variants() -> Vec<Vec<String>> {
     lab_designs::list().swap_remove(1).rows
 }
 
-/// A knob: name, description, unit, default, minimum, maximum; then the name and the unit in Linux,
-/// and the number of units that equal one unit of Linux.
+/// A knob (a setting, like a sysctl of Linux): name, description, unit, default, minimum, maximum;
+/// then the name and the unit in Linux, and the number of units that equal one unit of Linux.
 type KnobRow = (
     &'static str,
     &'static str,

@@ -1,4 +1,5 @@
-//! Runs an experiment file, or one point of its sweep.
+//! Runs an experiment file, or one point of its sweep: one combination of the values that the file
+//! lists for its settings.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -39,7 +40,8 @@ impl Source {
         Ok(from_file)
     }
 
-    /// Returns the description of a run of the whole file, or of `part` of its sweep.
+    /// Returns the description of a run of the whole experiment file. If `part` is given, only
+    /// these combinations of settings are run.
     fn new_run(
         &self,
         from_file: &FromFile,
@@ -65,8 +67,8 @@ impl Source {
     }
 }
 
-/// Runs an experiment or, if `point` is given, one point of its sweep. Returns the samples as
-/// Parquet.
+/// Runs an experiment or, if `point` is given, one point of its sweep, which is one combination of
+/// the values of the settings that the experiment varies. Returns the samples as Parquet.
 #[pyfunction]
 #[pyo3(signature = (source, point, jobs, progress))]
 pub(crate) fn run<'py>(
@@ -158,7 +160,8 @@ pub(crate) fn check(py: Python<'_>, source: Source) -> PyResult<Vec<(String, Str
     Ok(pairs)
 }
 
-/// Returns the axes of an experiment's sweep, and for each point its value on each axis.
+/// Returns the axes of an experiment's sweep, which are the settings that the experiment varies.
+/// Returns also, for each point of the sweep, the value of each setting.
 #[pyfunction]
 pub(crate) fn points(py: Python<'_>, source: Source) -> PyResult<(Vec<String>, Vec<Vec<String>>)> {
     let jobs = How::new(None, false).jobs;

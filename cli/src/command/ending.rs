@@ -9,7 +9,7 @@ use plimsoll_lab::report::{Report, Table, summary};
 use crate::output::{BadInput, Sink};
 
 /// Writes the part after the last report. It is a table of all answers if there are several
-/// reports, and the published figures if the run has their table.
+/// reports, and the figures published for Linux beside ours, if the run has a table of them.
 pub(crate) fn write(
     sink: &mut Sink,
     reports: &[Report],
@@ -37,8 +37,8 @@ pub(crate) fn check_differs(reports: &[Report]) -> Result<(), BadInput> {
     Err(BadInput(refused.to_owned()))
 }
 
-/// The published figures of the reports, each beside ours, and the published figures that no
-/// experiment measures.
+/// The figures that Linux patches or their discussions report for these experiments, each beside
+/// ours, and those that no experiment measures.
 pub(crate) fn figures_of(reports: &[Report]) -> Vec<Beside> {
     let of_reports = reports.iter().flat_map(|report| report.figures.clone());
     of_reports.chain(experiment::unmeasured()).collect()

@@ -22,7 +22,7 @@ use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
 use crate::trace::TraceFile;
 
-/// Returns whether the file is that of an experiment of the catalog.
+/// Returns whether the file is that of a built-in experiment.
 pub(crate) fn is_built_in(args: &Run) -> anyhow::Result<bool> {
     Ok(experiment::of_file(&args.file)?.is_some())
 }
@@ -142,7 +142,7 @@ pub(crate) fn new(args: &NewExperiment) -> anyhow::Result<()> {
     ))
 }
 
-/// Lists the experiments of the catalog, and the experiment files of a folder.
+/// Lists the built-in experiments, and the experiment files of a folder.
 pub(crate) fn list(args: &ListExperiments) -> anyhow::Result<()> {
     let tables = outline::list(args.folder.as_deref())?;
     output::print(&table::render_tables(&tables, output::width()))

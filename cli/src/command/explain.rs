@@ -1,7 +1,8 @@
-//! `plimsoll explain`: says which CPUs waited longest in a kept run, and why.
+//! `plimsoll explain`: says which CPUs waited longest in a run whose results were kept, and why.
 //!
-//! A store keeps no course of a run. So this command runs the first seed of each design again; the
-//! same inputs give the same run, and the hashes of the kept run show whether they did.
+//! The store of results does not record what each CPU did during a run. So this command runs the
+//! first seed of each design again; the same inputs give the same run, and the hashes of the kept
+//! run show whether they did.
 
 use clap::Parser;
 use plimsoll_lab::explain::{self, Explanation};
@@ -43,7 +44,7 @@ pub(crate) fn run(args: Explain) -> anyhow::Result<()> {
     output::print(&texts.join(between))
 }
 
-/// A kept run that is run again.
+/// A command whose results were kept, to be run again.
 struct Again {
     command: Command,
     jobs: Jobs,
@@ -82,7 +83,8 @@ impl Again {
         })
     }
 
-    /// Runs the first seed of each design again, and returns the slices that `traces` keeps.
+    /// Runs the first seed of each design again, and returns the slices that `traces` keeps: what
+    /// each CPU did, and when.
     fn run(&self, traces: &Traces) -> anyhow::Result<Vec<Slices>> {
         let progress = Progress::new();
         let how = How {
@@ -126,7 +128,7 @@ impl Again {
     }
 }
 
-/// Warns if a run is not the one that was kept.
+/// Warns if a repeated run, in `again`, differs from the run whose results were kept.
 fn check(kept: &Kept, again: &[Slices]) -> anyhow::Result<()> {
     let cases = kept.cases()?;
     for run in again {

@@ -59,7 +59,8 @@ pub(crate) fn reads_stdin(args: &Replay) -> bool {
     args.file == STDIN
 }
 
-/// The options that the command line describes, without what else to keep of the first seed's run.
+/// The options that the command line describes, without the options to record, watch or trace a
+/// run, which the caller sets.
 pub(crate) fn options(args: &Replay) -> ReplayOptions {
     ReplayOptions {
         file: args.file.clone(),
@@ -79,7 +80,8 @@ pub(crate) fn options(args: &Replay) -> ReplayOptions {
     }
 }
 
-/// Runs an exact replay. A difference from the recorded kernel is a finding, not an error.
+/// Runs an exact replay, which compares each decision of Plimsoll with that of the recorded kernel.
+/// A difference is a result, not an error.
 fn exact(args: Replay) -> anyhow::Result<()> {
     let options = ExactOptions {
         file: args.file,

@@ -1,6 +1,6 @@
-//! `plimsoll reproduce`: runs the named experiments, or all experiments of the catalog. After
-//! several reports it prints a table of their answers. After all experiments it also prints every
-//! published figure beside ours, or how many of these figures match.
+//! `plimsoll reproduce`: runs the named experiments, or all built-in experiments. After several
+//! reports it prints a table of their answers. After all experiments it also prints every figure
+//! published for a Linux patch beside ours, or how many of these figures match.
 
 use std::fs;
 use std::panic;
@@ -26,8 +26,8 @@ use crate::html::HtmlFile;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
 
-/// The number of seeds unless the user chooses another. It is the smallest number with which a
-/// comparison has a verdict.
+/// The number of seeds unless the user chooses another. With fewer seeds, a comparison of two
+/// designs could not say which is better.
 const SEEDS: u64 = 6;
 const SEEDS_QUICK: u64 = 2;
 
@@ -65,7 +65,7 @@ pub(crate) fn run_file(args: Run, experiment: Box<dyn Experiment + Send>) -> any
     run_all(args, &[Box::leak(experiment)], of_file)
 }
 
-/// Runs `experiments`. The store keeps `more` with the other inputs of the run.
+/// Runs `experiments`. The store of results keeps `more` with the other inputs of the run.
 fn run_all(
     args: Reproduce,
     experiments: &[&'static dyn Experiment],
@@ -137,10 +137,11 @@ fn run_all(
     Ok(())
 }
 
-/// Starts all experiments at once, each on a separate thread. The experiments share the slots for
-/// cases, and the first experiment that needs a slot gets the next free slot. So the experiments
-/// end roughly in their order, and no CPU is idle while an experiment waits for its last case. If
-/// an experiment fails, the threads of the other experiments end with the process.
+/// Starts all experiments at once, each on a separate thread. The experiments share a fixed number
+/// of slots, each for one simulated run. The first experiment that needs a slot gets the next free
+/// slot. So the experiments end roughly in their order, and no CPU is idle while an experiment
+/// waits for its last run. If an experiment fails, the threads of the other experiments end with
+/// the process.
 fn start_all(
     experiments: &[&'static dyn Experiment],
     options: &Options,

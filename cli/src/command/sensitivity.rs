@@ -1,5 +1,5 @@
-//! `plimsoll sensitivity`: finds the prices of the simulated machines that decide the headlines of
-//! experiments.
+//! `plimsoll sensitivity`: finds the prices (the times that the simulator charges for operations)
+//! that decide the main comparisons of experiments.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::args::Sensitivity;
 use crate::output;
 use crate::runs::jobs_or_cpus;
 
-/// The fewest seeds that give a verdict.
+/// The smallest number of seeds with which a comparison of two designs can say which is better.
 const SEEDS: u64 = 6;
 
 pub(crate) fn run(args: &Sensitivity) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! `plimsoll sweep`: runs the points of a sweep, or a part of them, and writes their samples as one
-//! table.
+//! `plimsoll sweep`: runs the points of a sweep (combinations of settings), or a part of the
+//! points, and writes their samples as one table.
 
 use std::path::PathBuf;
 use std::sync::Arc;

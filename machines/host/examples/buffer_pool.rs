@@ -28,7 +28,7 @@ const CPUS: u32 = 2;
 const AHEAD: u8 = 16;
 /// The number of times that each thread reads `AHEAD` blocks.
 const READS: u32 = 2000;
-/// The largest number of buffers that one call of the reclaimer frees.
+/// The largest number of buffers that one call of the reclaimer [`Evictor`] frees.
 const TOGETHER: usize = 32;
 
 /// The blocks that are in buffers. No thread allocates pages while it holds the lock of these

@@ -34,7 +34,7 @@ const HELD: usize = 0;
 struct Tenants {
     host: Host,
     held: Vec<AnyCounters<Host>>,
-    /// The number of precise sums, which this example counts as a statistic.
+    /// The number of precise sums (reads of every CPU's part of a counter) so far, as a statistic.
     sums: Cell<u64>,
 }
 
@@ -92,7 +92,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tenants = Tenants { host, held, sums };
     let _entered = tenants.host.enter(CpuId(0));
 
-    // The slots are allocated in advance, because a selection runs when memory is short.
+    // The slots, in which a selection keeps candidates, are allocated in advance, because a
+    // selection runs when memory is short.
     let mut slots = vec![Slot::EMPTY; TENANTS as usize];
     let scope = Scope::machine(TotalPages::new(TOTAL_PAGES)?);
     for selecting in Selecting::ALL {

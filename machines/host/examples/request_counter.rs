@@ -62,8 +62,8 @@ fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
     // While no addition is in progress, the range contains the exact count. The range is a single
     // value as long as only one CPU has added, and widens with each further CPU. An addition in
-    // progress on another thread may be included or not. While such an addition passes an amount up
-    // the counter's tree, the range may lack this amount.
+    // progress on another thread may be included or not. Such an addition may move an amount from
+    // its CPU's part to the shared total. While it does so, the range may lack this amount.
     let sure = requests.min_max(host, SERVED);
     println!(
         "about {about} served, for sure {} to {}",

@@ -190,8 +190,8 @@ impl Server<'_> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The last resort needs a machine, but the pool needs the last resort. So the machine is
-    // created first.
+    // The last resort, which kills a tenant when memory is out, needs a machine, but the pool needs
+    // the last resort. So the machine is created first.
     let host = Host::with_topology(Topology::flat(2));
     let fees = Fees::default();
     let killer = Arc::new(OomKiller::new(&host, Tell, Patience::LINUX));

@@ -29,9 +29,10 @@ impl CpuMask {
         &self.0
     }
 
-    /// The real CPU to which a thread that plays `cpu` is pinned: `cpu` itself if the mask contains
-    /// it, otherwise the entry of the mask at `cpu` modulo the mask's length. So several played
-    /// CPUs may share one real CPU. `None` if the mask is empty.
+    /// The real CPU to which a thread is pinned if it acts as CPU `cpu` of a [`Host`](crate::Host):
+    /// `cpu` itself if the mask contains it, otherwise the entry of the mask at `cpu` modulo the
+    /// mask's length. So several CPUs of the host may share one real CPU. `None` if the mask is
+    /// empty.
     #[must_use]
     pub fn real(&self, cpu: u32) -> Option<u32> {
         let turn = cpu as usize % self.0.len().max(1);

@@ -17,7 +17,8 @@ use plimsoll_mm::units::CpuId;
 
 use crate::affinity::{self, CpuMask};
 
-/// The number of a machine, unique in the process and never [`HostId::NONE`].
+/// The number of a machine (a [`Host`](crate::Host)), unique in the process and never
+/// [`HostId::NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostId(pub(crate) u64);
 

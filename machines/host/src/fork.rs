@@ -1,4 +1,5 @@
-//! A guard against forks: a machine belongs to the process that created it.
+//! A guard against forks: a machine (a [`Host`](crate::Host)) belongs to the process that created
+//! it.
 //!
 //! A forked child has a copy of the allocator's records but only one of the threads. So a lock may
 //! be held for ever, and no worker runs. If the arena is shared, parent and child would hand out

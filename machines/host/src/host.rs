@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) created: Instant,
     /// The number of forks when the machine was created.
     forks: u64,
-    /// Whether the state of each CPU was moved to the CPU's node.
+    /// Whether the locks and counts of each CPU's page lists were moved to the CPU's NUMA node.
     placement: Mutex<Placement>,
     /// The real CPUs on which the thread that created the machine could run.
     allowed: CpuMask,
@@ -77,10 +77,10 @@ impl Host {
         Self::build(topology, locks, Fronts::best(), None)
     }
 
-    /// Creates a machine with this topology. The threads of the machine use the fronts of page
-    /// lists in the way that `fronts` names, and take the locks of page lists in the way that
-    /// `locks` names. If this process cannot use such fronts, the machine uses the next kind that
-    /// it can use; [`Host::fronts`] says which kind it uses.
+    /// Creates a machine with this topology. The threads of the machine use *fronts*, the stacks of
+    /// free pages in front of the page lists, in the way that `fronts` names, and take the locks of
+    /// page lists in the way that `locks` names. If this process cannot use such fronts, the
+    /// machine uses the next kind that it can use; [`Host::fronts`] says which kind it uses.
     #[must_use]
     pub fn with_fronts(topology: Topology, fronts: Fronts, locks: OwnerLocks) -> Self {
         Self::build(topology, locks, fronts.or_next(), None)
@@ -175,7 +175,8 @@ impl Host {
         self.0.owner_locks
     }
 
-    /// The way in which this machine's threads use the fronts of page lists.
+    /// The way in which this machine's threads use *fronts*, the stacks of free pages in front of
+    /// the page lists.
     #[inline(always)]
     #[must_use]
     pub fn fronts(&self) -> Fronts {
@@ -289,8 +290,8 @@ pub enum OwnerLocks {
     /// A thread that plays a CPU, and takes a lock `after` times in a row, becomes the lock's
     /// owner. The owner takes the lock by plain stores. If another thread takes the lock, this
     /// other thread makes the kernel issue a barrier on all CPUs that run this process
-    /// (`membarrier`), which takes microseconds. The vmstat work of a CPU issues such a barrier for
-    /// each zone once an interval, so this choice is for machines with few CPUs. Needs Linux 4.14.
+    /// (`membarrier`), which takes microseconds. The periodic vmstat work of a CPU issues such a
+    /// barrier for each zone, so this choice is for machines with few CPUs. Needs Linux 4.14.
     Biased {
         /// The number of times in a row that a thread must take the lock to become its owner. Each
         /// lock has its own copy of this number. If another thread ends an ownership, the lock

@@ -11,8 +11,8 @@
 //! * [`arena::Arena`] is memory for pages. [`discard::ToKernel`] returns it to the kernel when
 //!   address spaces no longer use it, or when it has been free for a while.
 //!
-//! [`measure`] times a contended lock, and measures the prices that a simulated machine needs. It
-//! returns an error if this computer cannot be measured.
+//! [`measure`] times a contended lock, and measures the prices (the times of its steps) that a
+//! simulated machine needs. It returns an error if this computer cannot be measured.
 //!
 //! `docs/embedding.md` of the repository is the guide for programs that use this crate.
 //!

@@ -1,5 +1,5 @@
-//! The depot of a zone. It takes runs of pages from CPUs whose fronts have too many pages, and
-//! gives them to CPUs whose fronts have too few.
+//! The depot of a zone. It takes runs of 64 free pages from CPUs whose fronts (stacks of free
+//! pages) have too many pages, and gives the runs to CPUs whose fronts have too few.
 //!
 //! If one CPU only frees pages and another CPU only allocates pages, the pages go through the depot
 //! instead of the page lists and the zone. A run in the depot still counts as pages of the front
@@ -12,12 +12,12 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The number of pages in a run.
+/// The number of free pages in a run, which is the unit of transfer between CPUs.
 pub(super) const RUN: usize = RUN_PAGES as usize;
 const RUN_PAGES: u32 = 64;
-/// A depot has room for this many runs for each CPU.
+/// A depot (free pages that the CPUs exchange) has room for this many runs of pages for each CPU.
 const RUNS_PER_CPU: usize = 4;
-/// The largest number of runs in a depot.
+/// The largest number of runs of pages in a depot (free pages that the CPUs exchange).
 const RUNS_MAX: usize = 256;
 
 /// The depot of a zone: runs of pages that the CPUs' *fronts* (stacks of free pages) have given
@@ -26,20 +26,20 @@ pub(super) struct Depot {
     runs: Mutex<Vec<Run>>,
     /// The number of runs. CPUs read this number without the lock.
     len: AtomicU32,
-    /// For each front, the number of pages in the runs that it gave to the depot. Only a holder of
-    /// the lock changes these counts.
+    /// For each front (a CPU's stack of free pages), the number of pages in the runs that it gave
+    /// to the depot. Only a holder of the lock changes these counts.
     given: Box<[AtomicU32]>,
     most: usize,
 }
 
 struct Run {
-    /// The index of the front that gave the run.
+    /// The index of the front (a CPU's stack of free pages) that gave the run.
     front: usize,
     pages: [u32; RUN],
 }
 
 impl Depot {
-    /// An empty depot for `fronts` fronts.
+    /// An empty depot for `fronts` fronts, the CPUs' stacks of free pages.
     pub(super) fn new(fronts: usize) -> Self {
         let most = (RUNS_PER_CPU * fronts).min(RUNS_MAX);
         let mut runs = Vec::new();
@@ -54,8 +54,8 @@ impl Depot {
         }
     }
 
-    /// Takes a run from front `front`. Returns `false` if `pages` is not a whole run, or the depot
-    /// is full or locked.
+    /// Adds `pages`, a run of free pages from the stack of the CPU with the index `front`. Returns
+    /// `false` if `pages` is not a whole run, or the depot is full or locked.
     pub(super) fn give(&self, front: usize, pages: &[u32]) -> bool {
         let (Ok(pages), Some(mut runs)) = (pages.try_into(), self.try_lock()) else {
             return false;
@@ -68,8 +68,8 @@ impl Depot {
         true
     }
 
-    /// Copies the run that was given last to `pages`, and returns whether there was one. `pages`
-    /// must have room for a whole run.
+    /// Copies the run of free pages that was given last to `pages`, and returns whether there was
+    /// one. `pages` must have room for a whole run.
     pub(super) fn take(&self, pages: &mut [u32]) -> bool {
         // Relaxed is enough: the number only decides whether to try the lock.
         if self.len.load(Relaxed) == 0 || pages.len() != RUN {
@@ -86,7 +86,8 @@ impl Depot {
         true
     }
 
-    /// Removes all runs that front `front` gave to the depot, and passes each run to `f`.
+    /// Removes all runs of pages that the front (the CPU's stack) with the index `front` gave to
+    /// the depot, and passes each run to `f`.
     pub(super) fn return_to(&self, front: usize, mut f: impl FnMut(&[u32])) {
         while let Some(run) = self.remove_one(front) {
             f(&run.pages);
@@ -101,14 +102,15 @@ impl Depot {
         Some(run)
     }
 
-    /// The number of pages of front `front` in the depot.
+    /// The number of pages in the depot that the front (the CPU's stack) with the index `front`
+    /// gave.
     pub(super) fn pages_of(&self, front: usize) -> u32 {
         // Relaxed is enough: the number may be outdated.
         self.given[front].load(Relaxed)
     }
 
-    /// Updates the number of runs, and the number of pages of front `front`, after one of the
-    /// front's runs was added (`more`) or removed.
+    /// Updates the number of runs, and the number of pages that the front (the CPU's stack) with
+    /// the index `front` gave, after one of its runs was added (`more`) or removed.
     fn changed(&self, runs: &MutexGuard<'_, Vec<Run>>, front: usize, more: bool) {
         let given = &self.given[front];
         // Relaxed is enough for all accesses here: the caller holds the lock, and other CPUs may

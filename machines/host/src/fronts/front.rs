@@ -1,4 +1,4 @@
-//! The front of one CPU for one zone.
+//! The front of one CPU for one zone: a stack of free pages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,15 @@ use crate::words::PageTags;
 #[repr(C)]
 pub struct HostFront {
     stack: Stack,
-    /// The depot of the zone, and the index of this front in it.
+    /// The depot of the zone, through which CPUs exchange pages, and the index of this front in the
+    /// depot.
     depot: Arc<Depot>,
     index: usize,
 }
 
 impl HostFront {
-    /// Creates a front for each of `cpus` CPUs. The fronts share a depot.
+    /// Creates a front (a stack of free pages) for each of `cpus` CPUs. The fronts share a depot,
+    /// through which CPUs exchange pages.
     pub(crate) fn of_a_zone(cpus: u32) -> impl Iterator<Item = Self> {
         let depot = Arc::new(Depot::new(cpus as usize));
         (0..cpus as usize).map(move |index| Self {
@@ -35,8 +37,9 @@ impl HostFront {
         })
     }
 
-    /// Makes sure that the user with number `home` no longer uses the front. The caller has already
-    /// stored `NOBODY` as the home of the front.
+    /// Makes sure that the user with number `home` (a real CPU or a thread) no longer uses this
+    /// front, a stack of free pages. The caller has already stored `NOBODY` as the home of the
+    /// front.
     fn quiesce(&self, machine: &Host, home: u32) {
         match machine.fronts() {
             Fronts::Restartable => rseq::abort_on(home),
@@ -76,7 +79,7 @@ impl Front<Host> for HostFront {
 
     #[inline(always)]
     fn pop(&self, machine: &Host) -> Option<u32> {
-        // Test for restartable sequences first, because these fronts are the fastest kind.
+        // Test for `Restartable` first, because this kind is the fastest.
         if machine.fronts() == Fronts::Restartable {
             return rseq::pop(rseq::mine(), &self.stack);
         }
@@ -86,8 +89,9 @@ impl Front<Host> for HostFront {
         }
     }
 
-    /// With [`Fronts::Owned`], an atomic exchange changes the tag. So if two threads free the same
-    /// page at once, at least one of them finds that the tag has changed.
+    /// With [`Fronts::Owned`], an atomic exchange changes the tag, the byte that says whether the
+    /// page is free. So if two threads free the same page at once, at least one of them finds that
+    /// the tag has changed.
     ///
     /// With [`Fronts::Restartable`], both calls can succeed, but only if both threads are between
     /// the load and the store of the tag at the same time. If the kernel preempts or interrupts a
@@ -96,7 +100,7 @@ impl Front<Host> for HostFront {
     #[inline(always)]
     fn free(&self, machine: &Host, tags: &PageTags, page: u32, old: u8, new: u8) -> Freed {
         let tag = tags.of(page);
-        // Test for restartable sequences first, because these fronts are the fastest kind.
+        // Test for `Restartable` first, because this kind is the fastest.
         if machine.fronts() == Fronts::Restartable {
             return rseq::free(rseq::mine(), &self.stack, page, tag, [old, new]);
         }
@@ -161,7 +165,7 @@ impl Front<Host> for HostFront {
 
     fn set_limit(&self, pages: u32) {
         let pages = pages.min(Self::CAPACITY);
-        // Relaxed is enough: a front that is fuller than its limit does no harm.
+        // Relaxed is enough: a stack with more pages than its limit does no harm.
         self.stack.limit.store(pages, Relaxed);
     }
 }

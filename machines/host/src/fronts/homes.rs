@@ -35,7 +35,8 @@ pub(crate) struct Home {
 }
 
 impl Homes {
-    /// Creates the homes of `cpus` CPUs. At first, no CPU has a home.
+    /// Creates the table for `cpus` CPUs. At first, no CPU has a home: no real CPU has been chosen
+    /// for its counters.
     pub(crate) fn new(cpus: u32) -> Self {
         let home = |_| Home {
             real: AtomicU32::new(NOBODY),
@@ -47,7 +48,8 @@ impl Homes {
         }
     }
 
-    /// The home of `cpu`; `None` if the machine does not use restartable sequences.
+    /// The home of `cpu`, which is the real CPU whose threads add to the counters of `cpu`; `None`
+    /// if the machine does not use restartable sequences.
     #[inline(always)]
     pub(crate) fn home_of(&self, cpu: CpuId) -> Option<&Home> {
         self.homes.get(cpu.index())
@@ -80,8 +82,8 @@ impl Homes {
         let Some(me) = rseq::set_up().and_then(rseq::Area::cpu) else {
             return false;
         };
-        // Relaxed is enough for this load and the count of strangers: both only decide whether to
-        // try the lock.
+        // Relaxed is enough for this load and the count of additions by other threads: both only
+        // decide whether to try the lock.
         let real = home.real.load(Relaxed);
         if real == me {
             return true;
@@ -97,13 +99,13 @@ impl Homes {
         let real = home.real.load(Acquire);
         if real != NOBODY {
             home.real.store(NOBODY, Relaxed);
-            // This call makes the threads on the old home load the home again, and acts as a
-            // barrier.
+            // This call makes the threads on the old home (a real CPU) load the home again, and
+            // acts as a barrier.
             rseq::abort_on(real);
         }
         home.strange.store(0, Relaxed);
-        // Release pairs with the load of the home in a sequence. So the sequence sees the additions
-        // of threads on the old home.
+        // Release pairs with the load of the home in a restartable sequence. So the sequence sees
+        // the additions of threads on the real CPU that was the home before.
         home.real.store(me, Release);
         true
     }

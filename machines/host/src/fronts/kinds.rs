@@ -1,4 +1,4 @@
-//! The kinds of fronts, and which of them this process can use.
+//! The kinds of fronts (stacks of free pages), and which kinds this process can use.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl Fronts {
             .unwrap_or(Self::Off)
     }
 
-    /// Returns whether this process can use this kind of fronts.
+    /// Returns whether this process can use fronts (stacks of free pages) of this kind.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
@@ -53,7 +53,7 @@ impl Fronts {
         }
     }
 
-    /// Prepares the calling thread, which begins to play a CPU.
+    /// Prepares the calling thread, which begins to act as a CPU, to use fronts of this kind.
     pub(crate) fn prepare_thread(self) {
         match self {
             Self::Restartable => {
@@ -81,5 +81,6 @@ pub(crate) fn real_cpu() -> Option<u32> {
     rseq::mine().cpu()
 }
 
-/// A front gets a new user after this many calls in a row by threads that are not its user.
+/// A front (a stack of free pages) gets a new user after this many calls in a row by threads that
+/// are not its user.
 pub(crate) const PATIENCE: u32 = STRANGE_MAX;

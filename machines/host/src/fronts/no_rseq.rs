@@ -7,7 +7,8 @@ use plimsoll_mm::machine::Freed;
 
 use super::stack::Stack;
 
-/// The stand-in for a thread's area. No sequence completes on this area.
+/// The stand-in for the area that a thread shares with the kernel (Linux: `struct rseq`). With this
+/// area, no restartable sequence completes.
 pub(super) struct Area(());
 
 impl Area {

@@ -1,4 +1,4 @@
-//! The stack of a front, and the rule of which threads may use it.
+//! The stack of free pages of a front, and the rule of which threads may use it.
 //!
 //! A stack has a *home*: the number of a user. With restartable sequences the users are the real
 //! CPUs; otherwise they are the threads that play CPUs. A push or a pop reads the home, and then
@@ -28,9 +28,10 @@ use super::sync::{Seat, Sitter, light_barrier, try_lock};
 /// The value of a stack's home (the number of the stack's user) while no thread may use the stack.
 pub(crate) const NOBODY: u32 = u32::MAX - 1;
 
-/// Each operation adds this number to the state, whose bits from bit 16 on count operations.
+/// Each push or pop adds this number to [`Stack::state`], which counts these operations in the bits
+/// from bit 16 on.
 pub(crate) const OPERATION: u64 = 1 << 16;
-/// The bits of the state that hold the number of pages.
+/// The bits of [`Stack::state`] that hold the number of pages.
 const PAGES: u64 = OPERATION - 1;
 
 /// A stack of page numbers.
@@ -38,11 +39,11 @@ const PAGES: u64 = OPERATION - 1;
 /// The assembly of `rseq/` uses the offsets of the first four fields.
 #[repr(C, align(64))]
 pub(crate) struct Stack {
-    /// The number of the user, or [`NOBODY`].
+    /// The number of the user (a real CPU or a thread), or [`NOBODY`].
     pub(crate) home: AtomicU32,
     /// A push fails if the stack has this many pages or more.
     pub(crate) limit: AtomicU32,
-    /// The number of pages in the low 16 bits, and the number of operations in the other bits.
+    /// The number of pages in the low 16 bits, and the count of pushes and pops in the other bits.
     pub(crate) state: AtomicU64,
     pub(crate) pages: [AtomicU32; STACK_CAPACITY],
     /// The state when [`Stack::is_idle`] was last called.
@@ -85,7 +86,7 @@ impl Stack {
         u32::try_from(self.state.load(Relaxed) & PAGES).unwrap_or(u32::MAX)
     }
 
-    /// Returns whether no operation has used the stack since the last call of this function.
+    /// Returns whether no thread has pushed or popped since the last call of this function.
     pub(crate) fn is_idle(&self) -> bool {
         // Relaxed is enough: the answer only decides when the stack is emptied. If two threads call
         // this function at once, one of the answers may be wrong.
@@ -100,7 +101,7 @@ impl Stack {
     /// may be outdated at once.
     #[inline(always)]
     pub(crate) fn is_home(&self, me: Sitter<'_>) -> bool {
-        // Relaxed is enough: an operation loads the home again.
+        // Relaxed is enough: a push or a pop loads the home again.
         self.home.load(Relaxed) == me.number()
     }
 
@@ -167,8 +168,9 @@ impl Stack {
         done
     }
 
-    /// Waits until the thread with this seat is not inside the stack. The caller has stored
-    /// [`NOBODY`] in the home and then issued a barrier. Calls `relax` while the thread is inside.
+    /// Waits until the thread with this seat (where the thread notes the stack that it uses) is not
+    /// inside the stack. The caller has stored [`NOBODY`] in the stack's home and then issued a
+    /// barrier. Calls `relax` while the thread is inside.
     pub(crate) fn wait_outside(&self, seat: &Seat, mut relax: impl FnMut(u32)) {
         let mut looks = 0;
         while seat.holds(self.address()) {
@@ -181,7 +183,7 @@ impl Stack {
     /// stops that user after `patience` calls in a row by threads that are not the user: calls
     /// `quiesce` with the number of the user to stop. Never waits for the lock.
     pub(crate) fn admit(&self, me: u32, patience: u32, quiesce: impl FnOnce(u32)) -> bool {
-        // Relaxed is enough for this and the next load: an operation loads the home again.
+        // Relaxed is enough for this and the next load: a push or a pop loads the home again.
         if self.home.load(Relaxed) == me {
             return true;
         }
@@ -208,7 +210,7 @@ impl Stack {
         true
     }
 
-    /// Stops the user, if there is one. The caller holds the lock.
+    /// Stops the stack's user (a real CPU or a thread), if there is one. The caller holds the lock.
     fn stop(&self, quiesce: impl FnOnce(u32)) {
         // Relaxed is enough: `quiesce` issues a barrier on the user's CPU.
         let home = self.home.load(Relaxed);

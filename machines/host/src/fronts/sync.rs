@@ -1,5 +1,5 @@
-//! The atomics, the mutex, the seats and the barrier of `stack.rs` and `homes.rs`, and two numbers:
-//! the size of a stack, and [`STRANGE_MAX`].
+//! The atomics, the mutex, the seats (where threads note which stack they use) and the barrier of
+//! `stack.rs` and `homes.rs`, and two numbers: the size of a stack, and [`STRANGE_MAX`].
 //!
 //! Those files import such primitives only from this module. So the model checkers can run them
 //! with primitives of their own and with small numbers (`machines/model/tests/host_fronts_*.rs`).

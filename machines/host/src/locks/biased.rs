@@ -22,22 +22,27 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::sync::{AtomicU32, AtomicUsize, heavy_barrier, light_barrier};
 
-/// The bit of the state that is set while a thread holds the lock, unless the thread took the lock
-/// as its owner.
+/// The bit of a lock's state that is set while a thread holds the lock, unless the thread took the
+/// lock as its owner, by plain stores.
 const TAKEN: usize = 1;
-/// The state of a lock that is never biased, while no thread holds it.
+/// The state of a lock that never gets an owner (a thread that takes it by plain stores), while no
+/// thread holds it.
 const NEVER: usize = 0;
-/// The state of a lock that has no owner but may get one, while no thread holds it.
+/// The state of a lock that has no owner (a thread that takes it by plain stores) but may get one,
+/// while no thread holds it.
 const UNOWNED: usize = 2;
-/// The token of the first seat. A token is the number that stands for a seat in the state of a
-/// lock. The tokens of further seats follow in steps of 2.
+/// The token of the first seat, the place where a thread notes which lock it holds. A token is the
+/// number that stands for a seat in the state of a lock. The tokens of further seats follow in
+/// steps of 2.
 const FIRST: usize = 4;
 
 /// The factor by which each end of a bias multiplies `wanted`. Before a lock is biased to a thread,
-/// the thread must take the lock `wanted` times in a row.
+/// which then takes the lock by plain stores, the thread must take the lock `wanted` times in a
+/// row.
 const BIAS_GROWTH: u32 = 16;
 
-/// The place where a thread notes which biased lock it holds. No other thread writes to a seat.
+/// The place where a thread notes which biased lock (a lock that it takes by plain stores) it
+/// holds. No other thread writes to a seat.
 #[repr(align(128))]
 pub(crate) struct Seat {
     /// The address of the lock that the thread holds as its owner, or of the front's stack that the
@@ -103,7 +108,8 @@ const fn number_of(token: usize) -> u32 {
     token as u32
 }
 
-/// The table of the seats that a lock can be biased to.
+/// The table of the seats that a lock can be biased to. In a seat a thread notes which lock it
+/// holds.
 pub(crate) trait Seating {
     /// All seats, each at the index with which it was created.
     fn seats() -> &'static [Seat];
@@ -114,7 +120,8 @@ pub(crate) trait Seating {
     }
 }
 
-/// A lock that can be biased to a seat of `P`.
+/// A lock that can be biased to a seat of `P`: the thread of this seat then takes the lock by plain
+/// stores.
 #[repr(align(128))]
 pub(crate) struct Biased<P> {
     /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. While the lock is held, [`TAKEN`]

@@ -36,7 +36,8 @@ pub(crate) use biased::{Seat, Sitter};
 pub(crate) use seats::{mine, seat_of, sit_down, stand_up_in_child};
 
 /// The number of attempts to acquire a lock before a waiter starts to yield. These attempts take
-/// about two microseconds, which is more than a short hold and far less than a time slice.
+/// about two microseconds, which is longer than most critical sections and far shorter than a time
+/// slice.
 const SPINS_MAX: u32 = 200;
 
 /// Makes a thread that has found a lock held `looks` times pause before its next attempt. Early

@@ -1,5 +1,6 @@
-//! The seats of this process. A seat is the place where a thread notes which biased lock it holds.
-//! A thread that plays a CPU gets a seat, and keeps it until the thread ends.
+//! The seats of this process. A seat is the place where a thread notes which biased lock (a lock
+//! that it takes by plain stores) it holds. A thread that plays a CPU gets a seat, and keeps it
+//! until the thread ends.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,8 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::barrier;
 use super::biased::{Seat, Seating, Sitter};
 
-/// The number of seats. Threads beyond this number have no seat, and take every lock by an atomic
-/// exchange.
+/// The number of seats. In a seat a thread notes which lock it holds. Threads beyond this number
+/// have no seat, and take every lock by an atomic exchange.
 const SEATS: usize = 1024;
 
 /// The table of this process's seats. A biased lock names its owner by the owner's seat in this
@@ -48,8 +49,8 @@ pub(crate) fn stand_up_in_child() {
     MINE.set(None);
 }
 
-/// Gives the calling thread a seat. Does nothing if the thread has a seat, all seats are taken, or
-/// the kernel has no `membarrier`.
+/// Gives the calling thread a seat, with which it can become the owner of locks. Does nothing if
+/// the thread has a seat, all seats are taken, or the kernel has no `membarrier`.
 pub(crate) fn sit_down() {
     if MINE.get().is_some() || !barrier::are_available() {
         return;

@@ -1,5 +1,5 @@
-//! The prices of a lock between two CPUs. Each price is the mean of the middle half of many
-//! timings.
+//! The prices of a lock between two CPUs: the times of the lock's steps. Each price is the mean of
+//! the middle half of many timings.
 //!
 //! An interrupt spoils only the timing during which it happens, and such a long timing is not in
 //! the middle half. So the measurement needs no [`Watch`](super::watch::Watch), which detects when
@@ -15,12 +15,13 @@ use super::contend::reading_ns;
 use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
-/// The number of rounds; each round measures all prices. A hypervisor may move virtual CPUs to
-/// other cores in the middle of a measurement. If the prices were measured one after the other,
-/// such a move would affect only the later prices. With rounds it affects all prices.
+/// The number of rounds; each round measures all prices, the times of a lock's steps. A hypervisor
+/// may move virtual CPUs to other cores in the middle of a measurement. If the prices were measured
+/// one after the other, such a move would affect only the later prices. With rounds it affects all
+/// prices.
 const ROUNDS: u32 = 8;
 
-/// The number of timings of one price in each round.
+/// The number of timings of one step of a lock in each round.
 const TIMINGS: u64 = 2000;
 
 /// The number of times that one timing repeats a step which is too short to be timed alone.

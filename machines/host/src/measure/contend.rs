@@ -12,12 +12,13 @@ use super::watch::{Jumps, Span, Watch};
 use super::{CannotMeasure, Load, Pair, Waits, middle, quantile};
 use crate::locks::TicketLock;
 
-/// The smallest acceptable share of kept samples. If fewer are kept, they are not representative.
+/// The smallest acceptable share of samples that are kept because nothing disturbed their threads.
+/// If fewer are kept, they are not representative.
 const KEPT_SHARE_MIN: f64 = 0.2;
 
 /// A sample is dropped if the clock jumped shortly before or after it, because caches are cold
-/// after a jump. "Shortly" means within the sum of this constant, in nanoseconds, and the length of
-/// a hold.
+/// after a jump. "Shortly" means within the sum of this constant, in nanoseconds, and the time for
+/// which the lock is held.
 const MARGIN_NS: f64 = 2000.0;
 
 /// The maximum number of samples that one thread takes.

@@ -102,7 +102,7 @@ pub struct Load {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
     /// The share of acquisitions that found the lock held, from 0 to 1, among the acquisitions that
-    /// were kept.
+    /// no other work on the CPUs disturbed.
     pub contended_share: f64,
     /// The mean wait, in nanoseconds.
     pub mean_ns: f64,

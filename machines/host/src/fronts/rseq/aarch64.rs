@@ -1,9 +1,9 @@
-//! The sequences for AArch64. `x86_64.rs` explains their form and the offsets.
+//! The restartable sequences for AArch64. `x86_64.rs` explains their form and the offsets.
 //!
-//! The load of the home is an acquire, which pairs with the release by which another thread made
-//! this CPU the home. The other loads and stores are plain. Two kinds of threads read what they
-//! store: threads on the same CPU, between which the kernel switches, and threads that have issued
-//! a barrier to stop the sequence.
+//! The load of a stack's home (the CPU whose threads may use the stack) is an acquire, which pairs
+//! with the release by which another thread made this CPU the home. The other loads and stores are
+//! plain. Two kinds of threads read what they store: threads on the same CPU, between which the
+//! kernel switches, and threads that have issued a barrier to stop the sequence.
 
 #![expect(unsafe_code, reason = "restartable sequences are written in assembly")]
 
@@ -22,9 +22,9 @@ pub(super) const SIGNATURE: u32 = 0xd428_bc00;
 /// A number that no page has, because a zone has fewer pages than this.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The description of a sequence, and the code that begins it again. Three labels mark the code:
-/// `$begin` is before the code that notes the sequence, `$first` is before the sequence's first
-/// instruction, and `$end` is after its commit.
+/// The description of a restartable sequence, and the code that begins it again. Three labels mark
+/// the code: `$begin` is before the code that notes the sequence, `$first` is before the sequence's
+/// first instruction, and `$end` is after its commit.
 macro_rules! described {
     ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
         concat!(
@@ -143,10 +143,11 @@ pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     pushed != 0
 }
 
-/// Changes a tag from `old` to `new`, then pushes the page, if the stack's home is the CPU on which
-/// the thread runs. The function runs two sequences. The last step of the first sequence, its
-/// commit, stores the tag. So if the thread is preempted between the load and the store of the tag,
-/// it loads the tag again.
+/// Changes the tag of a page from `old` to `new`, then pushes the page. Does so only if the stack's
+/// *home*, the CPU whose threads may use the stack, is the CPU on which the thread runs. The
+/// function runs two restartable sequences. The last step of the first sequence, its commit, stores
+/// the tag. So if the thread is preempted between the load and the store of the tag, it loads the
+/// tag again.
 #[inline(always)]
 pub(crate) fn free(
     area: &Area,

@@ -27,7 +27,7 @@ pub(super) struct Area {
     cpu_id_start: AtomicU32,
     /// The number of the CPU. While the area is not registered, this is not the number of any CPU.
     pub(super) cpu_id: AtomicU32,
-    /// The address of the description of the sequence that the thread runs.
+    /// The address of the description of the restartable sequence that the thread runs.
     pub(super) rseq_cs: AtomicU64,
     flags: AtomicU32,
 }
@@ -37,16 +37,16 @@ const NO_CPU: u32 = u32::MAX;
 /// Every CPU number is below this bound.
 const CPUS_MAX: u32 = 1 << 20;
 
-/// The area of threads that have no registered area. The CPU number in this area is the home of no
-/// stack, so no sequence on it completes.
+/// The area of threads that have no registered area. The CPU number in this area is not that of any
+/// CPU, so no restartable sequence of such a thread completes.
 static NONE: Area = Area::new();
 
 thread_local! {
     static MINE: Cell<&'static Area> = const { Cell::new(&NONE) };
 }
 
-/// The calling thread's area. If the thread is not [set up](set_up), this is an area on which no
-/// sequence completes.
+/// The calling thread's area. If the thread is not [set up](set_up), this is an area with which no
+/// restartable sequence completes.
 #[inline(always)]
 pub(super) fn mine() -> &'static Area {
     MINE.get()
@@ -107,8 +107,8 @@ pub(super) fn is_available() -> bool {
     registration().is_some()
 }
 
-/// Makes the calling thread able to run sequences. Returns its area; `None` if this process cannot
-/// use sequences or the area cannot be registered.
+/// Makes the calling thread able to run restartable sequences. Returns its area; `None` if this
+/// process cannot use sequences or the area cannot be registered.
 #[cold]
 pub(super) fn set_up() -> Option<&'static Area> {
     if let Some(area) = Some(mine()).filter(|area| area.cpu().is_some()) {
@@ -120,14 +120,14 @@ pub(super) fn set_up() -> Option<&'static Area> {
     Some(area)
 }
 
-/// Makes the calling thread unable to run sequences until it calls [`set_up`]. Is safe in a signal
-/// handler.
+/// Makes the calling thread unable to run restartable sequences until it calls [`set_up`]. Is safe
+/// in a signal handler.
 pub(crate) fn leave() {
     MINE.set(&NONE);
 }
 
-/// Makes every sequence that another thread runs on `cpu` at the moment start again, and acts as a
-/// full barrier on that CPU.
+/// Makes every restartable sequence that another thread runs on `cpu` at the moment start again,
+/// and acts as a full barrier on that CPU.
 #[cold]
 pub(super) fn abort_on(cpu: u32) {
     let aborted = own::abort_sequences_on(cpu);
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::fronts::stack::{NOBODY, Stack};
 
-    /// An area that the kernel does not know, so the sequences run but are never stopped.
+    /// An area that the kernel does not know, so restartable sequences run but are never stopped.
     fn area_on(cpu: u32) -> Area {
         let area = Area::new();
         area.cpu_id.store(cpu, Relaxed);
@@ -205,9 +205,9 @@ mod tests {
         assert_eq!(word.load(Relaxed), i64::MIN + 2);
     }
 
-    /// Reads the description that the last sequence has noted in `area`: the addresses of its first
-    /// instruction, of its end, and of the place at which the kernel continues if it stops the
-    /// sequence.
+    /// Reads the description that the last restartable sequence has noted in `area`: the addresses
+    /// of its first instruction, of its end, and of the place at which the kernel continues if it
+    /// stops the sequence.
     fn description(area: &Area) -> [usize; 3] {
         let noted = area.rseq_cs.load(Relaxed);
         let noted = usize::try_from(noted).expect("an address");

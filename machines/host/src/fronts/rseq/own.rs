@@ -1,5 +1,5 @@
-//! The system calls of restartable sequences, and the areas of threads: where glibc has them, and
-//! how this module registers its own.
+//! The system calls of restartable sequences, and the areas that threads share with the kernel:
+//! where glibc has them, and how this module registers its own.
 
 #![expect(unsafe_code, reason = "an area is shared with the kernel")]
 
@@ -12,8 +12,8 @@ use super::{Area, Registration, leave};
 /// The flag of the system call that ends a registration (Linux: `RSEQ_FLAG_UNREGISTER`).
 const UNREGISTER: i32 = 1;
 
-/// The distance from the thread pointer to the area that glibc has registered for each thread.
-/// `None` if the C library has not registered one.
+/// The distance from the thread pointer to the area (Linux: `struct rseq`) that glibc has
+/// registered for each thread. `None` if the C library has not registered one.
 pub(super) fn libc_offset() -> Option<isize> {
     let size = symbol(c"__rseq_size")?.cast::<u32>();
     let offset = symbol(c"__rseq_offset")?.cast::<isize>();
@@ -47,7 +47,7 @@ pub(super) fn area_of_this_thread(registration: Registration) -> Option<&'static
     }
 }
 
-/// The thread pointer, from which glibc counts the distance to the area.
+/// The thread pointer, from which glibc counts the distance to the area of restartable sequences.
 fn thread_pointer() -> *const u8 {
     let pointer: *const u8;
     #[cfg(target_arch = "x86_64")]
@@ -119,8 +119,8 @@ unsafe fn call(area: &Area, flags: i32) -> c_long {
     }
 }
 
-/// Makes every sequence that another thread of this process runs on `cpu` start again, and acts as
-/// a full barrier on that CPU. Returns whether the kernel has done so.
+/// Makes every restartable sequence that another thread of this process runs on `cpu` start again,
+/// and acts as a full barrier on that CPU. Returns whether the kernel has done so.
 pub(super) fn abort_sequences_on(cpu: u32) -> bool {
     /// Linux: `MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ`.
     const ABORT_SEQUENCES: i32 = 1 << 7;

@@ -1,4 +1,4 @@
-//! The sequences for x86-64.
+//! The restartable sequences for x86-64.
 //!
 //! A sequence begins by noting its description in the thread's area. The description has three
 //! parts. The first is the address of the sequence's first instruction. The second is the length of
@@ -27,9 +27,9 @@ pub(super) const SIGNATURE: u32 = 0x5305_3053;
 /// A number that no page has, because a zone has fewer pages than this.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The description of a sequence, and the code that begins it again. Three labels mark the code:
-/// `$begin` is before the code that notes the sequence, `$first` is before the sequence's first
-/// instruction, and `$end` is after its commit.
+/// The description of a restartable sequence, and the code that begins it again. Three labels mark
+/// the code: `$begin` is before the code that notes the sequence, `$first` is before the sequence's
+/// first instruction, and `$end` is after its commit.
 macro_rules! described {
     ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
         concat!(
@@ -139,10 +139,11 @@ pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     pushed != 0
 }
 
-/// Changes a tag from `old` to `new`, then pushes the page, if the stack's home is the CPU on which
-/// the thread runs. The function runs two sequences. The last step of the first sequence, its
-/// commit, stores the tag. So if the thread is preempted between the load and the store of the tag,
-/// it loads the tag again.
+/// Changes the tag of a page from `old` to `new`, then pushes the page. Does so only if the stack's
+/// *home*, the CPU whose threads may use the stack, is the CPU on which the thread runs. The
+/// function runs two restartable sequences. The last step of the first sequence, its commit, stores
+/// the tag. So if the thread is preempted between the load and the store of the tag, it loads the
+/// tag again.
 #[inline(always)]
 pub(crate) fn free(
     area: &Area,
