@@ -88,9 +88,9 @@ impl Sim {
             .push(Box::new(observer));
     }
 
-    /// Passes `event` to the observers that want it. Also adds it to the hash of the run, unless it
-    /// is an event of a single page. The function is always inlined. So where the compiler knows
-    /// that the event is one of a single page, only the test of one flag is left.
+    /// Passes `event` to the observers that want it. Also adds it to the hash of the run's events,
+    /// unless it is an event of a single page. The function is always inlined. So where the
+    /// compiler knows that the event is one of a single page, only the test of one flag is left.
     #[inline(always)]
     pub(crate) fn note(&self, event: Event) {
         // For an event of a single page, `tell` gets a closure that builds the event again. If

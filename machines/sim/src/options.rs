@@ -12,13 +12,13 @@ pub struct SimOptions {
     pub lock_model: LockModel,
     /// If true, a CPU waits until no other CPU has an earlier clock before some accesses for which
     /// it normally does not wait. These are the accesses of an owner to its per-CPU lock, relaxed
-    /// loads, and accesses to per-CPU words and page tags. Such a run is slower, and has no
-    /// causality slips.
+    /// loads, and accesses to per-CPU words and page tags. Such a run is slower, and in such a run
+    /// no CPU sees an effect from its own future.
     pub strict: bool,
     /// The longest time for which a task may run while other tasks are ready on the same CPU.
     pub slice: Nanos,
-    /// The longest time for which a CPU may run ahead on short local work before it lets CPUs with
-    /// earlier clocks run.
+    /// The longest time for which a CPU may do short local work before it lets CPUs with earlier
+    /// clocks run.
     pub run_ahead: Nanos,
     /// The upper bound of the random delay before each step at which CPUs with earlier clocks run
     /// first, in nanoseconds. Delays vary the interleavings.

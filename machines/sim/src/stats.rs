@@ -21,7 +21,7 @@ pub struct Stats {
     /// A hash over the events of the run, with their times and CPUs. A repetition of the run gives
     /// the same hash, on any host and in any build.
     pub hash: u64,
-    /// The number of events in the hash.
+    /// The number of events that [`Stats::hash`] covers.
     pub hashed_events: u64,
     /// The number of times that the scheduler loop resumed a CPU. This number measures the work of
     /// the host, and is not a property of the simulated machine.

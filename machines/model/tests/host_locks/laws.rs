@@ -169,7 +169,7 @@ impl Owned {
         owned
     }
 
-    /// Tries the lock as the thread on seat `seat`, and adds 1 to the sum if it gets the lock.
+    /// Tries the lock as the thread that uses `seat`, and adds 1 to the sum if it gets the lock.
     fn try_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         self.add_with(self.lock.try_local(me));
@@ -245,8 +245,8 @@ pub(crate) fn an_owner_meets_both() {
     owned.is_whole();
 }
 
-/// Asserts that only one thread at a time holds a lock that is never biased to an owner. The main
-/// thread and `others` more threads try to acquire it.
+/// Asserts that only one thread at a time holds a lock that never gets an owner. The main thread
+/// and `others` more threads try to acquire it.
 pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
     let owned = Arc::new(Owned::new(None));
     let threads: Vec<_> = (0..others)

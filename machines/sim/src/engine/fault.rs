@@ -18,7 +18,7 @@ impl Sim {
     /// Takes `cpu` offline, or brings it online.
     ///
     /// A CPU that goes offline drops its deferred jobs; a job that is already running finishes.
-    /// Each task of the CPU moves to another CPU as soon as the task is not pinned and holds no
+    /// Each task of the CPU moves to another CPU as soon as the task may be preempted and holds no
     /// sleeping lock.
     ///
     /// # Panics

@@ -15,7 +15,7 @@
 //!
 //! So feedback controls the stretch, with a delay of one window. In equilibrium, the CPUs of a node
 //! together move no more bytes than the node's memory can move. If they need less bandwidth than
-//! the memory has, as one CPU alone usually does, their steps are not stretched.
+//! the memory has, as one CPU alone usually does, their steps take exactly their price.
 //!
 //! A CPU enters a window at an order point, when no other CPU has an earlier clock. From then on,
 //! no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a time before

@@ -26,7 +26,7 @@ pub(crate) const MIGRATE: u64 = 0x400;
 pub(crate) const EMIT: u64 = 0x500;
 pub(crate) const DISTURBANCE: u64 = 0x600;
 
-/// The counters and the hash of a machine.
+/// The counters of a machine, and a hash of the events that happened on it.
 pub(crate) struct Record {
     pub(crate) hash: Cell<u64>,
     pub(crate) hashed: Cell<u64>,

@@ -252,8 +252,8 @@ impl Inner {
 
     pub(crate) fn stop(&self) {
         self.run.halt.set(true);
-        // If `limit` and `deadline` are 0, the running CPU stops at its next order point or at its
-        // next call of `spend`.
+        // If `limit` and `deadline` are 0, the running CPU stops when it next lets CPUs with
+        // earlier clocks run, or at its next call of `spend`.
         self.limit.set(0);
         self.deadline.set(0);
     }

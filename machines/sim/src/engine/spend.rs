@@ -138,8 +138,8 @@ impl Inner {
     }
 
     /// The time, in nanoseconds, of the next event that the running CPU has to handle; 0 if an
-    /// event already waits to be handled. Must not be called in a pinned section, in which the CPU
-    /// cannot be preempted.
+    /// event already waits to be handled. Must not be called in a section in which the CPU cannot
+    /// be preempted.
     fn next_reason(&self, cpu: &Cpu) -> u64 {
         let (mut reason, job_waits) = cpu.looks_up_at();
         let task = self.tasks.get(cpu.current.get());
@@ -157,7 +157,7 @@ impl Inner {
         reason.min(cpu.stall_at.get()).min(self.disturbed_at())
     }
 
-    /// Handles all events that are due on the running CPU, which is not pinned.
+    /// Handles all events that are due on the running CPU, which may be preempted.
     fn look_up(&self) {
         let cpu = self.cpu();
         self.disturb();
@@ -200,7 +200,7 @@ impl Inner {
 impl Inner {
     /// Lets the running CPU enter the *window* that contains the time of its clock. A window is an
     /// interval of virtual time in which the CPU keeps one speed. The call first lets CPUs with
-    /// earlier clocks run, so the CPU must not be in a pinned section.
+    /// earlier clocks run, so the CPU must not be in a section in which it cannot be preempted.
     #[inline(never)]
     pub(crate) fn enter_window(&self) {
         self.order();

@@ -46,8 +46,8 @@ type IdleHandler = Rc<dyn Fn(&Sim)>;
 pub(crate) struct Inner {
     /// The index of the running CPU.
     pub(crate) cur: Cell<usize>,
-    /// The running CPU's clock, in nanoseconds. While a CPU runs, its clock, deadline and pins are
-    /// here; otherwise they are in its [`Cpu`].
+    /// The running CPU's clock, in nanoseconds. While a CPU runs, its clock, `deadline` and `pins`
+    /// are here; otherwise they are in its [`Cpu`].
     pub(crate) clock: Cell<u64>,
     /// A call of `spend` that ends at this time or later takes the slow path. The time is in
     /// nanoseconds. It is 0 outside a run, so that every call of `spend` takes the slow path.

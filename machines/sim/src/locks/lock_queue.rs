@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Requests the lock and waits for the caller's turn.
+    /// Requests the lock and waits until the caller has it.
     #[inline(always)]
     pub(crate) fn acquire(&self, sim: &Inner, site: Site) -> Section {
         let asked = time_of(sim.order());

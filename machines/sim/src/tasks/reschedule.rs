@@ -64,8 +64,9 @@ impl Inner {
 
     fn end_stretch(&self, cpu: usize, now: u64) {
         let from = std::mem::replace(&mut self.stretches.from.borrow_mut()[cpu], now);
-        // A CPU that runs ahead may have begun its stretch after `now`, the time at which the run
-        // ended. The length of the stretch is then 0.
+        // A CPU whose clock is ahead of other CPUs may have begun its stretch (its time without a
+        // reschedule point) after `now`, the time at which the run ended. The length of the stretch
+        // is then 0.
         if now.saturating_sub(from) >= self.stretches.at_least.get()
             && let Some(observer) = &mut *self.stretches.observer.borrow_mut()
         {

@@ -1,7 +1,7 @@
 //! Passes the steps of a machine to its observers.
 //!
 //! Without an observer, a step costs the test of one flag. A step takes no virtual time, so an
-//! observed run has the same hash as one that is not observed.
+//! observed run has the same hash of events as one that is not observed.
 
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::Nanos;
@@ -12,7 +12,7 @@ use crate::tasks::step::{Hold, Runs, Step};
 use crate::tasks::wait::{Access, LockId};
 
 impl Sim {
-    /// Calls `observer` for each step from now on. CPUs run ahead of each other, so the steps of
+    /// Calls `observer` for each step from now on. CPUs have separate clocks, so the steps of
     /// different CPUs come only roughly in order of time. The observer must not change the machine.
     pub fn observe_steps(&self, observer: impl FnMut(&Step) + 'static) {
         let hooks = &self.0.hooks;

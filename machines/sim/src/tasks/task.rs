@@ -48,7 +48,7 @@ impl Sim {
     /// Suspends the calling task for `span` and lets other tasks use the CPU.
     ///
     /// # Panics
-    /// If the caller is in a pinned section.
+    /// If the caller is in a section in which it must not be preempted.
     pub fn sleep(&self, span: Nanos) {
         self.sleep_until(Nanos(self.0.now() + span.0));
     }
@@ -56,7 +56,7 @@ impl Sim {
     /// Suspends the calling task until `at` and lets other tasks use the CPU.
     ///
     /// # Panics
-    /// If the caller is in a pinned section.
+    /// If the caller is in a section in which it must not be preempted.
     pub fn sleep_until(&self, at: Nanos) {
         if !self.0.outside.get() {
             self.0.sleep_until(at.0);
@@ -75,7 +75,7 @@ impl Sim {
     /// Moves the calling task to `cpu`, or to another CPU if `cpu` is offline.
     ///
     /// # Panics
-    /// If the caller is in a pinned section or is kernel work.
+    /// If the caller is kernel work, or is in a section in which it must not be preempted.
     pub fn migrate(&self, cpu: CpuId) {
         if !self.0.outside.get() && cpu.index() != self.0.cur.get() {
             self.0.migrate(cpu.index());

@@ -15,7 +15,8 @@ use plimsoll_sim::Sim;
 use support::Small;
 use support::small::{any, profile};
 
-/// The largest number of pages that one decay returns to the zone: 32 batches of 63 pages.
+/// The largest number of pages that one periodic shrinking of the lists (a decay) returns to the
+/// zone: 32 batches of 63 pages.
 const ONE_DRAIN: u32 = 2016;
 
 /// Allocates many pages, because allocations raise `high`, the length up to which the lists keep

@@ -64,9 +64,9 @@ fn hoard(small: &Small) -> Pages {
             .collect();
         sim.migrate(CPU);
         pages.free_pages(sim, &all).expect("all were handed out");
-        // Each spill moves more pages than the threshold up to which a CPU keeps an amount as its
-        // differential. So the CPU adds these pages to the shared counters at once, and no
-        // differential is left.
+        // Each return of pages to the zone moves more pages than the threshold up to which a CPU
+        // keeps an amount as its differential. So the CPU adds these pages to the shared counters
+        // at once, and no differential is left.
         assert!(!mm.is_dirty(sim, CPU), "the hoard alone is to be seen");
     });
     let listed = small.mm.pages().listed(&small.sim, CPU);

@@ -220,8 +220,8 @@ fn a_cpu_is_fast_again_once_others_are_idle() {
     assert_eq!(*took.borrow(), [100_000, 50_000]);
 }
 
-/// Runs CPUs that fault, take locks, sleep and wake. Returns the hash of the run, the time at its
-/// end, and the nanoseconds that all CPUs together spent on faults.
+/// Runs CPUs that fault, take locks, sleep and wake. Returns the hash of all events, the time at
+/// the end of the run, and the nanoseconds that all CPUs together spent on faults.
 fn run(load: Load, options: SimOptions) -> (u64, Nanos, u64) {
     let sim = Sim::new(&profile(load), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));
@@ -293,7 +293,7 @@ fn naps(run_ahead: Nanos) -> Vec<Nanos> {
     ends.take()
 }
 
-/// A CPU that runs ahead may become idle before its sibling, whose clock is earlier, enters a
+/// A CPU whose clock is ahead may become idle before its sibling, whose clock is earlier, enters a
 /// window (an interval of constant speed). For the sibling, the CPU is still busy then.
 #[test]
 fn running_ahead_changes_no_speed() {

@@ -2,7 +2,7 @@
 //! address space together, no page is lost, freed twice or left behind.
 //!
 //! A run has two acts. During the first, every process lives. During the second, every process
-//! ends: it is killed or exits, alone or with helpers.
+//! ends: it is killed or exits, alone or with other threads that help to empty its memory.
 //!
 //! Nightly, in release:
 //! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim space_swarm::`
@@ -197,8 +197,8 @@ fn a_seed_is_a_run() {
 }
 
 /// Checks that every rare case occurs in the swarm. Among these cases: a thread that empties an
-/// address space gives way to another thread, is refused by a listener, or meets a helper. A swarm
-/// without them would prove little.
+/// address space gives way to another thread, is refused by a listener (Linux: MMU notifier), or
+/// meets a helper such as the reaper. A swarm without these cases would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
     let mut met = [0_u64; 22];

@@ -178,7 +178,7 @@ fn who_moves_pays_the_prices_of_where_it_is() {
     sim.run();
 }
 
-/// Returns the hash of a run with tasks, locks and jobs, on CPUs with these speeds.
+/// Returns the hash of all events of a run with tasks, locks and jobs, on CPUs with these speeds.
 fn hash(speed_percent: &[u32]) -> u64 {
     let profile = Profile {
         speed_percent: speed_percent.to_vec(),

@@ -1,5 +1,5 @@
-//! Runs random machines with random memory, designs and faults, and checks that all promises hold.
-//! Each file `check_*.rs` checks one promise.
+//! Runs random machines with random memory, designs and faults, and checks that all promises
+//! (statements that must hold in every run) hold. Each file `check_*.rs` checks one promise.
 //!
 //! Nightly, in release (about two minutes of one core):
 //! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim swarm::`

@@ -19,7 +19,7 @@ fn sim(cpus: u32) -> Sim {
     Sim::new(&common::flat(cpus), SimOptions::default())
 }
 
-/// Returns the hash of a run with tasks, jobs, a shared word and migrations.
+/// Returns the hash of all events of a run with tasks, jobs, a shared word and migrations.
 fn hash(seed: u64) -> u64 {
     let options = SimOptions {
         seed,

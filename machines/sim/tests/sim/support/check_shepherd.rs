@@ -5,8 +5,8 @@ use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::Sim;
 
-/// Checks that exactly one CPU has the shepherd's job, and that this CPU is online. No operation
-/// may be in progress.
+/// Checks that exactly one CPU has the job of the shepherd, which restarts the vmstat work of CPUs,
+/// and that this CPU is online. No operation may be in progress.
 pub(crate) fn check(sim: &Sim) {
     let has = |cpu: &CpuId| sim.job_state(*cpu, Job::Shepherd) != JobState::Dormant;
     let homes: Vec<CpuId> = sim.topology().ids().filter(has).collect();

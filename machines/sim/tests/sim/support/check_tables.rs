@@ -50,7 +50,7 @@ impl UnderWay {
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
     at_work: Cell<u32>,
-    /// True if at least one of the helpers has left some pages.
+    /// True if at least one of the helpers (threads such as the reaper) has left some pages.
     left_some: Cell<bool>,
 }
 
@@ -59,9 +59,9 @@ impl Helpers {
         self.at_work.set(self.at_work.get() + 1);
     }
 
-    /// Records that a helper has finished. `left_some` says whether it has left some pages in
-    /// memory. Returns true if no helper is at work any more and none of the helpers has left pages
-    /// in memory.
+    /// Records that a helper (a thread such as the reaper) has finished. `left_some` says whether
+    /// it has left some pages in memory. Returns true if no helper is at work any more and none of
+    /// the helpers has left pages in memory.
     pub(crate) fn leave(&self, left_some: bool) -> bool {
         self.left_some.set(self.left_some.get() || left_some);
         self.at_work.set(self.at_work.get() - 1);
@@ -170,7 +170,7 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
         .helpers
         .leave(matches!(reaped, Reaped::GaveWay | Reaped::Partly));
     match reaping {
-        // In these designs each helper empties everything on its own.
+        // With these variants, each helper such as the reaper empties everything on its own.
         Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
             reaped == Reaped::All
         }

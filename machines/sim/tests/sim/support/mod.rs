@@ -1,7 +1,8 @@
-//! Seeds, machines, checkers and a runner of laws, for the tests of the memory manager on simulated
-//! machines.
+//! Seeds, machines, checkers and a runner of laws (contracts that hold on every machine), for the
+//! tests of the memory manager on simulated machines.
 //!
-//! Each checker is in a separate file, `check_*.rs`, and checks only one promise.
+//! Each checker is in a separate file, `check_*.rs`, and checks only one promise (a statement that
+//! holds in every run).
 
 pub(crate) mod actor;
 pub(crate) mod cache;

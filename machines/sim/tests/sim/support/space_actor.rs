@@ -109,8 +109,8 @@ impl Actor {
         check_tables::check_reaped(sim, process);
         check_tables::check(sim, process);
         match reaped {
-            // Sometimes the helper then sets the flag that tells helpers not to come again, as the
-            // OOM reaper does.
+            // Sometimes this task then sets the flag that tells other tasks not to empty the memory
+            // again, as the OOM reaper does.
             Some(Reaped::All) if self.dice.chance(20) => {
                 process.space.raise(sim, Flag::Skip);
             }

@@ -78,7 +78,8 @@ pub(crate) struct Process {
     pub(crate) steps: UnderWay,
     /// The helpers (tasks other than the last user) that are emptying the address space.
     pub(crate) helpers: Helpers,
-    /// True when helpers have emptied everything. After that, faults do not add private pages.
+    /// True when helpers such as the reaper have emptied everything. After that, faults do not add
+    /// private pages.
     pub(crate) is_reaped: Cell<bool>,
     /// The number of times that a listener of the address space (Linux: MMU notifier) has refused
     /// an unmapping.
@@ -105,7 +106,8 @@ pub(crate) struct Met {
     /// and those of them that found the page unmapped.
     pub(crate) elsewhere: [u64; 2],
     /// Two counts: how often the counters were compared with the page tables, and how often helpers
-    /// had emptied everything. In the latter case, the check allows no private page to be left.
+    /// such as the reaper had emptied everything. In the latter case, the check allows no private
+    /// page to be left.
     pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
     /// Three numbers of pages: those that kswapd reclaimed, those that direct reclaim reclaimed,
