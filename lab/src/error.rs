@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// Unusable input. The text says where it is wrong and what was expected.
     Invalid(String),
-    /// A recording that could not be read.
+    /// A recording (a file of kernel trace events) that could not be read.
     Trace(ReadError),
     /// Two runs with the same design and the same seed differed. This is always a bug in Plimsoll.
     NotDeterministic {

@@ -48,8 +48,9 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// In strict order, both lock models give exactly the same run. This is true although the
-/// disturbances of the machines (interrupts, for example) are simulated, too.
+/// In strict order (each CPU waits for its turn before every access to shared data), both lock
+/// models give exactly the same run. This is true although the disturbances of the machines
+/// (interrupts, for example) are simulated, too.
 #[test]
 fn lock_models_agree_with_the_memory_manager_inside() {
     for machine in ["phone-8", "grace-72"] {

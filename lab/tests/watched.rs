@@ -13,7 +13,7 @@ use plimsoll_lab::run::options::{Effort, Options};
 use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::watch::{Course, Courses, Unit};
 
-/// Compares Linux with `ours` in a run of `length_ms` milliseconds.
+/// Compares the design `linux` with the design `ours` in a run of `length_ms` milliseconds.
 fn compare(workload: &str, machine: &str, length_ms: u64, watch: Option<Courses>) -> Report {
     let plan = Plan {
         length_ms: Some(length_ms),
@@ -66,7 +66,8 @@ fn a_course_has_the_waits_that_the_machine_counted() {
             course.bin_ns * course.bins as u64 > course.length_ns,
             "{name}"
         );
-        // The table and the course are about the same run: the run with the first seed.
+        // The table of waits and the course (the data of the charts) are about the same run: the
+        // run with the first seed.
         let title = format!("Waits for locks under {name}, first seed");
         let table = report.tables.iter().find(|table| table.title == title);
         let table = table.expect("the report has the locks of each design");

@@ -1,4 +1,4 @@
-//! The designs that experiments compare, by name.
+//! The designs that experiments compare, by name. A design chooses one variant of each mechanism.
 
 use std::fmt;
 

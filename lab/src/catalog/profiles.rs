@@ -1,5 +1,5 @@
-//! Finds the profile of a machine that the user names. The machine is either built in or described
-//! in a file of the user.
+//! Finds the profile (the description) of the simulated machine that the user names. The machine is
+//! either built in or described in a file of the user.
 
 use std::fs;
 use std::path::Path;

@@ -20,30 +20,30 @@ pub struct Holder {
     pub site: String,
     /// The work of the call site, in words.
     pub doing: &'static str,
-    /// When the hold began, in nanoseconds of virtual time. `None` if the length of the hold is not
-    /// known or 0.
+    /// When the task took the lock, in nanoseconds of virtual time. `None` if it is not known how
+    /// long the task held the lock, or if this took no time.
     pub from_ns: Option<u64>,
-    /// The length of the hold, in nanoseconds. `None` if this length is not known or 0.
+    /// How long the task held the lock, in nanoseconds. `None` if this time is not known or 0.
     pub hold_ns: Option<u64>,
-    /// How many pages moved to or from the zone during the hold. `None` if the lock is not a zone
-    /// lock.
+    /// How many pages moved to or from the zone while the task held the lock. `None` if the lock is
+    /// not a zone lock.
     pub pages: Option<u32>,
-    /// The number of blocks that these pages formed.
+    /// The number of blocks that the pages in `pages` formed.
     pub blocks: Option<u32>,
-    /// The CPU whose page lists the hold filled or emptied.
+    /// The CPU whose page lists the task filled or emptied while it held the lock.
     pub lists_of: Option<u32>,
-    /// The delays of the holder that lay both in its hold and in the explained wait.
+    /// What delayed the task while it held the lock and the explained wait lasted.
     pub delays: Vec<Delay>,
-    /// The holder's own waits for other locks during the hold and during the explained wait. The
-    /// longest wait comes first.
+    /// The task's own waits for other locks while it held this lock and the explained wait lasted.
+    /// The longest wait comes first.
     pub waited: Vec<OwnWait>,
 }
 
 /// Something that delayed the holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Delay {
-    /// The kind of delay: an interrupt, a softirq, a steal, or `preempted`. With `preempted`, other
-    /// work ran on the CPU.
+    /// The kind of delay: an interrupt, a softirq, a steal (the hypervisor took the CPU away), or
+    /// `preempted`. With `preempted`, other work ran on the CPU.
     pub kind: &'static str,
     /// When the delay began, in nanoseconds of virtual time.
     pub from_ns: u64,
@@ -58,9 +58,9 @@ pub struct OwnWait {
     pub lock: String,
     /// The call site that requested the lock.
     pub site: String,
-    /// How long the holder waited for this other lock, in nanoseconds.
+    /// How long the task waited for the lock `lock`, in nanoseconds.
     pub wait_ns: u64,
-    /// The last task that held this other lock before the holder got it. `None` if the explanation
+    /// The last task that held the lock `lock` before this task got it. `None` if the explanation
     /// does not follow the chain of holders this far.
     pub released_by: Option<Box<Holder>>,
 }
@@ -70,8 +70,8 @@ pub(super) fn holder(slices: &Slices, wait: &Wait) -> Holder {
     let waited = slices.waits.iter().find(|waited| waited.wait == *wait);
     match waited {
         Some(waited) => released(slices, waited, wait, CHAIN_MAX),
-        // The run had more slices than the limit, so only the task that held the lock at the
-        // beginning of the wait is known.
+        // The limit on what is kept of a run was reached before this wait ended. So only the task
+        // that held the lock at the beginning of the wait is known.
         None => Holder::unknown(wait.blocker.0, wait.blocker_site),
     }
 }
@@ -131,8 +131,8 @@ impl Holder {
 }
 
 /// Returns the delays of the holder during the wait `during`. These are disturbances of the
-/// holder's CPU. If the holder's task can leave the CPU during the hold, they also include other
-/// work on this CPU.
+/// holder's CPU, such as interrupts. If the holder's task can leave the CPU during the hold, they
+/// also include other work on this CPU.
 fn delays(slices: &Slices, hold: &Hold, during: &Wait) -> Vec<Delay> {
     let delay = |kind, from: Nanos, until: Nanos| {
         let (from, until) = (from.max(hold.from), until.min(hold.until));

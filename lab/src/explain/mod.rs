@@ -22,7 +22,8 @@ use crate::slices::{LONGEST, Limits, Slices, Traces, Window};
 /// The version of the fields that an [`Explanation`] has as JSON.
 pub const SCHEMA: u32 = 1;
 
-/// The explanation of the run of one design with one seed on one machine.
+/// The explanation of the longest waits for locks in the run of one design with one seed on one
+/// machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The version of the fields ([`SCHEMA`]).
@@ -75,16 +76,18 @@ pub struct LongWait {
     pub released_by: Holder,
     /// How many holds of this lock overlap with the wait. Holds that took no time do not count.
     pub holds: usize,
-    /// How long these holds lasted in total during the wait, in nanoseconds. Several readers can
-    /// hold a lock at the same time, so this may be longer than the wait.
+    /// How long the holds in `holds` lasted in total during the wait, in nanoseconds. Several
+    /// readers can hold a lock at the same time, so this may be longer than the wait.
     pub holds_ns: u64,
-    /// The holder with the longest of these holds. `None` if this is the hold of `released_by`.
+    /// The task that held the lock for the longest time among the holds in `holds`. `None` if this
+    /// is the hold of `released_by`.
     pub longest: Option<Holder>,
     /// The other CPUs that waited for this lock during the wait, in ascending order.
     pub queued: Vec<u32>,
 }
 
-/// Returns the [`Traces`] for a first pass, which keep only the longest waits of each run.
+/// Returns the [`Traces`] for the first of the two passes in which each run is made. They keep only
+/// the longest waits of each run.
 #[must_use]
 pub fn first_pass() -> Traces {
     Traces::new(Limits {
@@ -93,8 +96,9 @@ pub fn first_pass() -> Traces {
     })
 }
 
-/// Returns the [`Traces`] for a second pass, which keep only slices that lie in one of the longest
-/// waits. `first` has the results of the first pass, with the longest waits.
+/// Returns the [`Traces`] for the second pass, which makes the same runs again. They keep only what
+/// happened during the longest waits. `first` has the results of the first pass, with the longest
+/// waits.
 #[must_use]
 pub fn second_pass(first: &[Slices]) -> Traces {
     let windows = |slices: &Slices| {
@@ -114,8 +118,7 @@ pub fn second_pass(first: &[Slices]) -> Traces {
     Traces::in_windows(each)
 }
 
-/// Explains the longest waits of a run. `slices` are the slices of the run that the second pass has
-/// kept.
+/// Explains the longest waits of a run. `slices` are what the second pass has kept of the run.
 #[must_use]
 pub fn explain(slices: &Slices) -> Explanation {
     Explanation {

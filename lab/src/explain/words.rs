@@ -10,7 +10,7 @@ use crate::report::wrap::{hanging, wrap};
 
 /// The largest number of CPUs that a sentence lists.
 const CPUS_MAX: usize = 8;
-/// The largest number of delays of a holder that the text describes one by one.
+/// The largest number of delays of a lock's holder that the text describes one by one.
 const DELAYS_MAX: usize = 2;
 
 /// The explanation as text, in lines of at most `width` characters.

@@ -6,13 +6,13 @@ use super::text::in_script;
 use crate::report::Report;
 use crate::watch::{Course, Map, Span};
 
-/// How many bytes all maps of a page can have together.
+/// How many bytes all heat maps of a page can have together.
 const MAPS_MAX: usize = 2_500_000;
-/// How many bytes the longest lists of a page (phases, longest waits) can have.
+/// How many bytes the longest lists of a page (phases of tasks, longest waits) can have.
 const LISTS_MAX: usize = 1_200_000;
 /// For how many designs of a report a page shows courses (what happened in a run, over time).
 const DESIGNS_MAX: usize = 6;
-/// How many columns a map has at least. A map with fewer columns would show too little.
+/// How many columns a heat map has at least. A heat map with fewer columns would show too little.
 const COLUMNS_MIN: usize = 32;
 
 #[derive(Serialize)]
@@ -20,16 +20,16 @@ struct Data {
     reports: Vec<OfReport>,
 }
 
-/// The courses of one report.
+/// The courses (what happened in single runs, over time) that belong to one report.
 #[derive(Serialize)]
 struct OfReport {
     courses: Vec<Course>,
-    /// How many designs there are whose courses the page does not show.
+    /// How many designs the page leaves out: it does not show what happened in their runs.
     left_out: usize,
 }
 
-/// Returns the data of `reports`. If there are too much data, maps get fewer columns, and lists get
-/// shorter.
+/// Returns the data of `reports`. If there are too much data, heat maps get fewer columns, and
+/// lists get shorter.
 pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
     let mut data = Data {
         reports: reports
@@ -42,12 +42,12 @@ pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
     in_script(&json)
 }
 
-/// The courses of `report`. The courses of the designs in its answer come first. The courses of all
-/// other designs follow, in the order of the rows of `report`.
+/// The courses (what happened in single runs, over time) that belong to `report`. The designs in
+/// the report's answer come first. All other designs follow, in the order of the rows of `report`.
 fn of_report(report: &Report, courses: &[Course]) -> OfReport {
     let of_machine = |course: &&Course| {
-        // A course has the plain name of its machine. In the report, additions of the user can
-        // follow this name.
+        // In the report, suffixes that the user wrote, such as `@work.fault=50`, can follow the
+        // machine's name. A course has the name without them.
         let rest = report.machine.strip_prefix(&course.machine);
         course.experiment == report.experiment && rest.is_some_and(is_added)
     };
@@ -72,12 +72,13 @@ fn of_report(report: &Report, courses: &[Course]) -> OfReport {
     }
 }
 
-/// Returns whether `rest`, the text after the name of a machine, is empty or names a variant.
+/// Returns whether `rest`, the text after the name of a machine, is empty or a suffix such as
+/// `+kasan` or `@work.fault=50`.
 fn is_added(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with(['+', '@'])
 }
 
-/// Makes maps and lists shorter until their data are small enough.
+/// Makes heat maps and lists shorter until their data are small enough.
 fn shrink(data: &mut Data) {
     let courses = || data.reports.iter().flat_map(|report| &report.courses);
     let cells = |course: &Course| course.maps.iter().map(|map| map.cells.len()).sum::<usize>();
@@ -88,7 +89,8 @@ fn shrink(data: &mut Data) {
         let all = data.reports.iter_mut().flat_map(|of| &mut of.courses);
         all.for_each(f);
     };
-    // The loop ends because each iteration halves every map that is not yet as short as possible.
+    // The loop ends because each iteration halves every heat map that is not yet as short as
+    // possible.
     while size > MAPS_MAX {
         each(data, &|course| {
             let long = course.maps.iter_mut();
@@ -112,8 +114,8 @@ fn shrink(data: &mut Data) {
     }
 }
 
-/// Keeps `most` of `spans`. Spans that no other span encloses are kept first. Of all other spans,
-/// the longest are kept first.
+/// Keeps `most` of `spans`, the phases of tasks. Spans that no other span encloses are kept first.
+/// Of all other spans, the longest are kept first.
 fn keep_outer(spans: &mut Vec<Span>, most: usize) {
     spans.sort_by_key(|span| {
         let length_ns = span.until_ns - span.from_ns;

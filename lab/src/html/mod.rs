@@ -44,8 +44,8 @@ pub struct Page<'a> {
     /// The courses (what happened in a run, over time) of the runs that were watched. Empty if no
     /// run was watched.
     pub courses: &'a [Course],
-    /// The machines whose prices the page shows: names of built-in machines, or paths of profile
-    /// files.
+    /// The simulated machines whose prices (the times of single steps) the page shows: names of
+    /// built-in machines, or paths of profile files.
     pub machines: &'a [String],
 }
 
@@ -118,12 +118,13 @@ fn index(page: &Page<'_>) -> String {
     html
 }
 
-/// Makes tables of the prices of the machines. Each price has its source.
+/// Makes tables of the prices of the simulated machines, that is, of the times that single steps
+/// take. Each price has its source.
 fn prices(names: &[String]) -> String {
     let mut html = String::new();
     for name in names {
-        // A variant of a machine has the same prices as the plain machine. So the description of
-        // the plain machine shows all prices.
+        // A variant of a machine has the same prices as the machine itself. So the description of
+        // the machine itself shows all prices.
         let plain = name.split(['@', '+']).next().unwrap_or(name);
         let described = machines::describe(name).or_else(|_| machines::describe(plain));
         let Ok(tables) = described else {

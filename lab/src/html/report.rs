@@ -34,8 +34,8 @@ pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     {
         html.push_str(&format!("<p class=\"remark\">{}</p>\n", code(&remark)));
     }
-    // The finding of an experiment begins with the sentence of the answer. Do not show this
-    // sentence twice.
+    // The finding (the conclusion of a report) begins with the sentence of the report's answer. Do
+    // not show this sentence twice.
     let finding = report.finding.strip_prefix(&answer.sentence);
     let finding = finding.unwrap_or(&report.finding).trim();
     if !finding.is_empty() {
@@ -90,7 +90,7 @@ fn answers(answer: &Answer) -> String {
     ))
 }
 
-/// Renders the cell with the value of the side at index `nth` for the metric of `row`.
+/// Renders the cell with the value of the compared design at index `nth` for the metric of `row`.
 fn cell(row: &AnswerRow, nth: usize) -> String {
     let Some(cell) = row.cells.get(nth).and_then(Option::as_ref) else {
         return format!("<td class=\"r\">{NOTHING}</td>");

@@ -13,7 +13,7 @@ pub(super) enum What {
     Disturbed(usize),
     Held(usize),
     Waited(usize),
-    /// A single event: at the end of a hold, the waiter whose wait has this index in `waits` got
+    /// A single event at the release of a lock: the waiter whose wait has this index in `waits` got
     /// the lock.
     Released(usize),
     Phase(usize),

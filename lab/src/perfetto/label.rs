@@ -65,8 +65,8 @@ impl Label {
         }
     }
 
-    /// The label of `what`, an event of the run `slices`. The flow of the first wait in `slices`
-    /// has the id `first_flow`.
+    /// The label of `what`, an event of the run `slices`. The flow (an arrow in the viewer) of the
+    /// first wait in `slices` has the id `first_flow`.
     pub(super) fn of(what: What, slices: &Slices, first_flow: u64) -> Self {
         match what {
             What::Run(nth) => Self::new(runs(slices.runs[nth].runs), "run"),

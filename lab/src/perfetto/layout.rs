@@ -1,11 +1,11 @@
 //! Decides which tracks the trace of one run has, and which events are on each track.
 //!
 //! Each CPU has a track with everything that it runs and, below that, the holds of spinlocks and
-//! the waits for spinlocks. A CPU that was disturbed has a second track, with the disturbances. A
-//! task has a track of its own for everything during which it can lose its CPU. These are its
-//! phases, its holds of locks whose waiters sleep, and its waits for such locks. Values that are
-//! counted over time have tracks of their own. The slices of a track lie inside or beside one
-//! another, as Perfetto demands.
+//! the waits for spinlocks. A CPU that was disturbed, for example by interrupts, has a second track
+//! with the disturbances. A task has a track of its own for everything during which it can lose its
+//! CPU. These are the phases of its work, its holds of locks whose waiters sleep, and its waits for
+//! such locks. Values that are counted over time have tracks of their own. The slices of a track
+//! lie inside or beside one another, as Perfetto demands.
 
 use std::collections::BTreeMap;
 

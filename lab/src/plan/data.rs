@@ -51,20 +51,22 @@ pub struct Plan {
     /// ends.
     pub memory: Option<Memory>,
     /// The virtual duration of each run, in milliseconds. With `None`, a run ends 1500 ms after the
-    /// last moment of `timeline`. If the designs differ in the times at which vmstat work runs, it
-    /// then lasts at least five intervals of vmstat work.
+    /// last moment of `timeline`. If the designs differ in the times at which the vmstat work
+    /// (Linux's `vmstat_update`) runs, a run lasts at least five intervals of this work.
     pub length_ms: Option<u64>,
     /// The number of seeds. Every design runs with each of the seeds from 1 to this number.
     pub seeds: u64,
-    /// Says whether interrupts, softirqs and steals disturb the CPUs.
+    /// Says whether interrupts, softirqs and steals (the hypervisor takes a CPU away) disturb the
+    /// CPUs.
     pub jitter: Jitter,
-    /// The price card: the low end, the middle or the high end of every price range.
+    /// The price card, which says whether each price (the time of a simulated step) is the low end,
+    /// the middle or the high end of its range.
     pub card: Card,
     /// The knobs of all designs. If a design sets a knob itself, this value replaces the value
     /// here.
     pub knobs: Knobs,
-    /// The prices to scale, each with its factor in percent. The factor 100 does not change the
-    /// price.
+    /// The prices (the times of simulated steps) to scale, each with its factor in percent. The
+    /// factor 100 does not change the price.
     pub prices: BTreeMap<String, u32>,
     /// The designs. Each design after the first is compared with the first.
     pub designs: Vec<DesignOf>,
@@ -72,7 +74,8 @@ pub struct Plan {
     pub metrics: Vec<String>,
     /// Published figures to show beside ours.
     pub published: Vec<PublishedOf>,
-    /// The axes along which the experiment is repeated. `None` runs the experiment once.
+    /// The axes (the settings to vary) along which the experiment is repeated. `None` runs the
+    /// experiment once.
     pub sweep: Option<Sweep>,
     /// What happens at certain times of each run. The moments are in the order of the file.
     pub timeline: Vec<Moment>,
@@ -109,11 +112,11 @@ pub struct PublishedOf {
 pub struct Sweep {
     /// The axes, in the order of the columns that show their values.
     pub axes: Vec<Axis>,
-    /// How to draw at random the points of the grid that run. `None` runs all points.
+    /// How to draw at random the points (combinations of values) that run. `None` runs all points.
     pub random: Option<Draw>,
 }
 
-/// A random choice of points from a grid.
+/// A random choice among all points (combinations of values) of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// The number of points to draw.
@@ -136,20 +139,20 @@ pub struct Axis {
 pub enum Target {
     /// The machine.
     Machine,
-    /// The state of memory.
+    /// The state of memory when a run begins.
     Memory,
-    /// The cost card.
+    /// The price card, which says which end of every price range a run uses.
     Card,
     /// A parameter of the workload.
     Workload(String),
     /// A knob of all designs.
     Knob(String),
-    /// The factor by which a price is scaled.
+    /// The factor by which the price of one kind of simulated step is scaled.
     Price(String),
 }
 
 impl Target {
-    /// The key of the axis in the table `[sweep]`.
+    /// The key under which this setting is an axis in the table `[sweep]` of an experiment file.
     #[must_use]
     pub fn key(&self) -> String {
         match self {
@@ -183,9 +186,9 @@ impl Target {
 pub enum AxisValue {
     /// A whole number: the value of a parameter or of a knob.
     Whole(u64),
-    /// The factor by which a price is scaled, in percent.
+    /// The factor, in percent, by which the price of one kind of simulated step is scaled.
     Percent(u32),
-    /// A name: a machine, a state of memory or a card.
+    /// A name: a machine, a state of memory or a price card.
     Name(String),
 }
 

@@ -27,7 +27,7 @@ use crate::watch::Courses;
 /// Options for running a plan. They do not change the results of the plan.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// The number of cases that run in parallel.
+    /// The number of cases (a case is one design with one seed) that run in parallel.
     pub jobs: Jobs,
     /// The maximum number of events to record of each design's run with the first seed. `None`
     /// records nothing.
@@ -35,7 +35,8 @@ pub struct How {
     /// Where to keep the course (what happened, over time) of each design's run with the first
     /// seed. `None` if no run is watched.
     pub watch: Option<Courses>,
-    /// Where to keep the slices of each design's run with the first seed. `None` traces nothing.
+    /// Where to keep the slices (what each CPU and task did, and when) of each design's run with
+    /// the first seed. `None` traces nothing.
     pub trace: Option<Traces>,
 }
 
@@ -129,7 +130,7 @@ pub(super) fn compare(
     })
 }
 
-/// The index of the machine of `case` and the index of its design, in the plan.
+/// The indices in the plan of the machine and of the design that the run `case` has.
 fn place(prepared: &Prepared<'_>, planned: &PlannedMachine, case: &Case<Tuned>) -> (usize, usize) {
     let mut machines = prepared.machines.iter();
     let machine = machines.position(|of| of.machine == planned.machine);
@@ -138,8 +139,8 @@ fn place(prepared: &Prepared<'_>, planned: &PlannedMachine, case: &Case<Tuned>) 
     (machine.unwrap_or_default(), designs.unwrap_or_default())
 }
 
-/// Runs each design on each machine of `prepared` again with the first seed, only to keep the
-/// slices of these runs.
+/// Runs each design on each machine of `prepared` again with the first seed, only to keep their
+/// slices: what each CPU and task did, and when.
 ///
 /// # Errors
 /// As [`Comparison::run`].

@@ -1,5 +1,5 @@
-//! A part of a sweep. Several computers can share the points of a sweep, so that each runs one
-//! part.
+//! A part of a sweep. Several computers can share the points (combinations of values) of a sweep,
+//! so that each runs one part.
 
 use std::fmt;
 use std::num::NonZeroUsize;

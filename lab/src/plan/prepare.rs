@@ -20,11 +20,12 @@ use crate::run::testbed::Testbed;
 
 /// How many slots of swap a run can have at most: 256 GiB.
 const SLOTS_MAX: u32 = 1 << 26;
-/// The smallest and the largest factor by which a price can be scaled, in percent.
+/// The smallest and the largest factor, in percent, by which the price of a simulated step can be
+/// scaled.
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=10_000;
 
-/// A checked plan: everything that it names exists. It has no sweep, because each point of a sweep
-/// is a separate plan.
+/// A checked plan: everything that it names exists. It has no sweep, because each combination of
+/// values in a sweep is a separate plan.
 #[derive(Debug)]
 pub struct Prepared<'p> {
     /// The plan.
@@ -204,8 +205,8 @@ fn check_workload(problems: &mut Problems, plan: &Plan) -> Option<&'static Workl
     Some(workload)
 }
 
-/// Loads the machines of the plan, and scales their prices as the plan says. Adds each mistake to
-/// `problems`.
+/// Loads the machines of the plan, and scales the prices of their steps as the plan says. Adds each
+/// mistake to `problems`.
 fn check_machines(problems: &mut Problems, plan: &Plan) -> Vec<(String, Profile)> {
     let mut scaled = Vec::new();
     for (name, &percent) in &plan.prices {

@@ -15,10 +15,10 @@ use super::text::factor_text;
 use crate::error::Error;
 use crate::run::aging::Memory;
 
-/// How many points can run at most.
+/// How many points (combinations of values) of a sweep can run at most.
 pub const POINTS_MAX: u64 = 10_000;
 
-/// One point of a sweep.
+/// One point of a sweep: one combination of the values of its axes.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The index of this point among the points that the sweep runs.
@@ -46,13 +46,14 @@ pub fn count(sweep: &Sweep) -> u64 {
     grid(sweep).min(draw)
 }
 
-/// The number of points of the whole grid, or `u64::MAX` if it is larger.
+/// The number of all combinations of the axes' values, or `u64::MAX` if it is larger.
 fn grid(sweep: &Sweep) -> u64 {
     let sizes = sweep.axes.iter().map(|axis| axis.values.len() as u64);
     sizes.fold(1, u64::saturating_mul)
 }
 
-/// The points of the sweep of `plan`, in the order of the grid: the last axis changes fastest.
+/// The points (combinations of values) of the sweep of `plan`. From one point to the next, the last
+/// axis changes fastest.
 ///
 /// # Errors
 /// Everything that is wrong with the plan, with a value of an axis, or with a combination of
@@ -112,8 +113,8 @@ fn problem(key: impl Into<String>, why: Error) -> Problem {
     }
 }
 
-/// Checks the axes of `sweep`, and tries each of their values alone in the plan `base`. Returns
-/// what is wrong.
+/// Checks the axes of `sweep`, and tries each of their values in the plan `base`, one at a time.
+/// Returns what is wrong.
 fn check(base: &Plan, sweep: &Sweep) -> Vec<Problem> {
     let mut problems = Vec::new();
     if !base.published.is_empty() {
@@ -178,8 +179,8 @@ fn fixed_by<'p>(plan: &'p Plan, target: &Target) -> Option<&'p str> {
     plan.designs.iter().find(sets).map(|of| of.label.as_str())
 }
 
-/// Makes and checks the point at index `nth` of the sweep. In the whole grid, the point has the
-/// index `of_grid`.
+/// Makes and checks the point at index `nth` of the sweep. Among all combinations of the axes'
+/// values, the point has the index `of_grid`.
 fn point(
     base: &Plan,
     sweep: &Sweep,
@@ -231,7 +232,7 @@ fn apply(plan: &mut Plan, target: &Target, value: &AxisValue) -> Result<(), Erro
     Ok(())
 }
 
-/// The indices of the points to run, in ascending order.
+/// The indices of the points (combinations of values) to run, in ascending order.
 fn chosen(sweep: &Sweep) -> Vec<u64> {
     let grid = grid(sweep);
     match sweep.random {
@@ -254,7 +255,7 @@ fn chosen(sweep: &Sweep) -> Vec<u64> {
     }
 }
 
-/// The axis of the machine, if the sweep has one.
+/// The axis that varies the machine, if the sweep has such an axis.
 #[must_use]
 pub fn machine_axis(sweep: &Sweep) -> Option<&Axis> {
     sweep

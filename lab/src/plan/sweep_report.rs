@@ -1,4 +1,5 @@
-//! Runs every point of a sweep, and makes a table of each metric with all points.
+//! Runs every point (combination of values) of a sweep, and makes a table of each metric with all
+//! points.
 
 use super::command;
 use super::data::{Plan, Sweep, Target};

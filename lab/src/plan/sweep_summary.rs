@@ -1,5 +1,5 @@
-//! Runs some points of a sweep. The resulting table does not show every point, but counts the
-//! verdicts. It is for sweeps whose samples another program reads.
+//! Runs some points (combinations of values) of a sweep. The resulting table does not show every
+//! point, but counts the verdicts. It is for sweeps whose measured values another program reads.
 
 use std::collections::BTreeMap;
 

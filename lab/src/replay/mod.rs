@@ -7,7 +7,7 @@
 //!
 //! If the recording shows the contents of the per-CPU page lists, the replay starts with these
 //! lists and with the recorded amount of free memory. In this case, `warm` derives the operations
-//! and `start` sets this state, both with the code of exact replay. Otherwise, the replay starts
+//! and `start` sets this state. Both use code of [`crate::exact`]. Otherwise, the replay starts
 //! with empty lists and all memory free.
 
 mod perform;
@@ -57,7 +57,8 @@ pub struct ReplayOptions {
     pub seeds: Vec<u64>,
     /// How many cases (a seed with a design) run in parallel.
     pub jobs: Jobs,
-    /// The card. It takes every price from the low end, the middle or the high end of its range.
+    /// The price card. It takes every price (the time of a simulated step) from the low end, the
+    /// middle or the high end of its range.
     pub card: Card,
     /// The maximum number of events to record of the run with the first seed. `None` records
     /// nothing.
@@ -65,7 +66,8 @@ pub struct ReplayOptions {
     /// Where to keep the course of each design's run with the first seed: what happened in the run,
     /// over virtual time. `None` if no run is watched.
     pub watch: Option<Courses>,
-    /// Where to keep the slices of each design's run with the first seed. `None` traces nothing.
+    /// Where to keep the slices (what each CPU and task did, and when) of each design's run with
+    /// the first seed. `None` traces nothing.
     pub trace: Option<Traces>,
 }
 
@@ -77,7 +79,8 @@ pub struct ReplayOptions {
 pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     // Names are checked before the recording is read, so that a misspelt name fails at once.
     let profile = Profile {
-        // The recorded times already contain disturbances, so the simulator adds none.
+        // The recorded times already contain disturbances, such as interrupts, so the simulator
+        // adds none.
         jitter: None,
         ..machines::load(&options.machine, options.card)?
     };

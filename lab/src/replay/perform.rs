@@ -46,7 +46,7 @@ pub(super) struct Performed {
     /// The reason why the recorded state could not be set. `None` if the state was set, or if
     /// setting it was not requested.
     pub(super) refused: Option<String>,
-    /// The number of pages on the lists of all CPUs at the start.
+    /// The number of pages on the page lists of all CPUs at the start.
     pub(super) listed: u64,
     /// The number of allocations that failed.
     pub(super) failed: u64,
@@ -68,8 +68,8 @@ pub(super) struct ReplaySetup<'a> {
     pub(super) start: Start<'a>,
     /// The maximum number of events to record of this run. `None` records nothing.
     pub(super) record: Option<usize>,
-    /// Where to keep the slices of this run, and the index of the run's design. `None` traces
-    /// nothing.
+    /// Where to keep the slices (what each CPU and task did, and when) of this run, and the index
+    /// of the run's design. `None` traces nothing.
     pub(super) trace: Option<(&'a Traces, usize)>,
 }
 
@@ -80,8 +80,8 @@ struct Copy {
     /// The blocks that were in use before the recording began. `None` if the recording does not
     /// show the state at that time.
     memory: Option<Rc<Memory>>,
-    /// For each slot, the first page and the order of the slot's block. `None` while the slot has
-    /// no block.
+    /// For each slot (which stands for one block from its allocation to its free), the first page
+    /// and the order of the slot's block. `None` while the slot has no block.
     blocks: Vec<Cell<Option<(Pfn, Order)>>>,
     start: Nanos,
     tally: Rc<Tally>,

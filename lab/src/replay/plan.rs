@@ -17,7 +17,8 @@ pub(super) struct Plan {
     pub(super) ids: Vec<u32>,
     /// The steps of each CPU in `ids`, in order of time.
     pub(super) streams: Vec<Vec<PlannedOp>>,
-    /// The number of slots that the steps use.
+    /// The number of slots that the steps use. A slot stands for one block from its allocation to
+    /// its free.
     pub(super) slots: u32,
     pub(super) allocs: u64,
     pub(super) frees: u64,
@@ -40,12 +41,12 @@ pub(super) struct PlannedOp {
 /// The operation of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// Allocates a block for the slot.
+    /// Allocates a block. Later steps refer to the block by the slot of this step.
     Alloc(ZoneRequest),
     /// Allocates this number of single pages at once. The pages get consecutive slots, beginning
     /// with the slot of the step.
     Bulk(ZoneRequest, u32),
-    /// Frees the slot's block to the page list of this type. `None` if the type is unknown.
+    /// Frees the slot's block to the page list of this migrate type. `None` if the type is unknown.
     Free(Option<Mobility>),
     /// Frees a block that was in use before the recording and therefore has no slot.
     FreeOld(ZoneRequest),

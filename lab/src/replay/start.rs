@@ -25,7 +25,7 @@ pub(super) enum Start<'a> {
     Recorded(&'a State),
 }
 
-/// The reason why a replay starts with empty lists.
+/// The reason why a replay starts with empty page lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// The recording lacks the `/proc/zoneinfo` of its beginning.

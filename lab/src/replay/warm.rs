@@ -1,8 +1,8 @@
 //! Makes the plan of a replay (a list of steps for each CPU) from a recording that shows the
 //! contents of the page lists. The plan starts at the moment when the recorder read
-//! `/proc/zoneinfo`. The plan also contains operations that have no event of their own. Exact
-//! replay derives them from other events. Examples are bulk allocations, and frees of blocks that
-//! were allocated before the recording.
+//! `/proc/zoneinfo`. The plan also contains operations that have no event of their own. The module
+//! [`crate::exact`] derives these operations from other events. Examples are bulk allocations, and
+//! frees of blocks that were allocated before the recording.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -149,8 +149,8 @@ struct Object<'a> {
     decided: Option<DecidedObject<'a>>,
 }
 
-/// The answer. `cells` has an element for each of `sides`. The element is `null` if the side has no
-/// design.
+/// The answer. `cells` has an element for each of `sides` (the heads of the columns). The element
+/// is `null` if the side has no design.
 #[derive(Serialize)]
 struct AnswerObject<'a> {
     question: &'a str,

@@ -79,8 +79,9 @@ pub(crate) fn verdict_blocks(report: &Report) -> Vec<Block> {
     blocks
 }
 
-/// For each headline, one line with the prices that decide the headline. If the sensitivity table
-/// was made on another machine than the report, or with other prices, the first line says so.
+/// For each headline (a comparison that people quote), one line with the prices of simulated steps
+/// that decide it. If the sensitivity table was made on another machine than the report, or with
+/// other prices, the first line says so.
 pub(crate) fn decided(decided: &Decided) -> Vec<String> {
     let note = (!decided.note.is_empty()).then(|| format!("Deciding prices: {}.", decided.note));
     let line = |headline: &DecidedHeadline| {

@@ -40,7 +40,8 @@ pub struct Report {
     pub machine: String,
     /// True if the machine is simulated. Otherwise, times were measured on this computer.
     pub is_simulated: bool,
-    /// The cost card: `low`, `mid` or `high`.
+    /// The price card: `low`, `mid` or `high`, for the low end, the middle or the high end of every
+    /// price range.
     pub card: String,
     /// The seeds on which every design ran.
     pub seeds: Vec<u64>,
@@ -59,8 +60,9 @@ pub struct Report {
     pub finding: String,
     /// The published figures of the experiment on this machine, beside ours.
     pub figures: Vec<misses::Beside>,
-    /// The prices that decide the headline comparisons of the experiment (the comparisons that
-    /// people quote). `None` if the sensitivity table does not include the experiment.
+    /// The prices of simulated steps that decide the headline comparisons of the experiment (the
+    /// comparisons that people quote). `None` if the sensitivity table does not include the
+    /// experiment.
     pub decided: Option<Decided>,
     /// Warnings about the input. Renderers omit the warnings, because the caller prints them to
     /// standard error.
@@ -117,12 +119,13 @@ pub struct VerdictRow {
     pub comparison: stats::Comparison,
 }
 
-/// The prices that decide the headline comparisons of an experiment (the comparisons that people
-/// quote), from the sensitivity table.
+/// The prices of simulated steps that decide the headline comparisons of an experiment (the
+/// comparisons that people quote). They come from the sensitivity table, which has the effect of
+/// each price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
-    /// A remark if the sensitivity table was made on another machine than this report, or with
-    /// other prices. Otherwise empty.
+    /// A remark if the sensitivity table (the effects of changed prices) was made on another
+    /// machine than this report, or with other prices. Otherwise empty.
     pub note: String,
     /// The number of seeds with which the sensitivity table was made.
     pub seeds: usize,
@@ -146,7 +149,7 @@ pub struct DecidedHeadline {
     pub within_noise: usize,
 }
 
-/// A price that decides a headline comparison.
+/// A price (the time of one kind of simulated step) that decides a headline comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidingPrice {
     /// The key of the price, such as `work.fault`.

@@ -29,7 +29,7 @@ impl<'a> Detail<'a> {
     }
 
     /// Returns `report` without the parts that this detail does not show. If the user has named
-    /// metrics, the result has neither tables nor a finding.
+    /// metrics, the result has neither tables nor a finding (a conclusion).
     #[must_use]
     pub fn of_report(self, report: &Report) -> Report {
         let mut shown = report.clone();

@@ -40,8 +40,8 @@ pub fn table(reports: &[Report]) -> Table {
 /// The heads of the columns in the answers of the catalog's experiments.
 pub(crate) const SIDES: [&str; 3] = ["Linux", "patch", "ours"];
 
-/// Makes the lines of one metric. The table has one column for each of [`SIDES`]. If an answer has
-/// more sides, a metric takes several lines, and the first of them names the metric.
+/// Makes the lines of one metric. The table has one column for each of [`SIDES`]. If an answer
+/// compares more designs, a metric takes several lines, and the first of them names the metric.
 fn lines(answer: &Answer, row: &AnswerRow) -> Vec<Vec<String>> {
     let is_usual = answer.sides == SIDES;
     let mut values = values(row);
@@ -103,8 +103,8 @@ pub fn of_answer(answer: &Answer) -> Table {
     }
 }
 
-/// Makes the table of an answer with many sides. It has a row for each side. For each metric, it
-/// has a column with the value and a column with the verdict.
+/// Makes the table of an answer that compares many designs. It has a row for each design. For each
+/// metric, it has a column with the value and a column with the verdict.
 fn of_sides(answer: &Answer) -> Table {
     let heads = answer.rows.iter().map(|row| row.what.clone());
     let heads = heads.flat_map(|what| [what, "verdict".to_owned()]);

@@ -1,5 +1,5 @@
-//! Looks up which prices decide the headlines of a report, the comparisons that people quote from
-//! it.
+//! Looks up which prices (the times of simulated steps) decide the headlines of a report, the
+//! comparisons that people quote from it.
 
 use super::headlines;
 use super::kept::{Compared, Headline, Kept, Price, Varied, hash_of_prices, is_fitted};
@@ -9,10 +9,11 @@ use crate::report::{Decided, DecidedHeadline, DecidingPrice};
 
 /// Returns the prices that decide the headlines (the comparisons that people quote) of
 /// `experiment`, for its report on `machine`. Returns `None` if the experiment has no headlines. If
-/// the committed table does not have the experiment, the note of the result says so.
+/// the sensitivity table in the repository does not have the experiment, the note of the result
+/// says so.
 ///
 /// # Errors
-/// If the committed table cannot be read or names an unknown price, which tests prevent.
+/// If the sensitivity table cannot be read or names an unknown price, which tests prevent.
 pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
     let kept = Kept::committed()?.experiments;
     let varied = kept
@@ -78,7 +79,7 @@ fn note(varied: &Varied, machine: &str) -> Result<String, Error> {
 
 /// Describes how a headline changes at half and at twice the price: gives the new verdict or, if
 /// the verdict does not change, the new ratio of the designs. Leaves out changes that are possibly
-/// noise of the seeds.
+/// random differences between seeds.
 fn effect(headline: &Headline, price: &Price) -> String {
     let both = [("halved", &price.half), ("doubled", &price.twice)];
     let of = |(when, at): (&str, &Compared)| {
@@ -149,8 +150,8 @@ mod tests {
         );
     }
 
-    /// The price `work.fault` is fitted on the machine whose prices were varied. On the machine of
-    /// the report it is not.
+    /// On the machine whose prices were varied, the price `work.fault` is fitted to a published
+    /// figure. On the machine of the report it is not.
     #[test]
     fn a_price_is_called_fitted_if_it_is_on_the_machine_that_was_varied() {
         let mut varied = varied(&hash_of_prices("epyc-9654-2s").unwrap());

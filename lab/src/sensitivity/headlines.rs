@@ -6,7 +6,7 @@
 pub struct Headlines {
     /// The experiment's name in the catalog.
     pub experiment: &'static str,
-    /// The machine whose prices are varied.
+    /// The simulated machine whose prices (the times of single steps) are varied.
     pub machine: &'static str,
     /// The headlines: designs A and B, and the metric on which B is compared with A. Even a run
     /// with [`Effort::Quick`](crate::run::options::Effort::Quick) measures these metrics.
@@ -16,7 +16,7 @@ pub struct Headlines {
 /// A headline: design A, design B, and the metric on which B is compared with A.
 pub type Headline = (&'static str, &'static str, &'static str);
 
-/// The headlines of every experiment whose results depend on prices.
+/// The headlines of every experiment whose results depend on the prices of simulated steps.
 pub const ALL: &[Headlines] = &[
     Headlines {
         experiment: "vmstat",

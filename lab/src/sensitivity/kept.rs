@@ -1,5 +1,6 @@
 //! The sensitivity table that is part of the repository, `lab/data/sensitivity.json`: how each
-//! price of a machine affects the headline results of experiments.
+//! price of a machine (the time of one kind of simulated step) affects the headline results of
+//! experiments.
 
 use plimsoll_sim::profile::{Card, CostKey, Profile, Provenance};
 use serde::{Deserialize, Serialize};
@@ -156,7 +157,7 @@ impl Price {
 
 impl Headline {
     /// The prices that decide the headline: at half or at twice such a price, the headline
-    /// [changes] by more than the noise of the seeds.
+    /// [changes] by more than the random differences between seeds.
     ///
     /// [changes]: Headline::changes
     pub fn deciding(&self) -> impl Iterator<Item = &Price> {
@@ -165,7 +166,7 @@ impl Headline {
     }
 
     /// The number of prices that [change](Headline::changes) the headline, but by no more than the
-    /// noise of the seeds.
+    /// random differences between seeds.
     #[must_use]
     pub fn within_noise(&self) -> usize {
         let changes = |price: &&Price| price.any(|at| self.changes(at));
@@ -220,9 +221,9 @@ pub(super) fn factor(one: Option<f64>, other: Option<f64>) -> f64 {
     }
 }
 
-/// A hash of everything that a run takes from the profile of `machine` at the middle card, as 16
-/// hexadecimal digits. It is stored with a table, to show whether the table was made with other
-/// prices.
+/// A hash of everything that a run takes from the profile of `machine` if every price is the middle
+/// of its range, as 16 hexadecimal digits. It is stored with a table, to show whether the table was
+/// made with other prices.
 ///
 /// # Errors
 /// If the machine is unknown.

@@ -1,5 +1,5 @@
-//! Halves and doubles each price of a machine, and runs the headline comparisons (the comparisons
-//! that people quote) again.
+//! Halves and doubles each price of a machine (the time of one kind of simulated step), and runs
+//! the headline comparisons (the comparisons that people quote) again.
 //!
 //! Most prices decide nothing, so each price is first varied on the first seed alone. If no run
 //! changes, no step of the workload has this price. If no headline's ratio changes by more than the

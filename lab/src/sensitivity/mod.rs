@@ -1,5 +1,5 @@
-//! Sensitivity: which prices of a simulated machine decide the headlines of the experiments (the
-//! comparisons that people quote).
+//! Sensitivity: which prices of a simulated machine (the times of its steps) decide the headlines
+//! of the experiments (the comparisons that people quote).
 //!
 //! [`measure`] halves and doubles each price, runs the headline comparisons of an experiment again,
 //! and keeps the results. The result is a committed file, which [`kept`] reads. [`decided`] looks

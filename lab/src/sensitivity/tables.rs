@@ -7,13 +7,13 @@ use crate::error::Error;
 use crate::report::value::ratio_of;
 use crate::report::{Table, tabulate};
 
-/// How many prices the table of a headline shows at least. It shows the prices that change the
-/// headline's ratio most.
+/// How many prices the table of a headline (a comparison that people quote) shows at least. It
+/// shows the prices that change the headline's ratio most.
 const SHOWN: usize = 5;
 
-/// Makes a table for each headline that some price changes. The prices with the largest effect are
-/// at the top. Then follow a table of the headlines that no price changes, and a table of the
-/// prices whose steps never occur in the experiments.
+/// Makes a table for each headline (a comparison that people quote) that some price changes. The
+/// prices with the largest effect are at the top. Then follow a table of the headlines that no
+/// price changes, and a table of the prices whose steps never occur in the experiments.
 ///
 /// # Errors
 /// If the result names an unknown price.
@@ -84,7 +84,7 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
 /// The mark for a price in a headline's table. The mark says whether the price decides the
-/// headline, or changes the headline by no more than the noise.
+/// headline, or changes the headline by no more than the random differences between seeds.
 fn mark(headline: &Headline, price: &Price) -> &'static str {
     if headline
         .deciding()

@@ -1,5 +1,5 @@
-//! Tables about the periodic work: when it runs on each CPU (firings), how many CPUs start it at
-//! once, and the shepherd's rounds.
+//! Tables about the periodic work (`vmstat_update`): when it runs on each CPU (firings), how many
+//! CPUs start it at once, and the rounds of the shepherd (`vmstat_shepherd`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,7 +11,8 @@ use crate::measure::stats::median;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::run::testbed::crowd;
 
-/// Everything that a recording shows about the vmstat work of the CPUs and about the shepherd.
+/// Everything that a recording shows about the vmstat work of the CPUs (`vmstat_update`) and about
+/// the shepherd (`vmstat_shepherd`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Firings {
     /// Each run of `vmstat_update`, in order of time.
@@ -42,8 +43,8 @@ struct Tick {
 }
 
 impl Firings {
-    /// The firings of `recording`. The recording must have the `workqueue_execute_start` events of
-    /// `vmstat_update` and of `vmstat_shepherd`.
+    /// The runs of `vmstat_update` (the firings) in `recording`. The recording must have the
+    /// `workqueue_execute_start` events of `vmstat_update` and of `vmstat_shepherd`.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
         let header = &recording.header;
@@ -182,8 +183,8 @@ impl Firings {
         same.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// Makes a table of the shepherd's rounds: how many there were, the intervals between them, and
-    /// how many CPUs the shepherd woke.
+    /// Makes a table of the rounds of the shepherd (`vmstat_shepherd`): how many there were, the
+    /// intervals between them, and how many CPUs the shepherd woke.
     #[must_use]
     pub fn shepherd(&self) -> Figures {
         let between = self

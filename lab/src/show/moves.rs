@@ -153,8 +153,8 @@ impl Finder {
                     open.end_hold();
                 }
             }
-            // An interrupt can emit these events between a free and the hold that the free causes.
-            // So these events do not end a move.
+            // An interrupt can emit these events between a free and the hold of the zone lock that
+            // the free causes. So these events do not end a move.
             What::ContentionBegin { .. }
             | What::ContentionEnd { .. }
             | What::TimerStart { .. }
@@ -319,7 +319,8 @@ impl Finder {
 
 impl Open {
     fn end_hold(&mut self) {
-        // A hold that moved no page to or from a list is not a hold of this move.
+        // A hold of the zone lock that moved no page to or from a list does not belong to this
+        // move.
         if self.since_hold > 0 {
             self.so_far.holds.push(self.since_hold);
             self.since_hold = 0;

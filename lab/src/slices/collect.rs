@@ -1,4 +1,4 @@
-//! Collects the slices of a run during the run.
+//! Collects the slices of a run (what each CPU and task did, and when) during the run.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use super::data::{
 use super::ends::Ends;
 use super::{LONGEST, Limits};
 
-/// The shortest time between two readings of all page lists.
+/// The shortest time between two readings of the lengths of all page lists.
 const SAMPLE: Nanos = Nanos(50_000);
 
 /// Observes one run.
@@ -38,11 +38,11 @@ struct Collector {
     holds: u64,
     /// For each CPU, the index in `slices.holds` of the CPU's last hold of a zone lock.
     zone_hold: Vec<Option<usize>>,
-    /// For each task, the phases that have begun and have not ended yet.
+    /// For each task, the phases of its work that have begun and have not ended yet.
     phases: FxHashMap<u32, Vec<(Phase, CpuId, Nanos)>>,
     /// For each zone, how many pages are on its free lists.
     free: Vec<i64>,
-    /// The time of the next reading of page lists.
+    /// The time at which the lengths of the page lists are read next.
     sample_at: Nanos,
     mm: Rc<Manager<Sim>>,
     len: usize,
@@ -205,8 +205,9 @@ impl Collector {
         if hold.class == LockClass::Zone {
             self.zone_hold[hold.cpu.index()] = None;
         }
-        // If a wait lies in a window, the hold that it waited for ends in this window or later. So
-        // a hold that ended before the window does not matter for this wait.
+        // If a wait lies in a window, the lock that the waiter waited for is released in this
+        // window or later. So a hold of the lock that ended before the window does not matter for
+        // this wait.
         if !self.is_within(hold.from, hold.until) || self.slices.cut.is_some() {
             return;
         }
@@ -237,8 +238,8 @@ impl Collector {
         if !self.is_within(wait.from, wait.until) {
             return;
         }
-        // The waiter now has the lock. Its hold is reported only if it takes time, so assume for
-        // now that it takes none.
+        // The waiter now has the lock. The simulator reports a hold of a lock only if it takes
+        // time, so assume for now that the waiter's hold takes none.
         let mine = Releaser {
             cpu: wait.cpu,
             site: wait.site,
@@ -246,8 +247,8 @@ impl Collector {
         };
         let before = self.last.insert(wait.lock, (mine, wait.until));
         if self.wanted(wait.from, wait.until) {
-            // A hold that ended before the wait began is not the hold that the waiter waited for.
-            // That hold took no time, so it was not reported.
+            // If the last reported hold of the lock ended before the wait began, the waiter waited
+            // for a later hold. The later hold took no time, so it was not reported.
             let before = before.filter(|(_, until)| *until >= wait.from);
             let releaser = before.map(|(releaser, _)| releaser);
             let releaser = releaser.unwrap_or(Releaser {

@@ -30,9 +30,9 @@ pub struct Slices {
     pub waits: Vec<Waited>,
     /// The holds of locks, in ascending order of [`Held::number`].
     pub holds: Vec<Held>,
-    /// The disturbances that delayed CPUs.
+    /// The disturbances, such as interrupts, that delayed CPUs.
     pub disturbed: Vec<Disturbed>,
-    /// The phases of tasks.
+    /// The phases of the work of tasks.
     pub phases: Vec<PhaseSlice>,
     /// Single events.
     pub marks: Vec<Mark>,
@@ -78,11 +78,11 @@ pub struct Releaser {
     pub hold: Option<u64>,
 }
 
-/// A hold of a lock.
+/// A hold of a lock: the time from its acquisition to its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The number that identifies the hold. These numbers ascend in the order in which the holds
-    /// ended.
+    /// The number that identifies this hold of a lock. These numbers ascend in the order in which
+    /// the holds ended.
     pub number: u64,
     /// The hold.
     pub hold: Hold,
@@ -96,13 +96,13 @@ pub struct Held {
 pub struct Moved {
     /// How many pages moved.
     pub pages: Pages,
-    /// How many blocks these pages formed.
+    /// How many blocks the pages in `pages` formed.
     pub blocks: u32,
-    /// The CPU whose page lists the hold filled or emptied.
+    /// The CPU whose page lists were filled or emptied during the hold of the lock.
     pub lists_of: CpuId,
 }
 
-/// A disturbance that delayed a CPU.
+/// A disturbance, such as an interrupt, that delayed a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disturbed {
     /// The CPU.

@@ -1,4 +1,5 @@
-//! The times at which slices are ended that were still going on when the tracer stopped.
+//! When the tracer stops, some slices (things that a CPU or a task does) are still going on. This
+//! module chooses the times at which they end.
 
 use std::collections::HashMap;
 
@@ -9,8 +10,9 @@ use super::data::Slices;
 /// The end of the slices of each CPU and each task that are going on when the tracer stops at a
 /// given time.
 ///
-/// Some simulated CPUs are already beyond this time, because they run ahead of others. On such a
-/// CPU, a slice that is going on ends together with the last kept slice that lies within it.
+/// Some simulated CPUs are already beyond this time, because the clocks of simulated CPUs differ.
+/// On such a CPU, a slice that is going on ends together with the last kept slice that lies within
+/// it.
 pub(super) struct Ends {
     at: Nanos,
     cpus: Vec<Nanos>,
@@ -35,8 +37,8 @@ impl Ends {
         for of in &slices.disturbed {
             ends.move_cpu(of.cpu, of.until);
         }
-        // A task that is in a phase may have left the CPU on which the phase began, so phases do
-        // not count for CPUs.
+        // A task that is in a phase may have left the CPU on which the phase began, so a phase does
+        // not show what that CPU did at the end of the phase.
         for of in &slices.phases {
             ends.move_task(of.task, of.until);
         }

@@ -20,8 +20,8 @@ pub use self::data::{
 };
 pub use self::window::Window;
 
-/// How many slices of a run are kept unless the user names a window. A trace with this number of
-/// slices has about 13 MB.
+/// How many slices (things that a CPU or a task did) of a run are kept unless the user names a
+/// window. A trace with this number of slices has about 13 MB.
 pub const SLICES_MAX: usize = 250_000;
 /// How many slices of a run can be kept at most. Together with the trace that is made from them,
 /// they take about 1.5 GB of memory.
@@ -29,7 +29,7 @@ pub const SLICES_MOST: usize = 8_000_000;
 /// How many of the longest waits of each run are kept.
 pub const LONGEST: usize = 10;
 
-/// Says which slices of a run are kept.
+/// Says which slices (things that a CPU or a task did) of a run are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The windows. A slice is kept only if it lies in at least one of them.
@@ -41,8 +41,8 @@ pub struct Limits {
 /// The slices of a run, with the index of its machine and the index of its design in the command.
 type Placed = ((usize, usize), Slices);
 
-/// The slices of the traced runs of a command. For each design, the run with the first seed is
-/// traced. Clones share the slices.
+/// The slices (what each CPU and task did, and when) of the traced runs of a command. For each
+/// design, the run with the first seed is traced. Clones share the slices.
 #[derive(Clone, Debug)]
 pub struct Traces {
     limits: Limits,

@@ -1,4 +1,5 @@
-//! Keeps the cases of a run in memory, to make a table of the samples.
+//! Keeps the cases of a run (one design on one seed each) in memory, to make a table of their
+//! measured values.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +13,8 @@ use crate::run::journal::{ComparisonKey, Journal};
 /// The name of a case: its comparison, its design and its seed.
 type Key = (ComparisonKey, String, u64);
 
-/// A journal that collects every case of a run, including the cases that were already in the
-/// journal on disk. It has each case once, because the case's name is the key.
+/// A journal that collects every case of a run (one design on one seed), including the cases that
+/// were already in the journal on disk. It has each case once, because the case's name is the key.
 #[derive(Debug, Default)]
 pub struct Collected {
     /// The journal that keeps the cases on disk. `None` if there is no such journal.
@@ -32,8 +33,8 @@ impl Collected {
         }
     }
 
-    /// The samples so far, in the order of their comparisons, designs and seeds. `head` describes
-    /// the run.
+    /// The measured values so far, in the order of their comparisons, designs and seeds. `head`
+    /// describes the run.
     #[must_use]
     pub fn rows(&self, head: &Head) -> Rows {
         let cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);

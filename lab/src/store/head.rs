@@ -29,8 +29,8 @@ pub struct Program {
 pub struct Machine {
     /// The machine's name in its profile.
     pub name: String,
-    /// A hash of the profile: the topology and all prices at the run's card. Empty if the machine
-    /// is not simulated.
+    /// A hash of the profile: the topology and all prices of steps, as the run used them. Empty if
+    /// the machine is not simulated.
     pub profile: String,
 }
 
@@ -78,7 +78,8 @@ pub struct Head {
     pub started: String,
     /// The machines.
     pub machines: Vec<Machine>,
-    /// The inputs: experiments or workload, designs, knobs, seeds, card, effort, jitter, memory.
+    /// The inputs: experiments or workload, designs, knobs, seeds, price card (the end of every
+    /// price range), effort (quick or full), jitter, memory.
     pub inputs: Inputs,
 }
 

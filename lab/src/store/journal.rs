@@ -1,4 +1,5 @@
-//! The journal of a run: a file with a line of JSON for each finished case.
+//! The journal of a run: a file with a line of JSON for each finished case (one design on one
+//! seed).
 //!
 //! A line is written by one write, as soon as its case has finished. So if the process is killed,
 //! only the last line can be incomplete. If a write fails, the journal cuts the file after the last
@@ -18,7 +19,7 @@ use crate::measure::metric::{Better, Metric, Unit};
 use crate::measure::sample::Sample;
 use crate::run::journal::{ComparisonKey, Journal};
 
-/// One finished case: a line of the file `cases.jsonl`.
+/// One finished case (the run of one design on one seed): a line of the file `cases.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseLine {
     /// The comparison.

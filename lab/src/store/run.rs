@@ -165,8 +165,8 @@ impl RunFolder {
         written.map_err(|error| files::unwritable(&self.folder, &error))
     }
 
-    /// Keeps `courses`, the courses of the watched runs. They replace all courses that were kept
-    /// before.
+    /// Keeps `courses`: what happened in the watched runs, over time. They replace all courses that
+    /// were kept before.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -322,7 +322,8 @@ impl Kept {
         Ok(lines)
     }
 
-    /// The courses of the runs that were watched. Empty if no run was watched.
+    /// The courses (what happened, over time) of the runs that were watched. Empty if no run was
+    /// watched.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -1,5 +1,6 @@
-//! Measures one load on two real CPUs twice. Times the prices before, between and after these two
-//! measurements. If the load cannot be measured, returns the reason.
+//! Measures one load on two real CPUs twice. Times the prices (how long single lock operations
+//! take) before, between and after these two measurements. If the load cannot be measured, returns
+//! the reason.
 //!
 //! This module decides whether a measurement counts before anything is simulated, so only the real
 //! measurements decide this.
@@ -11,20 +12,21 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
-/// The prices are timed before the first measurement and again later. A price that was timed later
-/// can be larger or smaller than the first by at most this factor. If it differs more, the virtual
-/// CPUs have moved to other cores.
+/// The prices of lock operations are timed before the first measurement and again later. A price
+/// that was timed later can be larger or smaller than the first by at most this factor. If it
+/// differs more, the virtual CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
-/// The number of rounds in each timing of the prices. Prices are timed three times: before, between
-/// and after the two measurements.
+/// The number of rounds in each timing of the prices of lock operations. Prices are timed three
+/// times: before, between and after the two measurements.
 const PRICE_ROUNDS: u32 = 2;
 
 /// The maximum number of attempts to measure a load. A hypervisor that moves a virtual CPU spoils
 /// one attempt, but most likely not the next one.
 const ATTEMPTS: u32 = 4;
 
-/// One load, measured twice, with the prices before, between and after the measurements.
+/// One load, measured twice, with the prices of lock operations before, between and after the
+/// measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Real {
     /// The load that the two CPUs ran.
@@ -44,8 +46,8 @@ impl Real {
         Seen::from(&self.waits)
     }
 
-    /// Checks whether the price of a hand-over is known precisely enough to judge a prediction for
-    /// this load.
+    /// Checks whether the price of the hand-over of a lock is known precisely enough to judge a
+    /// prediction for this load.
     ///
     /// A hand-over takes two or three transfers of a cache line, depending on the lines that the
     /// waiter's CPU has read ahead. So the price of a hand-over is uncertain by at least the time
@@ -73,16 +75,16 @@ impl Real {
 pub enum Skip {
     /// The computer does not permit the measurement.
     Cannot(CannotMeasure),
-    /// A price timed later differs by this factor from the price timed before the first
-    /// measurement.
+    /// The price of a lock operation that was timed later differs by this factor from the price
+    /// timed before the first measurement.
     Drift(f64),
-    /// Between two timings of the prices, the virtual CPUs moved from two threads of one core to
-    /// separate cores, or the other way round.
+    /// Between two timings of the prices of lock operations, the virtual CPUs moved from two
+    /// threads of one core to separate cores, or the other way round.
     Moved,
     /// The two measurements of the load differ by more than a prediction's accepted error.
     Noise(Miss),
-    /// A hand-over has no single price: the time of a hand-over varies by this many nanoseconds,
-    /// which is more than a prediction's accepted error.
+    /// The hand-over of a lock has no single price: its time varies by this many nanoseconds, which
+    /// is more than a prediction's accepted error.
     Blurred(f64),
 }
 

@@ -8,7 +8,7 @@
 
 /// The largest number of bins.
 pub(super) const BINS: usize = 256;
-/// The largest number of rows of a map. If a machine has more CPUs than this, a row stands for
+/// The largest number of rows of a heat map. If a machine has more CPUs than this, a row stands for
 /// several CPUs.
 const ROWS_MAX: u32 = 512;
 /// The length of the first bins, in nanoseconds.

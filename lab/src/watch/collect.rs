@@ -112,7 +112,8 @@ pub(super) struct Collector {
     spans: Spans,
     tree: Tree,
     marks: Vec<Mark>,
-    /// The CPUs that the shepherd has kicked and whose vmstat work has not run yet.
+    /// The CPUs whose vmstat work the shepherd (`vmstat_shepherd`) has queued, if the work has not
+    /// run yet.
     kicked: BTreeSet<CpuId>,
     /// How many pages CPUs have taken from the free lists of zones and not returned yet.
     outside: i64,
@@ -324,8 +325,8 @@ impl Collector {
         self.tree.leave(task, now, Kind::job(job));
     }
 
-    /// Returns the course of the run. The caller adds the names of the experiment, the machine and
-    /// the design.
+    /// Returns the course of the run: what happened in it, over time. The caller adds the names of
+    /// the experiment, the machine and the design.
     pub(super) fn finish(mut self) -> Course {
         let ended = self.stats.as_ref().map_or(0, |stats| stats.now.0);
         let length_ns = self.latest_ns.max(ended);

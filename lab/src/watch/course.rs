@@ -22,7 +22,7 @@ pub struct Course {
     pub bin_ns: u64,
     /// The number of bins.
     pub bins: usize,
-    /// Maps, which have a value for each CPU and bin.
+    /// Heat maps, which have a value for each CPU and bin.
     pub maps: Vec<Map>,
     /// Lines, which have a value for each bin.
     pub lines: Vec<Line>,
@@ -39,8 +39,9 @@ pub struct Course {
     pub spans: Vec<Span>,
     /// Single events, such as kills.
     pub marks: Vec<Mark>,
-    /// The time of all CPUs, divided by kinds of work, waits and disturbances. The children of a
-    /// frame follow the frame, and their depth is greater by one.
+    /// The time of all CPUs, divided by kinds of work, waits, and disturbances such as interrupts.
+    /// The children of a frame (a part of the time) follow the frame, and their depth is greater by
+    /// one.
     pub time: Vec<Frame>,
     /// The phases and kernel jobs of tasks, with the waits inside them. They have the same order as
     /// the frames of `time`.
@@ -59,7 +60,7 @@ pub enum Unit {
     Count,
 }
 
-/// A map: a value for each CPU and bin.
+/// A heat map: a value for each CPU and bin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Map {
     /// The name of the quantity that the values measure.
@@ -164,7 +165,7 @@ pub struct Between {
     pub cells: Vec<(u32, u32, u64)>,
 }
 
-/// A phase of a task.
+/// A phase of the work of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// The name of the phase's function in Linux.

@@ -57,7 +57,7 @@ fn shorten(bytes: impl Iterator<Item = u8>) -> Vec<u8> {
     short
 }
 
-/// Makes a map from the first `columns` bins of `grid`.
+/// Makes a heat map from the first `columns` bins of `grid`.
 pub(super) fn map(grid: &Grid, name: String, unit: Unit, columns: usize) -> Map {
     let rows = grid.cells.chunks_exact(BINS).map(|row| &row[..columns]);
     let cells = rows.clone().flatten().map(|value| byte(*value));
@@ -74,8 +74,8 @@ pub(super) fn map(grid: &Grid, name: String, unit: Unit, columns: usize) -> Map 
 }
 
 impl Map {
-    /// Joins each pair of columns, so that the map needs about half the room. If the values are
-    /// numbers of pages, the larger of two values is kept. Otherwise, the two values are added,
+    /// Joins each pair of columns, so that the heat map needs about half the room. If the values
+    /// are numbers of pages, the larger of two values is kept. Otherwise, the two values are added,
     /// with the limited precision of a map.
     pub(crate) fn halve(&mut self) {
         let cells = self.values();

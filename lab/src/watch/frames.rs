@@ -1,5 +1,5 @@
-//! Divides the time of a run among the frames of two trees: one by kind of work, and one by the
-//! phases of tasks.
+//! Divides the time of a run among the frames (parts of the time) of two trees: one by kind of
+//! work, and one by the phases of tasks.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use plimsoll_sim::profile::Disturbance;
 use super::course::Frame;
 use super::waits::Waits;
 
-/// What a frame stands for.
+/// What a frame (a part of the time of a run) stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Phase(Phase),
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// A tree of frames that tasks enter and leave.
+/// A tree of frames (parts of the time), which tasks enter and leave.
 #[derive(Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
@@ -218,8 +218,8 @@ const GROUPS: [(&str, &[Work]); 8] = [
     ),
 ];
 
-/// Divides the time of all CPUs by kind of work, spinning waits and disturbances. The time in which
-/// CPUs are idle or wait for a cache line is in no frame.
+/// Divides the time of all CPUs by kind of work, spinning waits, and disturbances such as
+/// interrupts. The time in which CPUs are idle or wait for a cache line is in no frame.
 pub(super) fn time(stats: &Stats, waits: &Waits) -> Vec<Frame> {
     let leaf = |depth: u32, name: &str, count: u64, ns: u64| Frame {
         depth,

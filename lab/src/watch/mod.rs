@@ -36,7 +36,8 @@ thread_local! {
     static SLOT: RefCell<Option<Vec<Watcher>>> = const { RefCell::new(None) };
 }
 
-/// The courses of the watched runs of a command. Clones share the courses.
+/// The courses (what happened, over time) of the watched runs of a command. Clones share the
+/// courses.
 #[derive(Clone, Debug, Default)]
 pub struct Courses(Arc<Mutex<Vec<Course>>>);
 

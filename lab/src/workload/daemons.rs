@@ -20,7 +20,8 @@ pub(crate) struct Daemons {
     /// The mean working time after a wake-up.
     pub(crate) work: Nanos,
     /// The mean number of pages that the daemons of a CPU keep allocated. Each exchange of pages
-    /// changes this number, so the CPU's vmstat work then finds differentials to fold.
+    /// changes this number, so the CPU's vmstat work then finds per-CPU counts to add to the shared
+    /// counters.
     pub(crate) pages: usize,
     /// The mean number of wake-ups between two exchanges. In an exchange, the daemons free their
     /// pages and allocate new pages.

@@ -46,11 +46,11 @@ pub(crate) struct Cpus {
 /// A program that a mix can contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Program {
-    /// A worker of `stress-ng --vm` on each CPU of the part.
+    /// A worker of `stress-ng --vm` on each CPU of the [`Part`].
     Stress(StressVm),
-    /// The daemons of each CPU of the part.
+    /// The daemons (background programs) of each CPU of the [`Part`].
     Daemons(Daemons),
-    /// A reader of a file on each CPU of the part. The memory of the mix must be
+    /// A reader of a file on each CPU of the [`Part`]. The memory of the mix must be
     /// [`Memory::Cached`].
     Readers(Readers),
     /// Jobs that move between all CPUs of the machine. The CPUs of the [`Part`] have no effect.

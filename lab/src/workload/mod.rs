@@ -26,7 +26,8 @@ use rand::RngExt;
 /// Linux, pages reach the LRU in batches of 31.)
 const COUNTED_TOGETHER: usize = 31;
 
-/// The number of pages that a CPU unmaps before it frees them all (Linux: one chunk of a gather).
+/// The number of pages that a CPU unmaps before it frees them all (Linux: a part of an
+/// `mmu_gather`).
 const UNMAPPED_TOGETHER: usize = 512;
 
 /// The kinds of work that unmapping a page takes, in order. The work of the page allocator is not

@@ -1,6 +1,7 @@
 //! `stress-ng --vm`: workers that repeatedly map memory, write every page, check it, and unmap it.
 //!
-//! If the workers sleep in pauses, CPUs go idle, and their vmstat work goes dormant.
+//! If the workers sleep in pauses, CPUs go idle, and their vmstat work is no longer scheduled (it
+//! goes dormant).
 
 use std::cell::Cell;
 use std::rc::Rc;

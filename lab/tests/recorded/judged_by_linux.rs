@@ -1,6 +1,6 @@
 //! Checks Plimsoll's vmstat timers and counters of resident pages against recordings of Linux 6.12
-//! on 64 virtual CPUs. Also checks that the comparison notices a wrong rule, such as a fold one
-//! page later.
+//! on 64 virtual CPUs. Also checks that the comparison notices a wrong rule, such as a counter that
+//! adds a CPU's part to the shared value one page later.
 
 use std::cell::Cell;
 
@@ -38,8 +38,9 @@ fn every_firing_is_asked_for_and_placed_as_the_kernel_does() {
     assert_eq!(firings("vmstat-64-hz1000", &Timers::OURS), (1357, 1357));
 }
 
-/// Linux's wheel rounds an expiry up even if it is already a multiple of the granularity. A wheel
-/// that leaves such an expiry as it is differs from the kernel for some recorded timers.
+/// Linux's timer wheel rounds an expiry up even if it is already a multiple of the wheel's
+/// granularity. A timer wheel that leaves such an expiry as it is differs from the kernel for some
+/// recorded timers.
 #[test]
 fn a_wheel_that_leaves_a_timer_on_its_step_differs_where_the_kernel_has_one_there() {
     let early = Timers {
@@ -52,8 +53,8 @@ fn a_wheel_that_leaves_a_timer_on_its_step_differs_where_the_kernel_has_one_ther
     assert_eq!(firings("vmstat-64-hz1000", &early), (1357, 1334));
 }
 
-/// A wrong schedule: it arms timers for one jiffy later than Linux does. The comparison must notice
-/// this.
+/// A wrong schedule of the vmstat work: it arms timers for one jiffy later than Linux does. The
+/// comparison must notice this.
 #[derive(Debug)]
 struct OneMore;
 
@@ -148,8 +149,8 @@ fn every_reading_of_resident_pages_is_equal() {
     }
 }
 
-/// A wrong flat counter: it folds a differential only when the differential *exceeds* the batch.
-/// The comparison must notice this.
+/// A wrong per-CPU counter: it adds (folds) a CPU's part to the shared value only when the part
+/// *exceeds* the batch. The comparison must notice this.
 struct LateFold {
     batch: i64,
     parts: Vec<Cell<i64>>,
@@ -212,8 +213,9 @@ fn a_fold_one_page_later_is_seen() {
     let judge = |batch| -> Judgement {
         judge_with(&recording, |host| LateFold::new(host, batch)).expect("readings")
     };
-    // Linux folds a differential that reaches 128. The rule "fold if the differential exceeds 127"
-    // is the same, but "fold if it exceeds 128" is another rule.
+    // Linux adds (folds) a CPU's part of a counter to the shared value when the part reaches 128.
+    // The rule "fold if the part exceeds 127" is the same, but "fold if it exceeds 128" is another
+    // rule.
     let same = judge(127);
     assert_eq!((same.compared, same.identical), (3_115, 3_115));
     let late = judge(128);

@@ -1,5 +1,5 @@
 //! Repeats the kills, scores, reaping and watermark checks of a real kernel. The recordings are of
-//! Linux 6.12.117 on 2 and 4 CPUs. They contain only the texts and events that the judges read
+//! Linux 6.12.117 on 2 and 4 CPUs. They contain only the texts and events that the comparisons read
 //! (`tests/data/oom/`).
 
 use plimsoll_lab::exact::kills::{Kills, Scores};
@@ -90,7 +90,8 @@ fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     judgement.compared
 }
 
-/// Checks that the judge finds a decision in which Plimsoll and the recorded kernel differ.
+/// Checks that the comparison `judge` finds a decision in which Plimsoll and the recorded kernel
+/// differ.
 fn differs(judge: &dyn Judge, recording: &Recording) {
     let judgement = judged(judge, recording);
     assert!(judgement.identical < judgement.compared, "{judgement:?}");
@@ -253,8 +254,8 @@ fn a_log_without_tables_is_set_aside_and_said_so() {
     assert!(Kills::default().judge(&Recording::default()).is_none());
 }
 
-/// A dying thread that asks for memory marks itself as a victim. The judge notes this event, but
-/// does not compare it with Plimsoll's victims.
+/// A dying thread that asks for memory marks itself as a victim. The comparison notes this event,
+/// but does not compare it with Plimsoll's victims.
 #[test]
 fn a_victim_that_asks_for_memory_while_it_dies_is_no_kill_of_its_own() {
     let judgement = judged(&KILLS, &fixture!("plain"));
@@ -265,8 +266,8 @@ fn a_victim_that_asks_for_memory_while_it_dies_is_no_kill_of_its_own() {
 
 #[test]
 fn a_design_can_be_asked_for() {
-    // Every number in the kernel's table of processes is exact, so all selectors choose the same
-    // victims.
+    // Every number in the kernel's table of processes is exact, so all ways to select a victim
+    // choose the same victims.
     for selecting in Selecting::ALL {
         let kills = Kills {
             selecting: Some(selecting),
@@ -312,7 +313,8 @@ fn watermark_checks_are_the_kernels() {
     let judgement = judged(&Watermarks, &all);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");
     assert_eq!((judgement.compared, judgement.identical), (82, 82));
-    // Without the reserve, Plimsoll allows requests that a higher zone could serve.
+    // Without the reserve (`lowmem_reserve`), Plimsoll allows requests that a higher zone could
+    // serve.
     let without = with_text(all, "watermark checks", |text| {
         text.replace("reserve=1", "reserve=0")
     });
@@ -352,9 +354,8 @@ fn kernels_before_6_18_select_and_reap_in_the_older_way() {
     }
 }
 
-/// If a check depends on something that the recording does not show, the judge sets the check
-/// aside. If a line is unreadable, the judge notes this. In neither case does the check count as
-/// identical.
+/// If a check depends on something that the recording does not show, the check is set aside. If a
+/// line is unreadable, a note says so. In neither case does the check count as identical.
 #[test]
 fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
     let check =
@@ -365,8 +366,9 @@ fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
         check("free=300 order=0 flags=0x0", 1),
         check("free=500 order=0 flags=0x0", 0),
         check("free=300 order=3 flags=0x0", 1),
-        // The judge sets the next two checks aside. In the first, it is possible that no free block
-        // of the order existed. The second has a combination of flags that Plimsoll does not have.
+        // The comparison sets the next two checks aside. In the first, it is possible that no free
+        // block of the order existed. The second has a combination of flags that Plimsoll does not
+        // have.
         check("free=500 order=3 flags=0x0", 0),
         check("free=300 order=0 flags=0x28", 1),
         "check zone=1:Normal free=many\n".to_owned(),

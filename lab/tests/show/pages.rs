@@ -113,7 +113,7 @@ fn a_decay_is_inside_vmstat_update_and_not_behind_it() {
         (4, 0, 3, ends("vmstat_update", 1)),
         (5, 0, 3, drain(12)),
         // The vmstat work of CPU 0 is preempted, and another thread frees a block and spills. This
-        // spill is not a decay.
+        // spill is not a decay (a move by the vmstat work).
         (6, 0, 3, starts("vmstat_update", 1)),
         (7, 0, 9, free(20)),
         (8, 0, 9, drain(20)),

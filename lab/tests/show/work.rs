@@ -1,4 +1,5 @@
-//! Tests the tables of the periodic work: firings by CPU, crowding, and the shepherd's rounds.
+//! Tests the tables of the periodic work: runs of `vmstat_update` by CPU, how many CPUs start it at
+//! once, and the rounds of `vmstat_shepherd`.
 
 use plimsoll_recording::{Recording, What};
 

@@ -42,7 +42,7 @@ pub const COMPARE: &[Key] = &[
     ),
 ];
 
-/// The keys of the table `[answer]`.
+/// The keys of the table `[answer]`, which describes the answer with which a report begins.
 pub const ANSWER: &[Key] = &[
     required(
         "sides",
@@ -72,7 +72,7 @@ pub const ANSWER: &[Key] = &[
     ),
 ];
 
-/// The keys of a row of the table `[answer]`.
+/// The keys of one row of the table `[answer]`. A row shows one metric.
 pub const ROW: &[Key] = &[
     required(
         "what",
@@ -87,7 +87,7 @@ pub const ROW: &[Key] = &[
     ),
 ];
 
-/// The keys of the table `[cards]`.
+/// The keys of the table `[cards]`, which compares designs at the ends of all price ranges.
 pub const CARDS: &[Key] = &[
     required("title", Kind::Text, "the title of the table"),
     key("note", Kind::Text, "the note under the title"),
@@ -114,7 +114,7 @@ pub const CARDS: &[Key] = &[
     ),
 ];
 
-/// The keys of a pair of designs in the table `[cards]`.
+/// The keys of a pair of designs that the table `[cards]` compares.
 pub const CARD_PAIR: &[Key] = &[
     required("a", Kind::Text, "the label of design A, the base"),
     required("b", Kind::Text, "the label of design B"),

@@ -38,7 +38,7 @@ pub enum Kind {
     Cpus,
     /// A table of knobs with whole numbers.
     Knobs,
-    /// A table of prices with their factors.
+    /// A table of prices to scale, each with its factor.
     Prices,
     /// The table of the workload: its name and its parameters.
     Workload,
@@ -79,9 +79,9 @@ const fn required(name: &'static str, kind: Kind, about: &'static str) -> Key {
     }
 }
 
-/// The states of memory.
+/// The states that memory can have when a run begins.
 const MEMORY: Kind = Kind::Choice(&["fresh", "aged", "fragmented"]);
-/// The cost cards.
+/// The price cards: the low end, the middle and the high end of every price range.
 const CARD: Kind = Kind::Choice(&["low", "mid", "high"]);
 
 /// The keys at the top of an experiment file, in the order in which the template lists them.

@@ -21,7 +21,7 @@ pub(super) struct Drawn {
     pub(super) head: Vec<String>,
     /// The lines of each row.
     pub(super) rows: Vec<Vec<String>>,
-    /// True if the lines name the design of each side, so that no legend is needed.
+    /// True if the lines name every compared design, so that no legend is needed.
     pub(super) names_designs: bool,
 }
 
@@ -87,7 +87,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// Makes the table of `answer`. `sides` are the names of the sides.
+    /// Makes the table of `answer`. `sides` are the names of the sides (the compared designs).
     fn of(answer: &Answer, sides: &[String]) -> Self {
         if answer.has_rows_of_sides() {
             Self::of_sides(answer, sides)
@@ -112,8 +112,8 @@ impl Grid {
         Self { heads, rows }
     }
 
-    /// Makes a table with a row for each side. It has no column for published ratios, because no
-    /// answer with so many sides has any.
+    /// Makes a table with a row for each side (each compared design). It has no column for
+    /// published ratios, because no answer with so many sides has any.
     fn of_sides(answer: &Answer, sides: &[String]) -> Self {
         let mut heads = vec![Cell::plain("")];
         heads.extend(answer.rows.iter().map(|row| Cell::plain(&row.what)));

@@ -39,12 +39,13 @@ pub struct Answer {
     pub sides: Vec<String>,
     /// The metrics that the answer shows, at most [`ROWS_MAX`].
     pub rows: Vec<AnswerRow>,
-    /// The sides whose runs were identical to the runs of the first side.
+    /// The sides (compared designs) whose runs were identical to the runs of the first side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identical: Vec<Identical>,
 }
 
-/// A side whose runs were identical to the runs of the first side on every seed.
+/// A side (a compared design) whose runs were identical to the runs of the first side on every
+/// seed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identical {
     /// The name of the first side's design.
@@ -63,27 +64,28 @@ impl fmt::Display for Identical {
     }
 }
 
-/// One metric of an answer, with its value for each side.
+/// One metric of an answer, with its value for each side (each compared design).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerRow {
     /// What was measured, in a few words.
     pub what: String,
     /// The metric.
     pub metric: Metric,
-    /// The value of each side. `None` if the side has no design for this metric.
+    /// The value of each side (each compared design). `None` if the side has no design for this
+    /// metric.
     pub cells: Vec<Option<AnswerCell>>,
-    /// The published value of the second side, divided by the published value of the first side.
+    /// The published value of the second compared design, divided by that of the first.
     pub published_ratio: Option<f64>,
 }
 
-/// The value of one side.
+/// The value of one side (one compared design).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerCell {
     /// The name of the design.
     pub design: String,
     /// The median over the seeds, with its interval.
     pub estimate: Estimate,
-    /// The comparison of this side with the first side. `None` if this is the first side.
+    /// The comparison of this design with the first design. `None` if this is the first design.
     pub compared: Option<stats::Comparison>,
 }
 
@@ -97,8 +99,8 @@ impl Answer {
 }
 
 impl AnswerRow {
-    /// For each cell of this row that is compared with the first side: the index of the cell's
-    /// side, the cell, and the comparison.
+    /// For each cell of this row whose design is compared with the first design: the index of the
+    /// cell, the cell, and the comparison.
     pub(crate) fn compared(&self) -> impl Iterator<Item = (usize, &AnswerCell, stats::Comparison)> {
         let cells = self.cells.iter().enumerate();
         cells.filter_map(|(nth, cell)| {
@@ -107,7 +109,7 @@ impl AnswerRow {
         })
     }
 
-    /// Returns whether every side has the value 0 on every seed.
+    /// Returns whether every compared design has the value 0 on every seed.
     pub(crate) fn is_all_zero(&self) -> bool {
         let mut cells = self.cells.iter().flatten();
         cells.all(|cell| cell.estimate.low == 0.0 && cell.estimate.high == 0.0)

@@ -36,8 +36,8 @@ fn named_in(design: &str, head: &str) -> String {
 }
 
 impl Answer {
-    /// Returns whether the table of this answer has a row for each side. This is so if there are
-    /// more sides than [`COLUMNS_MAX`].
+    /// Returns whether the table of this answer has a row for each side (each compared design).
+    /// This is so if there are more sides than [`COLUMNS_MAX`].
     pub(crate) fn has_rows_of_sides(&self) -> bool {
         self.sides.len() > COLUMNS_MAX
     }
@@ -58,7 +58,7 @@ impl Answer {
         names
     }
 
-    /// Says which design each side is, as in `A is ...; B is ...`.
+    /// Says which design each head stands for, as in `A is ...; B is ...`.
     pub(crate) fn legend(&self) -> String {
         let of_side = |(nth, side): (usize, &String)| {
             let names = self.designs_of(nth).into_iter();
@@ -81,8 +81,8 @@ impl Answer {
         is_letter && !self.rows.is_empty() && !self.sides.iter().enumerate().all(is_named)
     }
 
-    /// The heads of the sides. If the answer [needs a legend](Self::needs_legend), each head also
-    /// has the name of its design, as in `A: linux`.
+    /// The heads (short names) of the compared designs. If the answer [needs a
+    /// legend](Self::needs_legend), each head also has the name of its design, as in `A: linux`.
     pub(crate) fn named_sides(&self) -> Vec<String> {
         let of_side = |(nth, side): (usize, &String)| match self.designs_of(nth)[..] {
             [] => side.clone(),

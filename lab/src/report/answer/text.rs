@@ -8,8 +8,8 @@ use crate::report::layout::title;
 use crate::report::paint::Paint;
 use crate::report::wrap::wrap;
 
-/// The largest number of lines with which a report begins, if the answer has at most three sides. A
-/// legend and remarks about identical runs are not counted.
+/// The largest number of lines with which a report begins, if the answer compares at most three
+/// designs. A legend and remarks about identical runs are not counted.
 pub const LINES_MAX: usize = 12;
 
 /// The first lines of `report`: its title, its question, its answer, and the table of the answer.
@@ -18,7 +18,7 @@ pub const LINES_MAX: usize = 12;
 /// If the table has a row for each metric, there are at most [`LINES_MAX`] lines, not counting a
 /// legend and remarks about identical runs. If there is too little room, the function leaves out
 /// blank lines first, and then the last rows of the table. The full tables below the answer also
-/// have these rows. If the table has a row for each side, all of its rows are printed.
+/// have these rows. If the table has a row for each compared design, all of its rows are printed.
 #[must_use]
 pub fn lines(report: &Report, width: usize, paint: Paint) -> Vec<String> {
     let title = wrap(&title(report), width).into_iter();

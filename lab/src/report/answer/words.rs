@@ -43,7 +43,8 @@ pub(crate) fn list<T: AsRef<str>>(parts: &[T]) -> String {
     }
 }
 
-/// The verdicts of all sides of `row` in words: `patch: better; ours: no difference seen`.
+/// The verdicts on all compared designs in `row`, in words: `patch: better; ours: no difference
+/// seen`.
 pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
     if row.is_all_zero() {
         return "0 in all".to_owned();
@@ -90,8 +91,8 @@ pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
     remarks
 }
 
-/// Names the quantity of `row`, and the sides that show no difference from the first side. Returns
-/// `None` if every side shows a difference.
+/// Names the quantity of `row`, and the designs that show no difference from the first design.
+/// Returns `None` if every design shows a difference.
 fn unseen(answer: &Answer, row: &AnswerRow) -> Option<String> {
     let sides: Vec<&str> = row
         .compared()
@@ -166,9 +167,9 @@ pub(super) fn sentence(
     format!("Compared with `{a}`, {}.", parts.join("; "))
 }
 
-/// Says, for each verdict, which sides have it on the metric of `row`. Returns `None` if no side is
-/// compared. An example of the text:
-/// `waits: lower (better) with B1 and B2, no difference seen with B3`.
+/// Says, for each verdict, which compared designs have it on the metric of `row`. Returns `None` if
+/// no design is compared. An example of the text: `waits: lower (better) with B1 and B2, no
+/// difference seen with B3`.
 fn by_metric(row: &AnswerRow, sides: &[String]) -> Option<String> {
     if row.is_all_zero() {
         return Some(format!("{}: 0 in all", row.what));

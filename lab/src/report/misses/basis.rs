@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Basis {
     /// Our figure does not depend on the published figure.
     Independent,
-    /// We derived a price from the published figure. So if the two figures agree, this proves
-    /// nothing.
+    /// We derived a price (the time of a simulated step) from the published figure. So if the two
+    /// figures agree, this proves nothing.
     Fitted,
     /// Both figures follow directly from how the patch is built, so nothing has to be measured.
     Construction,

@@ -328,7 +328,8 @@ mod tests {
         let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);
         report.figures = sample();
         let mut stored = Stored::of(&report);
-        // A change of the machine's prices must not change this snapshot.
+        // A change of the machine's prices (the times of simulated steps) must not change this
+        // snapshot.
         "0".clone_into(&mut stored.prices);
         let page = page(&report.figures, &[stored]);
         insta::assert_snapshot!(page);

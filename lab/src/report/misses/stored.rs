@@ -71,7 +71,8 @@ impl Stored {
         }
     }
 
-    /// Returns whether the prices of the machine are still the same as when the report was made.
+    /// Returns whether the prices of the machine (the times of simulated steps) are still the same
+    /// as when the report was made.
     #[must_use]
     pub fn has_prices_of_now(&self) -> bool {
         hash_of_prices(&self.machine).unwrap_or_default() == self.prices

@@ -7,7 +7,7 @@ use crate::measure::metric::Metric;
 use crate::run::journal::ComparisonKey;
 use crate::store::journal::CaseLine;
 
-/// The cases of one comparison, by design.
+/// The cases of one comparison (one design on one seed each), by design.
 #[derive(Debug)]
 pub(super) struct Grouped<'a> {
     pub(super) key: &'a ComparisonKey,
@@ -65,8 +65,8 @@ pub(super) fn metrics(cases: &[&CaseLine]) -> Vec<Metric> {
 
 type Pair<'p, 'a> = (Option<&'p Grouped<'a>>, Option<&'p Grouped<'a>>);
 
-/// Pairs each comparison of `a` with the comparison of `b` that it matches. Pairs with equal keys
-/// come first. A comparison without a match is alone in its pair.
+/// Pairs each comparison of `a` with the comparison of `b` that it matches. Pairs whose comparisons
+/// have equal keys (`ComparisonKey`) come first. A comparison without a match is alone in its pair.
 pub(super) fn pairs<'p, 'a>(a: &'p [Grouped<'a>], b: &'p [Grouped<'a>]) -> Vec<Pair<'p, 'a>> {
     let mut pairs = Vec::new();
     let find = |key: &ComparisonKey| b.iter().find(|other| other.key == key);

@@ -32,7 +32,8 @@ pub struct Diff {
     pub a: Head,
     /// The run B.
     pub b: Head,
-    /// True if both runs have the same cases, with the same hashes and values.
+    /// True if both runs have the same cases (a case is one design on one seed), with the same
+    /// hashes and values.
     pub identical: bool,
     /// The comparisons that both runs have.
     pub comparisons: Vec<Compared>,

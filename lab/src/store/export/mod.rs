@@ -1,5 +1,6 @@
-//! The samples of runs as one flat table, for programs that analyse data. The table can be written
-//! as Parquet, CSV, or lines of JSON. A row has one metric of one case.
+//! The measured values of runs as one flat table, for programs that analyse data. The table can be
+//! written as Parquet, CSV, or lines of JSON. A row has one metric of one case (one design on one
+//! seed).
 
 mod parquet;
 mod thrift;
@@ -163,8 +164,8 @@ impl Rows {
     }
 }
 
-/// The hash of the profile of `machine`. Empty if the run has no such machine. `machine` can be a
-/// variant of a machine in `machines`, such as one without disturbances.
+/// The hash of the profile (the description) of `machine`. Empty if the run has no such machine.
+/// `machine` can be a variant of a machine in `machines`, such as one without disturbances.
 fn profile<'a>(machines: &'a [Machine], machine: &str) -> &'a str {
     let is = |of: &&Machine| of.name == machine || of.name.split('+').next() == Some(machine);
     machines.iter().find(is).map_or("", |of| &of.profile)

@@ -1,10 +1,12 @@
-//! A machine out of memory: allocators stall, a victim is killed, and its memory is freed.
+//! A machine out of memory: processes that allocate (allocators) stall, a victim is killed, and its
+//! memory is freed.
 //!
 //! Each process has memory that several CPUs touched, and its counters are spread over these CPUs.
-//! Hogs grow on several threads, and allocators allocate in bursts, until no memory is left. Only
-//! the start of a storm is fixed. Everything else follows from the page allocator's last resort.
-//! The run ends when every allocator has either got all its memory or died. Then all processes
-//! exit, and every page must be free again.
+//! Hogs (processes that allocate until they are killed) grow on several threads, and allocators
+//! allocate in bursts, until no memory is left. Only the start of a storm is fixed. Everything else
+//! follows from the last resort: what the page allocator calls when reclaim finds nothing (here,
+//! the OOM killer). The run ends when every allocator has either got all its memory or died. Then
+//! all processes exit, and every page must be free again.
 //!
 //! The submodule `population` has the processes. `world` has a machine with these processes, their
 //! reactions to a kill, and the reaper. `stalls` divides each stall of an allocation into its
@@ -41,13 +43,13 @@ pub(crate) struct Storm {
     pub(crate) headcount: Headcount,
     /// The number of pages that can still be allocated when the storm begins.
     pub(crate) free: Pages,
-    /// How many bursts of page touches each allocator makes.
+    /// How many bursts of page touches each allocator (a process that allocates in bursts) makes.
     pub(crate) bursts: u32,
-    /// How a hog dies after it has been told to die.
+    /// How a hog (a process that allocates until it is told to die) dies.
     pub(crate) ending: Ending,
 }
 
-/// How a hog dies.
+/// How a hog (a process that allocates until it is killed) dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The hog's threads notice that they must die, and the last of them empties the hog's memory.
@@ -55,16 +57,16 @@ pub(crate) enum Ending {
     /// The hog dies as with [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of
     /// every kill and calls `process_mrelease`.
     Helped,
-    /// One thread of each hog waits for a device. The device responds at this time after the start
-    /// of the storm.
+    /// One thread of each hog (a process that allocates until it is killed) waits for a device. The
+    /// device responds at this time after the start of the storm.
     Stuck(Nanos),
 }
 
 /// The result of a storm.
 #[derive(Clone, Debug)]
 pub(crate) struct StormResult {
-    /// The stalls of the allocators. A stall is left out if the last resort was not called in it,
-    /// or if it ended after the allocator had been told to die.
+    /// The stalls of the allocators. A stall is left out if the last resort (the OOM killer) was
+    /// not called in it, or if it ended after the allocator had been told to die.
     pub(crate) stalls: Vec<Stall>,
     /// The deaths of all processes that were told to die.
     pub(crate) deaths: Vec<Death>,
@@ -76,9 +78,11 @@ pub(crate) struct StormResult {
 
 /// The first page of a process's first mapping.
 const START: Vpn = Vpn(1 << 20);
-/// The distance in pages between the starts of a hog's mappings.
+/// The distance in pages between the starts of the mappings of a hog (a process that allocates
+/// until it is killed).
 const APART: u64 = 1 << 24;
-/// The number of pages that a hog touches before it checks whether it must die.
+/// The number of pages that a hog (a process that allocates until it is killed) touches before it
+/// checks whether it must die.
 const STEP: u64 = 32;
 /// The number of pages in an allocator's burst.
 const BURST: u64 = 64;
@@ -104,7 +108,9 @@ impl Storm {
         self.end(world, free_at_first - taken)
     }
 
-    /// Starts the threads of hogs and allocators, and the threads of hogs that wait for the device.
+    /// Starts the threads of hogs (processes that allocate until they are killed) and allocators
+    /// (processes that allocate in bursts). Also starts the threads of hogs that wait for the
+    /// device.
     fn start(&self, world: &Rc<StormWorld>) {
         let sim = &world.testbed.sim;
         let begin = sim.stats().now;
@@ -154,7 +160,8 @@ impl Storm {
             dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
         };
         let mut stalls = stalls::stalls(&notes, &deaths);
-        // A stall that ended without the last resort needed no kill, so the result leaves it out.
+        // A stall that ended without the last resort (the OOM killer) needed no kill, so the result
+        // leaves it out.
         stalls.retain(|stall| stall.asked > 0 && had_page(stall));
         let testbed = world.end();
         assert_eq!(free_pages(&testbed), free_before, "a page is lost");
@@ -311,8 +318,9 @@ mod tests {
 
     use super::*;
 
-    /// A storm on eight CPUs. Two CPUs are for a hog, three for allocators, and one each for the
-    /// reaper, the helper and the device.
+    /// A storm on eight CPUs. Two CPUs are for a hog (a process that allocates until it is killed),
+    /// three for processes that allocate in bursts, and one each for the reaper, the helper and the
+    /// device.
     fn small(ending: Ending) -> Storm {
         Storm {
             headcount: Headcount {

@@ -23,7 +23,8 @@ pub(crate) struct Headcount {
     /// How many allocators there are. An allocator has as much memory as a sleeper and then
     /// allocates more, on its own CPU.
     pub(crate) allocators: u32,
-    /// For each hog, its number of threads. Each thread has its own CPU.
+    /// For each hog (a process that allocates until it is killed), its number of threads. Each
+    /// thread has its own CPU.
     pub(crate) hogs: Vec<u32>,
 }
 
@@ -97,7 +98,7 @@ impl Headcount {
                 threads: allocates.then_some(home).into_iter().collect(),
             });
         }
-        // Shuffle the list, so that a hog or an allocator can be at any position.
+        // Shuffle the list, so that each kind of process can be at any position.
         specs.shuffle(rng);
         Population {
             specs,
@@ -107,7 +108,8 @@ impl Headcount {
         }
     }
 
-    /// Divides the pages of a process about equally between its home CPU and some other CPUs.
+    /// Divides the pages of a process about equally between the CPU `home`, on which the process
+    /// was started, and some other CPUs.
     fn touch(&self, home: CpuId, cpus: u32, rng: &mut Xoshiro256PlusPlus) -> Vec<(CpuId, u64)> {
         let pages = rng.random_range(self.pages.clone());
         let on = rng.random_range(1..=RAN_ON_MAX).min(pages);

@@ -32,9 +32,9 @@ pub(super) enum StormEvent {
     /// An allocation stalls because it has found no page in any zone. The stall ends when the
     /// allocation has a page or fails.
     Stall(Edge),
-    /// An allocation calls the last resort.
+    /// An allocation calls the last resort (here, the OOM killer).
     Ask(Edge),
-    /// The last resort selects a victim.
+    /// The last resort (here, the OOM killer) selects a victim.
     Select(Edge),
     /// A task sleeps so that other tasks can run.
     Pause(Edge),
@@ -61,8 +61,9 @@ pub(crate) enum Part {
     /// The task runs: the allocation tries the zones without success, drains lists, and calls
     /// reclaimers.
     Attempts,
-    /// The task runs inside the last resort, but outside the selection of a victim: it looks for
-    /// memory above the high watermark before and after the selection, and kills the victim.
+    /// The task runs inside the last resort (here, the OOM killer), but outside the selection of a
+    /// victim: it looks for memory above the high watermark before and after the selection, and
+    /// kills the victim.
     Looks,
     /// The task selects a victim, or sleeps while another task selects one and no process is dying.
     Select,
@@ -113,7 +114,7 @@ pub(crate) struct Stall {
     pub(crate) cpu: CpuId,
     /// The start and the end of the stall, in nanoseconds.
     pub(crate) span: Range<u64>,
-    /// The number of times that the allocation called the last resort.
+    /// The number of times that the allocation called the last resort (here, the OOM killer).
     pub(crate) asked: usize,
     /// How many nanoseconds of the stall lie in each part, indexed by [`Part`].
     pub(crate) parts: [u64; Part::ALL.len()],

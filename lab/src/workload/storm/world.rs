@@ -84,8 +84,8 @@ pub(crate) struct Kill {
     pub(crate) most: u64,
 }
 
-/// The embedder of the OOM code. The embedder lists the processes, makes killed processes exit, and
-/// starts the reaper.
+/// The program that embeds the OOM code. This program lists the processes, makes killed processes
+/// exit, and starts the reaper.
 struct Embedder(Weak<StormWorld>);
 
 impl StormWorld {

@@ -64,7 +64,7 @@ pub(crate) struct Part {
     /// The number of pages that are moved to swap, from the first page on.
     pub(crate) swapped: u64,
     /// The node of the threads that touch the mapping. Here, node 0 is the node of the CPU on which
-    /// the victim's last user exits, and the other nodes follow. On a machine with fewer nodes,
+    /// the victim's last thread exits, and the other nodes follow. On a machine with fewer nodes,
     /// this number is taken modulo the number of nodes.
     pub(crate) node: u32,
 }
@@ -79,7 +79,7 @@ pub(crate) enum Kind {
     },
     /// A private mapping of a separate file.
     PrivateFile,
-    /// Shared memory, which helpers must not empty.
+    /// Shared memory, which the OOM reaper and `process_mrelease` must not empty.
     Shared,
 }
 

@@ -1,5 +1,6 @@
-//! A victim is killed: its last user empties the victim's address space on one CPU, while helpers
-//! empty the same address space on other CPUs.
+//! A victim is killed: its last user (the thread that ends the address space) empties the address
+//! space on one CPU, while helpers (the OOM reaper, or callers of `process_mrelease`) empty the
+//! same address space on other CPUs.
 //!
 //! The kill is at time 0. Each task starts within [`START_WITHIN`] of the kill, after a random
 //! delay that stands for the time to wake up the task. The race ends when all pages, page tables
@@ -38,11 +39,11 @@ const REST: Nanos = Nanos::from_ms(1);
 pub(crate) struct Race {
     /// The process that is killed.
     pub(crate) victim: Victim,
-    /// The CPU on which the victim's last user exits.
+    /// The CPU on which the victim's last thread exits.
     pub(crate) exit: CpuId,
-    /// The CPUs of the helpers.
+    /// The CPUs of the helpers, the tasks that also empty the victim's address space.
     pub(crate) helpers: Vec<CpuId>,
-    /// The kind of the helpers.
+    /// Says whether the helpers are the OOM reaper or callers of `process_mrelease`.
     pub(crate) help: Help,
     /// How much memory the machine has left at the kill.
     pub(crate) left: MemoryLeft,
@@ -60,7 +61,7 @@ pub(crate) enum MemoryLeft {
     None,
 }
 
-/// The kind of a helper.
+/// The kind of a helper, a task that empties the victim's address space besides the exiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. The
@@ -110,9 +111,9 @@ pub(crate) struct Raced {
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
-    /// The waits of the last user, and the waits of all helpers together. In each pair, the first
-    /// time is the wait for page-table locks, and the second time is the sleep until the mmap_lock
-    /// is free.
+    /// The waits of the last user (the thread that ends the address space), and the waits of all
+    /// helpers together. In each pair, the first time is the wait for page-table locks, and the
+    /// second time is the sleep until the mmap_lock is free.
     waits: [(Nanos, Nanos); 2],
 }
 
@@ -405,8 +406,9 @@ mod tests {
         );
     }
 
-    /// If exit and a helper walk in the same direction, they wait for each other's page-table
-    /// locks. If both claim page tables before they empty them, neither waits.
+    /// If the exiting thread and a helper empty page tables in the same direction, they wait for
+    /// each other's page-table locks. If both reserve (claim) page tables before they empty them,
+    /// neither waits.
     #[test]
     fn in_the_same_direction_they_wait_and_for_claimed_tables_nobody_does() {
         let ascending = raced(APP, Reaping::Ascending, 1);

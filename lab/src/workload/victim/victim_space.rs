@@ -1,5 +1,5 @@
-//! A victim's address space and its objects: how they are created and emptied, and the check that
-//! all memory is freed.
+//! A victim's address space, with its files and shared memory (its objects): how they are created
+//! and emptied, and the check that all memory is freed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use plimsoll_sim::Sim;
 
 use super::layout::{Contents, Kind, Part};
 
-/// The victim's address space, with the objects and the swap that belong to it.
+/// The victim's address space, with the files, the shared memory and the swap that belong to it.
 pub(super) struct VictimSpace {
     mm: Rc<Manager<Sim>>,
     spaces: Spaces<Sim>,
@@ -59,7 +59,7 @@ impl VictimSpace {
                 .filter(near)
                 .or_else(|| topology.ids().find(near));
             let Some(cpu) = cpu else { continue };
-            // `Part::node` is relative to the last user's node: 0 is the last user's node, 1 is the
+            // `Part::node` is relative to the node of `home`: 0 is the node of `home`, 1 is the
             // next node, and so on.
             let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
             let (victim_space, parts, nodes) =
@@ -128,16 +128,17 @@ impl VictimSpace {
         }
     }
 
-    /// Kills the victim, and lets its last user exit on the calling CPU.
+    /// Kills the victim, and lets its last thread exit on the calling CPU.
     pub(super) fn exit(&self, sim: &Sim) {
         self.space.raise(sim, Flag::Killed);
         let exited = self.space.exit(self.memory(sim));
         exited.expect("a victim ends once");
     }
 
-    /// Lets the OOM reaper empty the victim's address space while the last user exits.
+    /// Lets the OOM reaper empty the victim's address space while the victim's last thread exits.
     pub(super) fn reap(&self, sim: &Sim) {
-        // The result does not matter: the last user frees all memory that the reaper leaves.
+        // The result does not matter: the thread that exits frees all memory that the reaper
+        // leaves.
         let _ = self.space.try_reap(self.memory(sim));
     }
 
