@@ -1,4 +1,4 @@
-//! Memory on the node of its users: binding ranges of an arena to nodes, and moving the state of
+//! Memory on the node of its users: binding ranges of an arena to nodes, and moving the data of
 //! each CPU to the CPU's own node.
 
 use std::fs;

@@ -1,4 +1,5 @@
-//! Words and tags: hardware atomics.
+//! The integers that CPUs share (*words*), and the tags of pages (a byte for each page, with the
+//! state of the page). All of them are hardware atomics.
 //!
 //! A [`SharedWord`] has 128 bytes to itself, because many CPUs write it and x86 prefetches cache
 //! lines in pairs. A [`SharedLine`] is only one cache line, because counters have many of them. A
@@ -175,8 +176,8 @@ impl LocalWord<Host> for CpuWord {
         self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
     }
 
-    /// With restartable sequences, adds by a sequence if the caller runs on the real CPU that is
-    /// the home of `cpu` (`fronts::Homes`). Otherwise adds by an atomic instruction.
+    /// With restartable sequences, adds by such a sequence if the caller runs on the real CPU whose
+    /// threads may do so for `cpu` (`fronts::Homes`). Otherwise adds by an atomic instruction.
     #[inline(always)]
     fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
         let homes = &machine.shared().homes;
@@ -202,7 +203,8 @@ impl LocalWord<Host> for CpuWord {
     }
 }
 
-/// The tags of all pages, one byte for each page. Accesses are relaxed, as the trait `Tags` allows.
+/// The tags of all pages: one byte for each page, with the state of the page. Accesses are relaxed,
+/// as the trait `Tags` allows.
 #[derive(Debug)]
 pub struct PageTags(Box<[AtomicU8]>);
 

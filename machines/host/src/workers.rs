@@ -22,8 +22,8 @@ impl Host {
     /// A job whose handler panics counts as run, and later jobs run too. [`Workers::panicked`]
     /// reports the panic at once, and the panic resumes on the thread that drops the workers. The
     /// workers do not defer the job again. If the job was the vmstat work of a CPU, the shepherd
-    /// restarts it. If the job was the shepherd itself,
-    /// [`Manager::start`](plimsoll_mm::Manager::start) restarts it.
+    /// (the job that looks for CPUs whose vmstat work has stopped) restarts it. If the job was the
+    /// shepherd itself, [`Manager::start`](plimsoll_mm::Manager::start) restarts it.
     ///
     /// # Errors
     /// If the machine already has workers, or a thread could not be created.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-/// The programs that test `mm` on machines. Each has the name of its machine.
+/// The programs that test `mm` on machines: on real threads (`host`) and in the simulator (`sim`).
 pub(crate) const PROGRAMS: [&str; 2] = ["host", "sim"];
 
 /// Files of `mm`, and the suites of tests that should notice a change in these files.

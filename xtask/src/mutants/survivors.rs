@@ -10,15 +10,16 @@ use toml::{Table, Value};
 /// The path of the list of accepted survivors, from the root of the repository.
 pub(crate) const FILE: &str = "xtask/survivors.toml";
 
-/// Reads the accepted survivors: the key of each mutant, and the reason why it is accepted.
+/// Reads the accepted survivors: the key of each mutant (its name without line and column), and the
+/// reason why it is accepted.
 pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, String>, String> {
     let text = fs::read_to_string(root.join(FILE))
         .map_err(|error| format!("cannot read {FILE}: {error}"))?;
     Ok(parse(&text)?.into_iter().collect())
 }
 
-/// Parses the list of accepted survivors. Returns the key of each mutant and the reason why it is
-/// accepted, in the order of the list.
+/// Parses the list of accepted survivors. Returns the key of each mutant (its name without line and
+/// column) and the reason why it is accepted, in the order of the list.
 pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let table: Table = text.parse().map_err(|error| format!("{FILE}: {error}"))?;
     let Some(listed) = table.get("survivor") else {

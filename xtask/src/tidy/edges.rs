@@ -1,7 +1,8 @@
 //! The rule about dependencies between the workspace's crates. mm, recording and xtask depend on no
-//! other crate. The machines depend only on mm, and linux depends only on recording. The lab
-//! depends on the machines, mm and recording; the command depends on the lab, linux and recording.
-//! The C library depends on host and mm, and the package for Python depends on the lab and mm.
+//! other crate. The crates of machines (`machines/`) depend only on mm, and linux depends only on
+//! recording. The lab depends on the machines, mm and recording; the command depends on the lab,
+//! linux and recording. The C library depends on host and mm, and the package for Python depends on
+//! the lab and mm.
 
 use toml::{Table, Value};
 

@@ -170,9 +170,9 @@ impl Prices {
         self.remote.middle_ns < self.entry.middle_ns + TWO_LINES_NS
     }
 
-    /// Returns how much two sets of prices differ: the largest ratio between the two values of a
-    /// price. The prices `transfer`, `handover` and `remote` are compared. The result is 1 if all
-    /// of them are equal.
+    /// Returns how much two sets of prices (the times of the steps of a lock) differ: the largest
+    /// ratio between the two values of a price. The prices `transfer`, `handover` and `remote` are
+    /// compared. The result is 1 if all of them are equal.
     ///
     /// A hypervisor may move its virtual CPUs between cores at any time. If the prices before and
     /// after a measurement differ, the measurement fits neither set.

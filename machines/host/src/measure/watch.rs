@@ -1,7 +1,7 @@
 //! The times when a thread did not run, detected as jumps between two consecutive clock readings.
 //!
-//! A thread reads the clock continually while it waits, thinks and holds the lock, so no other work
-//! takes long between two readings.
+//! A thread reads the clock continually while it waits for the lock, holds it, and pauses before
+//! its next request, so no other work takes long between two readings.
 
 use std::cell::{Cell, RefCell};
 

@@ -29,7 +29,8 @@ type Observer = Box<dyn Fn(CpuId, Nanos, Event) + Send + Sync>;
 /// The threads that do the periodic work of a pool's manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Upkeep {
-    /// The pool starts one worker thread per CPU, and the shepherd.
+    /// The pool starts one worker thread per CPU, and the shepherd, the job that restarts the
+    /// periodic work of CPUs where it has stopped.
     #[default]
     Threads,
     /// The pool starts no threads. The embedder calls [`Host::start`] and [`Manager::start`], or
@@ -134,7 +135,8 @@ impl Builder {
         Self { populate, ..self }
     }
 
-    /// Sets the variant of each mechanism. Default: [`Design::OURS`].
+    /// Sets the design, which names an algorithm (a variant) for each mechanism. Default:
+    /// [`Design::OURS`].
     #[must_use]
     pub fn design(mut self, design: Design) -> Self {
         self.config.design = design;
@@ -175,7 +177,8 @@ impl Builder {
         Self { host, ..self }
     }
 
-    /// Sets the initial value of a knob. Default and bounds: [`Knob::spec`].
+    /// Sets the initial value of a knob, a setting like a sysctl of Linux. Default and bounds:
+    /// [`Knob::spec`].
     #[must_use]
     pub fn knob(mut self, knob: Knob, value: u64) -> Self {
         self.knobs.push((knob, value));
@@ -220,8 +223,8 @@ impl Builder {
         self
     }
 
-    /// Adds a counter, which [`Pool::counter`] finds by its name. The counter is of the variant
-    /// that the design uses for resident pages. Default: none.
+    /// Adds a counter, which [`Pool::counter`] finds by its name. The counter is of the kind by
+    /// which the design counts resident pages. Default: none.
     #[must_use]
     pub fn counter(mut self, spec: CounterSpec) -> Self {
         self.counters.push(spec);

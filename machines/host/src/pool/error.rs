@@ -34,7 +34,7 @@ pub enum BuildError {
     },
     /// The manager cannot manage this layout.
     Layout(LayoutError),
-    /// A knob cannot have this value.
+    /// A knob (a setting like a sysctl of Linux) cannot have this value.
     Tunable(TunableError),
     /// The memory could not be mapped.
     Arena(ArenaError),

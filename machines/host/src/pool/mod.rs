@@ -135,8 +135,8 @@ impl Pool {
     }
 
     /// Makes the calling thread play `cpu` until the returned value is dropped, as [`Host::enter`]
-    /// does. Several threads may play one CPU. If such a thread finds that CPU's lists locked by
-    /// another thread, it uses the zone instead.
+    /// does. Several threads may play one CPU. If such a thread finds that CPU's page lists locked
+    /// by another thread, it uses the zone instead.
     ///
     /// # Errors
     /// [`EnterError::NoSuchCpu`] if the machine has no such CPU.

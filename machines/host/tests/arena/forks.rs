@@ -88,8 +88,8 @@ fn a_child_that_uses_the_manager_aborts_with_a_message() {
         0
     }));
     {
-        // The forking thread plays a CPU, so without the guard the allocation in the child would
-        // take its fast path and go unnoticed.
+        // The forking thread plays a CPU, so without the check for forks the allocation in the
+        // child would take its fast path and go unnoticed.
         let _entered = host.enter(CpuId(1));
         aborts(&in_child(|| alloc(&host, &manager)));
         let outer = host.enter(CpuId(0));

@@ -137,8 +137,8 @@ proptest! {
     ) {
         prop_assert_eq!(Batch::new(size).is_ok(), size >= 2 && size.is_power_of_two());
         let cpus = topology.cpus();
-        // Shapes for 5000 to 2^20 CPUs would take too long to create in each run of this test.
-        // Shapes for more CPUs are refused at once.
+        // Shapes of counter trees for 5000 to 2^20 CPUs would take too long to create in each run
+        // of this test. Shapes for more CPUs are refused at once.
         let other = if (5000..=1 << 20).contains(&other) { cpus } else { other };
         let host = Host::with_topology(topology.clone());
         let _entered = host.enter(CpuId(0));

@@ -1,4 +1,5 @@
-//! Every layout, knob and size that a caller can pass either works or is refused with an error.
+//! Every layout of zones, knob (setting) and size that a caller can pass either works or is refused
+//! with an error.
 //!
 //! With debug assertions an overflow stops the test at once. Without debug assertions, the
 //! comparisons at the end of each test detect it.

@@ -38,8 +38,8 @@ fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     collection::vec(place, 0..5)
 }
 
-/// Candidates whose readings may be false. A reading is a range with two arbitrary ends, which may
-/// even be in the wrong order.
+/// Candidates for a kill, whose readings (approximate sums of pages) may be false. A reading is a
+/// range with two arbitrary ends, which may even be in the wrong order.
 #[derive(Debug)]
 struct Liars(Vec<(Facts, Reading)>);
 

@@ -19,8 +19,8 @@ use plimsoll_mm::units::{CpuId, Pages, Vpn};
 const START: Vpn = Vpn(513);
 
 /// Maps and touches `pages` pages, and calls `goes` to remove them. Returns the number of steps in
-/// which the gathered pages are freed. `batches` batches are set aside, and there are 2000 slots of
-/// swap.
+/// which the gathered pages are freed. `batches` batches (each is memory for records of unmapped
+/// pages) are set aside, and there are 2000 slots of swap.
 fn times(
     design: &Design,
     pages: u64,
@@ -61,8 +61,8 @@ fn times(
     times
 }
 
-/// Maps `pages` pages with `batches` batches set aside, and unmaps them. Returns the number of
-/// steps in which they are freed.
+/// Maps `pages` pages, with `batches` batches (memory for records of unmapped pages) set aside, and
+/// unmaps them. Returns the number of steps in which they are freed.
 fn unmapped(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         let unmapped = space.unmap(memory, START, pages);
@@ -70,17 +70,18 @@ fn unmapped(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Maps `pages` pages with `batches` batches set aside, and ends the address space. Returns the
-/// number of steps in which its pages and tables are freed. The last step frees the upper table.
+/// Maps `pages` pages, with `batches` batches (memory for records of unmapped pages) set aside, and
+/// ends the address space. Returns the number of steps in which its pages and tables are freed. The
+/// last step frees the upper table.
 fn exited(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         space.exit(memory).expect("no thread ended it before");
     })
 }
 
-/// Maps `pages` pages with `batches` batches set aside, and ends the address space in a design
-/// without helpers. Returns the number of steps in which its pages, and then all its page tables
-/// together, are freed.
+/// Maps `pages` pages, with `batches` batches (memory for records of unmapped pages) set aside.
+/// Ends the address space in a design in which no other thread can help. Returns the number of
+/// steps in which its pages, and then all its page tables together, are freed.
 fn exited_alone(pages: u64, batches: u32) -> u32 {
     let design = Design {
         reaping: Reaping::Ascending,
@@ -91,8 +92,8 @@ fn exited_alone(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Maps `pages` pages with `batches` batches set aside, and moves them to swap. Returns the number
-/// of steps in which they are freed.
+/// Maps `pages` pages, with `batches` batches (memory for records of unmapped pages) set aside, and
+/// moves them to swap. Returns the number of steps in which they are freed.
 fn swapped_out(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         let went = space.swap_out(memory, START..Vpn(START.0 + pages));
@@ -100,8 +101,8 @@ fn swapped_out(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Maps `pages` pages with `batches` batches set aside, and reaps them as a helper does. Returns
-/// the number of steps in which they are freed.
+/// Maps `pages` pages, with `batches` batches (memory for records of unmapped pages) set aside, and
+/// reaps them as the OOM reaper does. Returns the number of steps in which they are freed.
 fn reaped(reaping: Reaping, pages: u64, batches: u32) -> u32 {
     let design = Design {
         reaping,
@@ -124,15 +125,16 @@ fn there_are_batches_for_each_cpu_and_for_the_dying() {
     }
 }
 
-/// A living process that moves pages to swap must not take the last 19 batches that are set aside:
-/// they are for dying processes.
+/// A living process that moves pages to swap must not take the last 19 batches of records that are
+/// set aside for unmapped pages: they are for dying processes.
 #[test]
 fn the_last_batches_are_not_for_swapping_out() {
     assert_eq!(swapped_out(1000, 19), 1000 / 8);
     assert_eq!(swapped_out(1000, 20), 2, "8 pages and 510, then the rest");
 }
 
-/// A helper frees the memory of a dying process, so it may take the last batch.
+/// A helper (for example the OOM reaper) frees the memory of a dying process. So it may take the
+/// last batch, memory for records of unmapped pages.
 #[test]
 fn the_last_batches_are_for_helpers() {
     for reaping in Reaping::ALL {
@@ -144,12 +146,12 @@ fn the_last_batches_are_for_helpers() {
 #[test]
 fn a_gather_without_batches_goes_on_with_its_own_records() {
     assert_eq!(unmapped(1000, 0), 1000 / 8);
-    // The page tables are gathered and freed as well.
+    // The page tables are collected and freed together with the pages.
     assert_eq!(exited(1000, 0), (1000 + 3) / 8 + 1 + 1);
 }
 
-/// An unmapping must not take the last 19 batches that are set aside. A process that exits may take
-/// all of them.
+/// An unmapping must not take the last 19 batches of records that are set aside for unmapped pages.
+/// A process that exits may take all of them.
 #[test]
 fn the_last_batches_are_for_the_dying() {
     assert_eq!(unmapped(1000, 19), 1000 / 8);
@@ -158,11 +160,11 @@ fn the_last_batches_are_for_the_dying() {
     assert_eq!(exited(1000, 19), 1 + 1);
 }
 
-/// The page tables of an address space that ends are gathered like its pages, and may take the last
-/// batch, too.
+/// The page tables of an address space that ends are collected for freeing like its pages. They too
+/// may take the last batch of records that is set aside.
 #[test]
 fn the_last_batches_are_for_page_tables_of_the_dying() {
-    // The pages need 11 page tables, and the gather itself has room for only 8 records. So the
-    // tables need a batch.
+    // The pages need 11 page tables, and the gather (the collection of unmapped pages and tables)
+    // itself has room for only 8 records. So the tables need a batch.
     assert_eq!(exited_alone(512 * 10, 19), 2, "the pages, then the tables");
 }

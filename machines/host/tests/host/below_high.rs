@@ -47,7 +47,7 @@ fn allocator(host: &Host) -> PageAllocator<Host> {
         batch: Pages(8),
         high_min: Pages(32),
         // The bound is above the number of pages that a CPU can take, so every refill has room to
-        // raise `high`.
+        // raise `high`, the number of pages that a CPU may keep.
         high_max: Pages(2 * PAGES),
     };
     for zone in [LOWER, UPPER] {
@@ -96,7 +96,8 @@ fn give(host: &Host, pages: &PageAllocator<Host>, taken: &mut Vec<Pfn>, zone: u3
     }
 }
 
-/// Allocates pages until the next refill. Returns whether that refill raised `high`.
+/// Allocates pages until the next refill. Returns whether that refill raised `high`, the number of
+/// pages that a CPU may keep.
 fn refill_raises(host: &Host, pages: &PageAllocator<Host>, request: Request, zone: u32) -> bool {
     let state = || pages.list_state(host, zone, CpuId(0)).expect("such a zone");
     let before = state().high;
@@ -115,8 +116,8 @@ fn a_zone_is_below_high_until_it_is_above_what_it_keeps_for_itself_too() {
     let pages = allocator(&host);
     let mut taken = take(&host, &pages, lower(), LOWER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, lower(), LOWER));
-    // The zone is above its high watermark, but not above the sum of the watermark and the reserve.
-    // So the zone still counts as below its high watermark.
+    // The zone is above its high watermark, but not above the sum of the watermark and the pages
+    // that the zone reserves. So the zone still counts as below its high watermark.
     give(&host, &pages, &mut taken, LOWER, MARKS.high.0 + RESERVE / 2);
     assert!(free(&host, &pages, LOWER) <= MARKS.high.0 + RESERVE);
     assert!(!refill_raises(&host, &pages, lower(), LOWER));
@@ -195,7 +196,8 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
         .expect("it is there");
     pages.test_high(&host, upper());
     // The zone is above its high watermark again, but the zone still counts as below its high
-    // watermark: only a spill would notice the change, and no spill happens here.
+    // watermark: only a spill (a transfer of pages from a CPU's lists to the zone) would notice the
+    // change, and no spill happens here.
     pages
         .seed_sizes(&host, UPPER, MARKS, sizes)
         .expect("it is there");
@@ -331,8 +333,9 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
         let state = pages.list_state(&host, 0, CpuId(0));
         state.expect("such a zone").high > Pages(32)
     };
-    // The page block from which `pair` was allocated is kept for atomic requests. Most of its pages
-    // are free, but they do not count when the free pages are compared with the high watermark.
+    // The page block from which the two pages of `pair` were allocated is kept for atomic requests.
+    // Most of its pages are free, but they do not count when the free pages are compared with the
+    // high watermark.
     assert!(!spills_raise(MARKS.high.0 + 100));
     assert!(spills_raise(MARKS.high.0 + 700));
 }
@@ -400,7 +403,8 @@ fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermar
         };
         // The free pages of the zone are compared with the sum of the high watermark and the
         // reserve. This sum is above the zone's drift mark (Linux: `percpu_drift_mark`), so the
-        // zone's counter is compared as it is, without the CPUs' differentials.
+        // zone's counter is compared as it is, without the amounts that CPUs have not added to it
+        // yet.
         mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
         for &kswapd in told {
             pages.set_kswapd(&host, NodeId(0), kswapd);

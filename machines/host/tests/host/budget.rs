@@ -78,8 +78,8 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Charge(usize, u64),
-    /// Undoes one of the charges that have not been undone yet. The index is taken modulo the
-    /// number of these charges.
+    /// Undoes one of the charges (pages counted against a budget) that have not been undone yet.
+    /// The index is taken modulo the number of these charges.
     Uncharge(usize),
     Limit(usize, u64),
 }

@@ -1,6 +1,6 @@
-//! The error of an approximate sum can be exactly as large as the bound that follows from the shape
-//! of the counter's tree. The comparison in the Linux patch allows for a smaller error, so with
-//! many CPUs that comparison is wrong.
+//! The error of a counter's approximate sum can be exactly as large as the bound that follows from
+//! the shape of the counter's tree. The comparison in the Linux patch allows for a smaller error,
+//! so with many CPUs that comparison is wrong.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn add(host: &Host, counters: &impl Counters<Host>, cpu: u32, delta: i64) {
 /// Makes the approximate sum of a counter as wrong as possible: fills the levels of its tree below
 /// the root, and leaves the root unchanged. For that, adds powers of two on each CPU, the largest
 /// first, and takes back each addition that changes the root. The top level fills up first. From
-/// then on, an addition that is passed up to a full item would change the root.
+/// then on, an addition that reaches the full top level would change the root.
 fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i64) {
     const TOP_BIT: u32 = 16;
     let cpus = host.topology().cpus();
@@ -56,7 +56,8 @@ fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i6
     }
 }
 
-/// Creates one counter of the one-sided variant. The memory of its tree is already allocated.
+/// Creates one counter whose approximate sum can be wrong in one direction only. The memory of its
+/// tree is already allocated.
 fn grown(host: &Host, shape: Shape) -> OneSidedTree<Host> {
     let area = Arc::new(Area::new(host, 1).expect("one counter fits"));
     let tree = OneSidedTree::init_many(host, &area, &Arc::new(shape)).expect("made for the host");

@@ -1,6 +1,6 @@
-//! Counters refuse areas (per-CPU memory), shapes (forms of the tree) and items that do not fit
-//! together. The error says what is wrong, and nothing is written. If an address space ends with
-//! pages still counted, the error names their kind.
+//! Counters refuse areas (per-CPU memory), shapes (forms of the tree) and items (memory for the
+//! tree above its leaves) that do not fit together. The error says what is wrong, and nothing is
+//! written. If an address space ends with pages still counted, the error names their kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Parts {
         Items::new(&self.host, lines).expect("there is memory")
     }
 
-    /// Checks that no group occupies a place in the area, after a counter was refused.
+    /// Checks, after a counter was refused, that no group of counters occupies memory of the area.
     fn is_untouched(&self) {
         assert_eq!(self.area.groups(&self.host), 0);
     }

@@ -1,4 +1,5 @@
-//! The KUnit tests of the `percpu_counter_tree` that was proposed for Linux, run for every variant.
+//! The KUnit tests of the `percpu_counter_tree` that was proposed for Linux, run for every kind of
+//! counter.
 //!
 //! Every addition is applied to a counter and to a plain integer. Afterwards every sum and
 //! comparison of the counter must agree with the integer. Each test has two such pairs of a counter
@@ -23,7 +24,7 @@ const VALUES: [i64; 19] = [
     -1_000_003,
 ];
 
-/// Two groups of one counter each, and their expected values.
+/// Two counters of the same kind, each in a separate group of counters, and their expected values.
 struct Pair {
     host: Host,
     counting: Counting,

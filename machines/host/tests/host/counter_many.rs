@@ -1,4 +1,5 @@
-//! Summing many groups in one call gives the same results as summing each group separately.
+//! Summing many groups of counters in one call gives the same results as summing each group
+//! separately.
 
 use plimsoll_host::Host;
 use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
@@ -8,11 +9,12 @@ use plimsoll_mm::units::CpuId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The largest number of groups in a test. It is more than two chunks of per-CPU memory can hold.
+/// The largest number of groups of counters in a test. It is more than two chunks of per-CPU memory
+/// can hold.
 const GROUPS_MAX: usize = 150;
 
-/// An addition: the group, the counter in the group, the CPU, and the amount. The first three
-/// numbers are taken modulo the number of groups, counters and CPUs.
+/// An addition: the group of counters, the counter in the group, the CPU, and the amount. The first
+/// three numbers are taken modulo the number of groups, counters and CPUs.
 type Addition = (usize, usize, u32, i64);
 
 fn additions() -> impl Strategy<Value = Vec<Addition>> {
@@ -26,8 +28,8 @@ fn additions() -> impl Strategy<Value = Vec<Addition>> {
     vec(addition, 0..800)
 }
 
-/// Creates `count` groups and applies `additions`. Returns the groups and the sum of each. In a
-/// third of the groups, every CPU has added.
+/// Creates `count` groups of counters and applies `additions`. Returns the groups and the sum of
+/// each. In a third of the groups, every CPU has added.
 fn groups(
     host: &Host,
     counting: Counting,
@@ -90,8 +92,8 @@ proptest! {
         }
     }
 
-    /// One call sums groups whose indexes are in any order. An index that occurs twice counts
-    /// twice, and an index without a group adds nothing.
+    /// One call sums groups of counters whose indexes are in any order. An index that occurs twice
+    /// counts twice, and an index without a group adds nothing.
     #[test]
     fn the_order_changes_nothing(
         counting in counting(),
@@ -109,7 +111,8 @@ proptest! {
 }
 
 /// An area of per-CPU memory grows by chunks. From the 257th group on, several chunks are allocated
-/// together. Groups in each of them must find their own words, not those of another chunk.
+/// together. Groups of counters in each of them must find their own words, not those of another
+/// chunk.
 #[test]
 fn groups_in_chunks_that_were_allocated_together_share_no_words() {
     const COUNT: usize = 1000;
@@ -135,9 +138,9 @@ fn groups_in_chunks_that_were_allocated_together_share_no_words() {
     }
 }
 
-/// A group that was dropped or destroyed gives its place back, and a new group there begins at 0.
-/// Neither the return nor the reuse of a place changes another group, whichever chunk the place is
-/// in.
+/// A group of counters that was dropped or destroyed gives its place (its memory) back, and a new
+/// group there begins at 0. Neither the return nor the reuse of a place changes another group,
+/// whichever chunk the place is in.
 #[test]
 fn places_come_back_from_every_chunk() {
     const COUNT: usize = 400;

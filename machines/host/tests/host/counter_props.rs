@@ -116,8 +116,9 @@ proptest! {
 }
 
 /// The shapes of the counter's tree in the Linux patch. The index is the order: log₂ of the number
-/// of cells, rounded up. Each shape lists, for each level from the cells upwards, log₂ of the
-/// number of children that an item of the next level has.
+/// of cells (the leaves, one for each CPU), rounded up. Each shape lists, for each level from the
+/// cells upwards, log₂ of the number of children that an item (an inner node) of the next level
+/// has.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -127,7 +128,8 @@ const ARITIES: [&[u32]; 21] = [
 ];
 
 /// Returns the largest error that an approximate sum has according to the Linux patch: `items ×
-/// (batch − batch of the level below)`, summed over all levels of the tree from the cells upwards.
+/// (batch − batch of the level below)`, summed over all levels of the tree from the leaves upwards.
+/// `items` is the number of nodes of a level.
 fn published_error_max(order: usize, batch: u32) -> u64 {
     let (mut items, mut below, mut batch) = (1_u64 << order, 1, u64::from(batch));
     let mut sum = 0;

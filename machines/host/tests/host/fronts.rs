@@ -24,7 +24,7 @@ const EACH: i64 = 20_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 const ONE: Request = Request::new(Order::ZERO);
 
-/// The kinds of fronts that this computer supports.
+/// The kinds of fronts (stacks of free pages) that this computer supports.
 fn kinds() -> impl Iterator<Item = Fronts> {
     let all = [Fronts::Restartable, Fronts::Owned, Fronts::Off];
     all.into_iter().filter(|fronts| fronts.is_available())
@@ -199,8 +199,8 @@ fn a_drain_empties_a_front_while_its_cpu_uses_it() {
     }
 }
 
-/// If a CPU has not used its front since the last decay, the periodic decay empties this front. The
-/// decay leaves the front of any other CPU alone.
+/// If a CPU has not used its front (its stack of free pages) since the last decay, the periodic
+/// decay empties this front. The decay leaves the front of any other CPU alone.
 #[test]
 fn only_an_idle_front_decays() {
     for fronts in kinds().filter(|fronts| *fronts != Fronts::Off) {
@@ -224,8 +224,8 @@ fn only_an_idle_front_decays() {
         decay();
         assert_eq!(pair(), hot, "{fronts}: the front was in use");
         decay();
-        // CPU 0 has not used its front since the last decay, so this decay moves the pages to the
-        // list.
+        // CPU 0 has not used its stack of free pages since the last decay, so this decay moves the
+        // pages to its page list.
         decay();
         let held: Vec<Pfn> = (0..pages.listed(&host, CpuId(0)).0)
             .map(|_| local.alloc(&host, ONE).expect("there is memory"))
@@ -240,7 +240,7 @@ fn only_an_idle_front_decays() {
     }
 }
 
-/// Every page can be allocated, also those in the front of a CPU that is idle.
+/// Every page can be allocated, also those in the front (the stack of free pages) of an idle CPU.
 #[test]
 fn pages_in_other_fronts_are_found_before_memory_is_out() {
     for fronts in kinds() {

@@ -20,9 +20,9 @@ const GATHERED_MAX: u64 = 8 + 19 * 510;
 /// The steps and the memory that an unmapping takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Steps {
-    /// The number of steps in which the gathered pages are freed.
+    /// The number of steps in which the unmapped pages are freed.
     times: u32,
-    /// The number of pages that are allocated to hold batches.
+    /// The number of pages that are allocated to hold batches of records of unmapped pages.
     batches: u32,
 }
 
@@ -35,7 +35,8 @@ enum Left {
 }
 
 /// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns how
-/// many steps the unmapping takes, and how many pages it allocates to hold batches.
+/// many steps the unmapping takes, and how many pages it allocates to hold batches of records of
+/// unmapped pages.
 fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let counts = Arc::new([const { AtomicU32::new(0) }; 3]);
     let count = Arc::clone(&counts);
@@ -120,7 +121,7 @@ fn a_batch_is_added_when_there_is_no_room_for_another_page() {
         (8 + 509, 1),
         (8 + 510, 2),
         // The mapping fills a whole page table, which is freed too and needs a record. So the
-        // batches are full with one page less.
+        // batches of records are full with one page less.
         (8 + 2 * 510 - 2, 2),
         (8 + 2 * 510 - 1, 3),
     ] {
@@ -135,8 +136,8 @@ fn without_memory_for_a_batch_eight_go_together() {
         let steps = unmap(pages, false, Left::Nothing);
         assert_eq!(steps, Steps { times, batches: 0 }, "{pages} pages");
     }
-    // The first pages that are freed go to a page list of this CPU. Then the gather allocates one
-    // of them to hold a batch.
+    // The first pages that are freed go to a page list of this CPU. Then the gather (the collection
+    // of unmapped pages) allocates one of them to hold a batch of records.
     let steps = unmap(100, false, Left::Nothing);
     assert_eq!(
         steps,
@@ -147,8 +148,8 @@ fn without_memory_for_a_batch_eight_go_together() {
     );
 }
 
-/// Each huge page takes two records of a gather: one for itself, and one for the page table that
-/// was kept for splitting it.
+/// Each huge page takes two records of a gather, the collection of unmapped pages: one for itself,
+/// and one for the page table that was kept for splitting it.
 #[test]
 fn huge_pages_go_together_with_their_tables() {
     for (huge, batches) in [(1, 0), (2, 0), (3, 0), (4, 1), (20, 1)] {

@@ -20,7 +20,7 @@ const PAGES: u32 = 64 * 1024;
 const UNMOVABLE: Mobility = Mobility::Unmovable;
 const MOVABLE: Mobility = Mobility::Movable;
 
-/// A hold of a zone lock: the holder's CPU, the site, the CPU whose page lists are involved,
+/// A hold of a zone lock: the holder's CPU, the call site, the CPU whose page lists are involved,
 /// whether the hold continues an earlier one, and the number of pages moved.
 type Hold = (u32, Site, u32, bool, u32);
 type Holds = Arc<Mutex<Vec<Hold>>>;
@@ -134,7 +134,8 @@ fn a_bulk_allocation_refills_as_often_as_it_must_and_forgets_no_frees() {
     let mut pfns = [Pfn(0); 300];
     assert_eq!(pages.alloc_bulk(&host, single(UNMOVABLE), &mut pfns), 300);
     let refills: Vec<u32> = took(&holds).iter().map(|hold| hold.4).collect();
-    // The arena's batch is 15 pages, and each refill moves twice as many pages as the previous one.
+    // The batch (the unit of transfers to page lists) is 15 pages here, and each refill moves twice
+    // as many pages as the previous one.
     assert_eq!(refills, [15, 30, 60, 120, 240]);
     for pfn in pfns {
         pages.free(&host, pfn, Order::ZERO).expect("ours");
@@ -381,7 +382,7 @@ fn lists_begin_in_the_state_that_is_given() {
     assert_eq!(state(&host, &pages, 1), given);
     assert_eq!(pages.listed(&host, CpuId(1)), given.count());
     assert_eq!(given.count(), Pages(12));
-    // The same blocks cannot be seeded a second time, and no list takes blocks of order 4.
+    // The same blocks cannot be seeded a second time, and no page list takes blocks of order 4.
     let twice = pages.seed_lists(&host, 0, CpuId(1), &given);
     let first = given.blocks[0].pfn;
     assert_eq!(twice, Err(SeedError::Block(FreeError::NotAllocated(first))));
@@ -423,7 +424,7 @@ fn holds_of_one_operation_are_told_from_those_of_the_next() {
         .seed_lists(&host, 0, CpuId(1), &listed)
         .expect("blocks of ours");
     pages.drain_cpu(&host, CpuId(1));
-    // CPU 0 drains the lists of CPU 1, 32 batches of 15 pages in each hold.
+    // CPU 0 drains the lists of CPU 1, 32 batches of 15 pages in each hold of the zone lock.
     assert_eq!(
         took(&holds),
         [

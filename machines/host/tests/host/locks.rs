@@ -118,8 +118,8 @@ fn panic_on_purpose(_: &mut i32) {
     panic!("on purpose");
 }
 
-/// The ways in which threads can take a CPU's lock. With `after: 0`, the ownership changes all the
-/// time.
+/// The ways in which threads can take a CPU's lock. With `after: 0`, the ownership (the right of
+/// one thread to take the lock by plain stores) changes all the time.
 const WAYS: [OwnerLocks; 4] = [
     OwnerLocks::Exchanged,
     OwnerLocks::BIASED,
@@ -206,8 +206,9 @@ fn an_owner_that_panics_lets_go_and_none_enters_twice() {
         let panics = || lock.try_local(&host, Site::PcpFree, |_| panic!("planted"));
         catch_unwind(AssertUnwindSafe(panics)).expect_err("the holder panics");
         let nested = lock.try_local(&host, Site::PcpFree, |_| {
-            // The owner holds the lock. It must not get the same lock again, as an interrupt
-            // handler might try to. But it must get another lock.
+            // This thread owns both locks (it takes them by plain stores) and holds one. It must
+            // not get the same lock again, as an interrupt handler might try to. But it must get
+            // another lock.
             let again = lock.try_quick(&host, Site::PcpFree, |_| ()).is_some()
                 || lock.try_local(&host, Site::PcpFree, |_| ()).is_some();
             let other = inner.try_local(&host, Site::PcpFree, |_| ()).is_some();

@@ -1,9 +1,9 @@
-//! Tests what happens to the rest of a spill whose thread migrates between two holds of the zone
-//! lock.
+//! Tests what happens to the rest of a spill (a transfer of pages from a CPU's lists to the zone)
+//! whose thread migrates between two holds of the zone lock.
 //!
-//! The observer receives each hold while the page lists are still locked. After the first hold of a
-//! spill, the observer makes the thread enter another CPU, as if the thread were preempted between
-//! the two holds.
+//! The observer is told of each hold while the page lists are still locked. After the first hold of
+//! a spill, the observer makes the thread enter another CPU, as if the thread were preempted
+//! between the two holds.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,14 +27,14 @@ const ELSEWHERE: CpuId = CpuId(1);
 const PAGES: Pages = Pages(1 << 18);
 const FRACTION: u64 = 200;
 
-/// The holds of the zone lock in which spills moved pages. For each hold: the CPU whose lists
-/// spilled, and the number of pages moved.
+/// The holds of the zone lock in which spills moved pages from page lists to the zone. For each
+/// hold: the CPU whose lists spilled, and the number of pages moved.
 type Spills = Arc<Mutex<Vec<(CpuId, u32)>>>;
 
 struct Owing {
     host: Host,
     pages: PageAllocator<Host>,
-    /// True if the thread must migrate after the next hold of a spill.
+    /// True if the thread must migrate after the next hold of the zone lock in a spill.
     migrates: Arc<AtomicBool>,
     spills: Spills,
     held: Vec<Pfn>,
@@ -90,7 +90,8 @@ impl Owing {
     }
 
     /// Frees single pages onto the owner's lists, alternately from the middle and the end of
-    /// `held`, until the lists spill. Returns the number of pages on the lists after the spill.
+    /// `held`, until the lists spill (pages move to the zone). Returns the number of pages on the
+    /// lists after the spill.
     fn spill(&mut self) -> u32 {
         mem::forget(self.host.enter(OWNER));
         self.spills.lock().expect("no test panicked").clear();
@@ -107,8 +108,9 @@ impl Owing {
         freed.expect("it was handed out");
     }
 
-    /// Frees pages until the lists spill, and makes the thread migrate after the first hold of this
-    /// spill. Returns the number of pages that are still on the lists.
+    /// Frees pages until the lists spill (pages move to the zone). Makes the thread migrate after
+    /// the first hold of the zone lock in this spill. Returns the number of pages that are still on
+    /// the lists.
     fn spill_interrupted(&mut self) -> u32 {
         self.migrates.store(true, Relaxed);
         self.spill()

@@ -1,7 +1,7 @@
 //! Address spaces on real threads. Two threads use each address space: they fault, map and unmap. A
-//! third thread reaps the address space, a fourth releases its memory, and the last of the two
-//! users ends it. In every reaping design, no page is lost or freed twice. Freed pages are returned
-//! to the kernel.
+//! third thread reaps the address space, a fourth releases its memory (`process_mrelease`), and the
+//! last of the two users ends it. In every reaping design, no page is lost or freed twice. Freed
+//! pages are returned to the kernel.
 
 use std::sync::Arc;
 use std::sync::Barrier;

@@ -56,9 +56,10 @@ fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
             scope.spawn(|| {
                 // Relaxed is enough: the flag only ends the test.
                 while !done.load(Relaxed) {
-                    // A hold is longer than the slices of time in which a writer that may be killed
-                    // waits. Without the queue in front of the lock, another reader would always
-                    // have entered before this reader leaves, and the writer would never get in.
+                    // Each reader holds the lock for longer than the slices of time in which a
+                    // writer that may be killed waits. Without the queue in front of the lock,
+                    // another reader would always have entered before this reader leaves, and the
+                    // writer would never get in.
                     lock.read(&host, Site::Fault, |_| {
                         thread::sleep(Duration::from_millis(3));
                     });

@@ -1,5 +1,5 @@
-//! The data structures that address spaces share, compared with models: swap slots, pages of
-//! objects, and the lists of used pages.
+//! The data structures that address spaces share, compared with models: swap slots, the pages of
+//! objects (files and shared memory), and the lists of used pages (LRU).
 
 use std::collections::BTreeMap;
 use std::env;
@@ -158,7 +158,8 @@ fn an_object_has_one_page_for_each_index_that_was_touched() {
             .map(|nth| nth * 37 % 71)
             .chain([u64::MAX, 0, u64::MAX]);
         for index in indexes {
-            // An object has only single pages, whatever the order of the request.
+            // An object (a file or shared memory) has only single pages, whatever the order of the
+            // request.
             let request = Request::new(Order::HUGE).urgent(Urgency::Reserve);
             let pfn = object.page(&host, &pages, index, request);
             let pfn = pfn.expect("there are more pages than that");

@@ -28,7 +28,7 @@ struct Gate {
     /// CPU 0 waits at this barrier twice: first to report that it has stopped, then until it may
     /// continue.
     barrier: Barrier,
-    /// The number of steps in which CPU 1 freed gathered pages.
+    /// The number of steps in which CPU 1 freed the pages that it had unmapped.
     steps: AtomicU32,
 }
 
@@ -101,7 +101,8 @@ fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     let filled = space.populate(memory, Vpn(512)..Vpn(512 + pages));
     filled.expect("there is memory");
     drop(entered);
-    // When CPU 0 stops, its thread, the last user, counts as a walker but has claimed no table yet.
+    // When CPU 0 stops, its thread, the last user, counts as a walker (a thread that empties the
+    // address space) but has claimed no table yet.
     let ended = gate.run(&host, || space.exit(memory), || space.try_reap(memory));
     assert_eq!(ended, (Ok(Exited::Finished), Reaped::All));
     assert_eq!(gate.steps.load(Relaxed), TABLES, "a step for each table");
@@ -109,7 +110,8 @@ fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     assert_eq!(space.destroy(&host), Ok(()));
 }
 
-/// A listener, which is notified before ranges are unmapped, and counts them.
+/// A listener (Linux: an MMU notifier), which is notified before ranges are unmapped, and counts
+/// them.
 struct Listener(Arc<AtomicU32>);
 
 impl Notified<Host> for Listener {

@@ -1,5 +1,6 @@
-//! A listener is notified before a range is unmapped, and may refuse to let a helper empty the
-//! range. Then the next thread that empties the address space empties that range.
+//! A listener (Linux: an MMU notifier) is notified before a range is unmapped. It may refuse to let
+//! a helper, such as the OOM reaper, empty the range. Then the next thread that empties the address
+//! space empties that range.
 
 use crate::support;
 
@@ -14,7 +15,7 @@ use plimsoll_mm::space::{Access, Faulted, Flag, Notified, Refused};
 use plimsoll_mm::units::{CpuId, Vpn};
 use support::world::{Sizes, What, World};
 
-/// The state that all listeners share, with counts of their notifications.
+/// The state that all listeners (Linux: MMU notifiers) share, with counts of their notifications.
 #[derive(Default)]
 struct Told {
     refusals_left: AtomicU32,
@@ -24,8 +25,8 @@ struct Told {
     released: AtomicU32,
 }
 
-/// A listener. If `may_refuse` is true, it refuses ranges for which it must not wait, and each
-/// refusal lowers `refusals_left` by 1 until this is 0.
+/// A listener, which is notified before ranges are unmapped. If `may_refuse` is true, it refuses
+/// ranges for which it must not wait, and each refusal lowers `refusals_left` by 1 until this is 0.
 struct Listener {
     told: Arc<Told>,
     may_refuse: bool,

@@ -148,8 +148,8 @@ impl Candidates for Blurred<'_> {
     }
 }
 
-/// Checks that the sums by kind, the precise sums, the readings and the candidates of a census
-/// agree.
+/// Checks that the sums by kind, the precise sums, the approximate readings and the candidates of a
+/// census agree.
 fn every_way_says_the_same(host: &Host, census: &Census<'_, Host>) {
     for (nth, process) in (0..).zip(census.processes()) {
         let Some(space) = process.space(host) else {

@@ -19,8 +19,8 @@ const ANONYMOUS: What = What::Anonymous { huge: false };
 const FILE: What = What::File { offset: 0 };
 const SHARED: What = What::Shared { offset: 0 };
 
-/// A listener at which threads stop. A thread that notifies it of a range, and may wait, waits
-/// first at the barrier `entered` and then at `opened`.
+/// A listener (Linux: an MMU notifier) at which threads stop. A thread that notifies it of a range,
+/// and may wait, waits first at the barrier `entered` and then at `opened`.
 struct Gate {
     entered: Arc<Barrier>,
     opened: Arc<Barrier>,

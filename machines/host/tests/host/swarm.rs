@@ -241,8 +241,8 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
     }
 }
 
-/// Waits until the vmstat work of every CPU has added all differentials to the shared counters, and
-/// has stopped because there is nothing more to do.
+/// Waits until the vmstat work of every CPU has added all amounts that the CPU counted to the
+/// shared counters, and has stopped because there is nothing more to do.
 fn goes_dormant(shared: &Shared) {
     let start = Instant::now();
     let is_quiet = |cpu| {

@@ -58,7 +58,8 @@ fn number_of(met: Vma) -> u64 {
     number
 }
 
-/// The number of lookups of one reader, and the number of those lookups that found the tree busy.
+/// The number of lookups of one reader, and the number of those lookups that failed because the
+/// tree was being changed.
 #[derive(Debug, Default)]
 struct Seen {
     looks: u64,
@@ -66,7 +67,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Counts a lookup. Returns the result of the lookup; `None` if the tree was busy.
+    /// Counts a lookup. Returns the result of the lookup; `None` if the tree was being changed.
     fn got(&mut self, found: Result<Option<Vma>, Busy>) -> Option<Option<Vma>> {
         self.looks += 1;
         self.busy += u64::from(found.is_err());

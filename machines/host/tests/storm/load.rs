@@ -24,14 +24,14 @@ pub(crate) const MOST: Pages = Pages(16 * BLOCK.0);
 /// The time between two moves of the threads to other CPUs.
 const MOVE_EVERY: Duration = Duration::from_micros(10);
 
-/// A manager, the owners of its pages, and counts of what the storm has done.
+/// A manager, the owners of its pages, and counts of what the threads and the test have done.
 pub(crate) struct Load {
     pub(crate) host: Host,
     pub(crate) manager: Manager<Host>,
     owners: Box<[AtomicU8]>,
     taken: AtomicU64,
     freed: AtomicU64,
-    /// The thread ids (`gettid`) of the threads that the storm moves and interrupts.
+    /// The thread ids (`gettid`) of the threads that the test moves to other CPUs and interrupts.
     threads: Mutex<Vec<i32>>,
     pub(crate) moves: AtomicU64,
     pub(crate) signals: AtomicU64,
@@ -44,7 +44,8 @@ impl Load {
     pub(crate) fn new(cpus: u32, fronts: Fronts) -> Self {
         let host = Host::with_fronts(Topology::flat(cpus), fronts, OwnerLocks::Exchanged);
         let mut config = Config::new(Layout::arena_up_to(LEAST, MOST));
-        // A short interval makes vmstat work coincide with all other operations.
+        // A short interval between two runs of the vmstat work makes this work coincide with all
+        // other operations.
         let often = config.tunables.set(Knob::StatInterval, 10);
         often.expect("in bounds");
         let manager = Manager::new(&host, config).expect("a layout");
@@ -102,7 +103,7 @@ impl Load {
     }
 
     /// Allocates and frees blocks until `is_over` returns true, through `local` if it is given.
-    /// Meanwhile the storm moves and interrupts the thread.
+    /// Meanwhile the test moves the thread to other CPUs and interrupts it.
     pub(crate) fn use_pages(&self, local: Option<Local<'_, Host>>, is_over: impl Fn() -> bool) {
         let this = kernel::this_thread();
         self.threads.lock().expect("no thread panicked").push(this);

@@ -15,7 +15,7 @@ pub(super) struct Blame {
     /// alone.
     pub(super) alone: BTreeSet<usize>,
     /// The functions that must stay `const`, because the compiler evaluates calls of them. The
-    /// mutants in these functions cannot have a switch.
+    /// mutants in these functions cannot be turned on at run time.
     pub(super) constants: BTreeSet<FnName>,
 }
 

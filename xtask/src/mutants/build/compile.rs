@@ -65,12 +65,13 @@ pub(super) fn unit_tests(tree: &Tree) -> Result<Outcome, String> {
     )
 }
 
-/// Builds the programs that test `mm` on machines.
+/// Builds the programs that test `mm` on machines: on real threads and in the simulator.
 pub(super) fn machines(tree: &Tree) -> Result<Outcome, String> {
     on_machines(tree, &["test", "--no-run"])
 }
 
-/// Checks the programs that test `mm` on machines without building them.
+/// Checks the programs that test `mm` on machines (on real threads and in the simulator), without
+/// building them.
 pub(super) fn check_machines(tree: &Tree) -> Result<Outcome, String> {
     on_machines(tree, &["check"])
 }

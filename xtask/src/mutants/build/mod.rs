@@ -41,7 +41,7 @@ pub(crate) struct Build {
     /// For each mutant that has been tried, by its number, the way in which it can be built.
     how: BTreeMap<usize, How>,
     /// The functions that must stay `const`, because the compiler evaluates calls of them. The
-    /// mutants in these functions cannot have a switch.
+    /// mutants in these functions cannot be turned on at run time.
     constants: BTreeSet<FnName>,
 }
 
@@ -98,8 +98,8 @@ impl Build {
         compile::unit_tests(&self.tree).map(Outcome::built)
     }
 
-    /// Builds the programs that test `mm` on machines with only this change; `None` if the changed
-    /// code does not compile.
+    /// Builds the programs that test `mm` on real threads and in the simulator, with only this
+    /// change; `None` if the changed code does not compile.
     pub(crate) fn machines(&self, change: &Change) -> Result<Option<Vec<Program>>, String> {
         self.write_one(change)?;
         compile::machines(&self.tree).map(Outcome::built)

@@ -29,7 +29,7 @@ pub(super) fn render(text: &str, found: Found) -> Rewritten {
 struct Writer<'f> {
     text: &'f str,
     sites: &'f [Site],
-    /// The index of the next site to write.
+    /// The index of the next site (a place that mutants change) to write.
     next: usize,
     written: Rewritten,
     /// The parts of the original text that were copied unchanged. Each part is stored as three
@@ -40,7 +40,7 @@ struct Writer<'f> {
 
 impl Writer<'_> {
     /// Copies the byte range `bytes` of the original text, but writes the rewritten text of each
-    /// site in this range.
+    /// site (a place that mutants change) in this range.
     fn copy(&mut self, bytes: Range<usize>) {
         let mut at = bytes.start;
         while let Some(site) = self.sites.get(self.next) {
@@ -102,7 +102,7 @@ impl Writer<'_> {
             .expect("a text can always be added to");
     }
 
-    /// Returns the text of `site` with the change of one mutant.
+    /// Returns the text of `site` (a place that mutants change) with the change of one mutant.
     fn version(&self, site: &Site, version: &Version) -> String {
         format!(
             "{} {} {}",

@@ -15,15 +15,15 @@ use syn::{
 use super::{FnName, Numbered};
 use crate::mutants::change::{Change, Genre};
 
-/// The sites and functions that the mutants of a file change. The sites are in the order of the
-/// text. If two sites begin at the same byte, the outer site comes first.
+/// The sites (places in the text) and functions that the mutants of a file change. The sites are in
+/// the order of the text. If two sites begin at the same byte, the outer site comes first.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) sites: Vec<Site>,
     /// For each function, the byte range of its body.
     pub(super) functions: Vec<Range<usize>>,
     /// The numbers of the mutants that get no switch, because the compiler evaluates their code, or
-    /// because `Finder` does not support their place.
+    /// because `Finder` does not support the place of the change.
     pub(super) constant: Vec<usize>,
     /// The numbers of the mutants that put `||` beside a `let` in a condition, which Rust forbids.
     pub(super) forbidden: Vec<usize>,
@@ -59,7 +59,8 @@ pub(super) struct Version {
     pub(super) replacement: String,
 }
 
-/// Returns the sites and functions that the mutants change in `file`, whose text is `text`.
+/// Returns the sites (places in the text) and functions that the mutants change in `file`, whose
+/// text is `text`.
 pub(super) fn find(
     file: &syn::File,
     text: &str,
@@ -97,8 +98,8 @@ pub(super) fn find(
     found
 }
 
-/// The byte range of a site, as its beginning and its end. In ascending order, a site comes before
-/// the sites inside it.
+/// The byte range of a site (a place that is rewritten), as its beginning and its end. In ascending
+/// order, a site comes before the sites inside it.
 type Bytes = (usize, Reverse<usize>);
 
 struct Finder<'a> {
@@ -121,8 +122,8 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Notes that the mutants of kind `genre` at byte `start` change the site with the byte range
-    /// `bytes`.
+    /// Notes that the mutants of kind `genre` at byte `start` change the site (the place in the
+    /// text) with the byte range `bytes`.
     fn site(&mut self, genre: Genre, start: usize, bytes: &Range<usize>, form: Form) {
         let Some(mutants) = self.wanted.remove(&(genre, start)) else {
             return;

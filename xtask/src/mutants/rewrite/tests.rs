@@ -67,8 +67,8 @@ fn main() {
 /// The text that the program prints when no mutant is switched on.
 const PLAIN: &str = "3 24 7 8 false true 3 true";
 
-/// The changes to try. Each has its genre, the text just before it, the text that it replaces, the
-/// replacement, and the text that the program then prints.
+/// The changes to try. Each has its genre (the kind of change), the text just before it, the text
+/// that it replaces, the replacement, and the text that the program then prints.
 const CHANGES: [(Genre, &str, &str, &str, &str); 12] = [
     (
         Genre::BinaryOperator,

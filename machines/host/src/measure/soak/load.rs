@@ -39,7 +39,7 @@ struct World {
     drain_every: Duration,
     rate: Rate,
     begun: Instant,
-    /// The spans of time in which a worker did not run although it had a job.
+    /// The spans of the jobs during which a worker thread lost its CPU.
     away: Mutex<Vec<Span>>,
 }
 
@@ -55,7 +55,8 @@ pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasu
     let host = Host::with_observer(Topology::flat(2), observer);
     let pages = options.pages.max(Pages(1 << 14));
     let mut config = Config::new(Layout::arena(pages).with_bitmaps());
-    // A short interval makes page lists decay often, so that decay and allocations coincide.
+    // A short interval of the periodic work makes page lists shrink (*decay*) often, so that this
+    // coincides with allocations.
     let often = config.tunables.set(Knob::StatInterval, 50);
     often.expect("in bounds");
     let manager = Manager::new(&host, config);

@@ -1,6 +1,6 @@
 //! Measures how long allocations take. Two threads use the page allocator for a minute. During this
-//! time, page lists are drained and decay, and each thread frees pages that the other thread
-//! allocated.
+//! time, page lists are drained, shrink periodically (*decay*), and each thread frees pages that
+//! the other thread allocated.
 //!
 //! Each thread is pinned to a CPU and works in *chunks* of a few microseconds. It alternates chunks
 //! of allocations with chunks of an idle loop, which only reads the clock. Around each chunk the
@@ -23,15 +23,17 @@ use plimsoll_mm::units::Pages;
 pub use self::histogram::Histogram;
 use super::{CannotMeasure, Pair};
 
-/// The settings of a soak: its length, its memory, and how often lists are drained.
+/// The settings of a soak, a long measurement of allocations: its length, its memory, and how often
+/// page lists are drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoakOptions {
     /// The time for which the threads work.
     pub length: Duration,
     /// The number of pages of the allocator, at least 16,384.
     pub pages: Pages,
-    /// The time between two drains of all lists by one thread. The threads drain only in every
-    /// other second. In the other seconds, lists can become long and decay.
+    /// The time between two drains of all page lists by one thread. The threads drain only in every
+    /// other second. In the other seconds, lists can become long, and the periodic work then
+    /// shrinks them.
     pub drain_every: Duration,
 }
 
@@ -59,7 +61,7 @@ pub struct Times {
     pub disturbed: Histogram,
 }
 
-/// The results of a soak. All times are in nanoseconds.
+/// The results of a soak, a long measurement of allocations. All times are in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Soak {
     /// The times of allocations: single pages, and every 16th time a block of 2 to 8 pages.
@@ -68,7 +70,7 @@ pub struct Soak {
     pub frees: Times,
     /// The gaps in the idle loop, each between two successive readings of the clock.
     pub idle: Times,
-    /// The times of drains of all lists.
+    /// The times of drains of all page lists.
     pub drains: Times,
     /// The number of allocations that failed because no page was free.
     pub failed: u64,
@@ -77,8 +79,8 @@ pub struct Soak {
     /// The number of page faults of the two threads. They come from first touches of the
     /// allocator's records.
     pub faults: u64,
-    /// The number of pages that vmstat work moved from page lists to their zones because the lists
-    /// decayed.
+    /// The number of pages that the periodic vmstat work moved from page lists to their zones, to
+    /// shrink the lists.
     pub decayed: u64,
 }
 
@@ -114,7 +116,7 @@ impl Soak {
     }
 }
 
-/// Runs a soak on two CPUs of this computer.
+/// Runs a soak, a long measurement of allocations, on two CPUs of this computer.
 ///
 /// # Errors
 /// If fewer than two CPUs are available, a thread cannot be pinned, or the kernel does not report

@@ -5,12 +5,14 @@ use crate::measure::clock::Rate;
 use crate::measure::watch::{Jumps, Span};
 use crate::sys;
 
-/// If the clock and the CPU time of a thread differ by at most this many nanoseconds, the chunk
-/// counts as undisturbed. The two differ a little because they are read one after the other.
+/// If the clock and the CPU time of a thread differ by at most this many nanoseconds, the chunk (64
+/// operations of the thread) counts as undisturbed. The two differ a little because they are read
+/// one after the other.
 const SLACK_NS: u64 = 3000;
 /// The shortest time that may be due to a lock whose holder lost its CPU, in nanoseconds.
 const LONG_NS: u64 = 10_000;
-/// The largest number of long times, and of disturbed chunks, that are kept for one thread.
+/// The largest number of times of at least [`LONG_NS`], and of chunks of operations in which the
+/// thread lost its CPU, that are kept for one thread.
 pub(super) const ROOM: usize = 1 << 17;
 
 /// The kinds of times, in the order of [`Soak::times`].
@@ -35,13 +37,15 @@ struct Long {
 pub(super) struct Outcome {
     pub(super) soak: Soak,
     rate: Rate,
-    /// The times of the chunk that is under way, except long ones; one histogram for each [`Kind`].
+    /// The times of the chunk that is under way, except those of at least [`LONG_NS`]; one
+    /// histogram for each [`Kind`].
     chunk: [Histogram; 4],
-    /// The long times of undisturbed chunks, and of the chunk that is under way.
+    /// The times of at least [`LONG_NS`] in chunks during which the thread had its CPU all the
+    /// time, and of the chunk that is under way.
     long: Vec<Long>,
     /// The number of entries of `long` that belong to chunks which have ended.
     settled: usize,
-    /// The spans of the disturbed chunks.
+    /// The spans of the chunks in which the thread lost its CPU.
     away: Vec<Span>,
 }
 
@@ -68,7 +72,8 @@ impl Outcome {
         }
     }
 
-    /// Ends a chunk: adds its times to the histograms for disturbed or for undisturbed chunks.
+    /// Ends a chunk: adds its times to the histograms for chunks in which the thread lost its CPU,
+    /// or to those for other chunks.
     pub(super) fn end_chunk(&mut self, span: Span, before: &Usage, after: &Usage) {
         let is_disturbed = before.was_away_until(after, ns(self.rate, span));
         self.soak.chunks[0] += 1;
@@ -100,8 +105,8 @@ impl Outcome {
         &self.away
     }
 
-    /// Adds the long times to their histograms, and returns the results. `away` has the spans in
-    /// which a thread did not run although it had work.
+    /// Adds the times of at least [`LONG_NS`] to their histograms, and returns the results. `away`
+    /// has the spans in which a thread did not run although it had work.
     pub(super) fn filed(mut self, away: &Jumps) -> Soak {
         for long in &self.long {
             let times = &mut *self.soak.times()[long.kind as usize];

@@ -1,4 +1,4 @@
-//! Runs laws on real threads, for many rounds.
+//! Runs laws (contracts that hold on every machine) on real threads, for many rounds.
 //!
 //! Such runs find errors that the model checkers cannot find: errors in how the parts of
 //! `plimsoll-host` work together, and errors that occur only on a real CPU. They cannot prove the

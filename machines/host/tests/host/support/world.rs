@@ -18,8 +18,8 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Pfn, Vpn};
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 
-/// The backing of a mapping. A mapping of a file or of shared memory uses the world's only file or
-/// only shared object.
+/// The backing of a mapping. A mapping of a file or of shared memory uses the only file or the only
+/// shared memory of a [`World`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Anonymous { huge: bool },
@@ -33,7 +33,8 @@ pub(crate) enum What {
 /// out.
 pub(crate) type Seen = (u64, u64, MappingKind);
 
-/// The sizes and limits of a world. Sizes of memory are in pages.
+/// The sizes and limits of a [`World`], a machine with one address space. Sizes of memory are in
+/// pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) memory: u32,
@@ -70,7 +71,7 @@ pub(crate) struct World {
     memory: u32,
 }
 
-/// The observable state of a world while no operation is in progress.
+/// The observable state of a [`World`] while no operation is in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) mappings: Vec<Seen>,
@@ -206,7 +207,8 @@ impl World {
         why.expect("it is refused")
     }
 
-    /// Ends the address space, and checks that it leaves nothing behind. Then empties the objects.
+    /// Ends the address space, and checks that it leaves nothing behind. Then empties the file and
+    /// the shared memory.
     pub(crate) fn end(self) {
         let memory = self.memory();
         self.space.exit(memory).expect("no thread ended it before");
@@ -226,7 +228,7 @@ impl World {
         cast::is_whole(Memory::new(&host, &mm, &spaces));
     }
 
-    /// Checks that nothing is left except the pages of objects.
+    /// Checks that nothing is left except the pages of the file and of the shared memory.
     pub(crate) fn assert_ended(&self) {
         let state = self.state();
         let ended = State {
