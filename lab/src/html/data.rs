@@ -47,7 +47,7 @@ pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
 fn of_report(report: &Report, courses: &[Course]) -> OfReport {
     let of_machine = |course: &&Course| {
         // In the report, suffixes that the user wrote, such as `@work.fault=50`, can follow the
-        // machine's name. A course has the name without them.
+        // machine's name. In `course`, the data about one run, the name has no suffix.
         let rest = report.machine.strip_prefix(&course.machine);
         course.experiment == report.experiment && rest.is_some_and(is_added)
     };
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn too_much_data_is_made_smaller_but_no_design_is_lost() {
         let map = || {
-            // The map of 512 CPUs is full: its cells are bytes that are not 0, in base 64.
+            // The heat map of 512 CPUs is full: its cells are bytes that are not 0, in base 64.
             let cells = "ZGRk".repeat(512 * 256 / 3 + 1);
             Map {
                 name: "waits".to_owned(),

@@ -1,5 +1,5 @@
-//! The events of a track before they are encoded: slices, which can lie inside one another, and
-//! single events.
+//! The events of a track (a row in the viewer) before they are encoded: slices, which last some
+//! time and can lie inside one another, and single events.
 
 use std::cmp::Reverse;
 
@@ -20,7 +20,7 @@ pub(super) enum What {
     Mark(usize),
 }
 
-/// A slice on a track. If it ends where it begins, it is a single event.
+/// A slice on a track (a row in the viewer). If it ends where it begins, it is a single event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
     pub(super) from: u64,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any slices, times ascend, and each slice that begins also ends.
+        /// For any slices, the times of the edges ascend, and each slice that begins also ends.
         #[test]
         fn edges_are_in_order_and_balanced(slices in prop::collection::vec((0..50_u64, 0..20_u64), 0..30)) {
             let slices = slices.iter().map(|(from, length)| slice(*from, from + length));

@@ -1,5 +1,5 @@
 //! The labels of the events of a trace: their names and values. A label is made only when its event
-//! is encoded. So for each of millions of slices, a trace keeps only the place from which the slice
+//! is encoded. Until then, a trace keeps only the place from which each of its millions of events
 //! comes.
 
 use std::fmt;

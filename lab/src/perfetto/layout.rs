@@ -44,7 +44,8 @@ impl Track {
         }
     }
 
-    /// The unit of the values of this track. `None` if the track has slices.
+    /// The unit of the values of this track. `None` if the track has slices (events that last some
+    /// time) instead of values.
     pub(super) const fn unit(self) -> Option<&'static str> {
         match self {
             Self::Waiting(_) => Some("CPUs"),
@@ -63,7 +64,7 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Makes the tracks of a run from its slices.
+    /// Makes the tracks of a run from what its CPUs and tasks did (`slices`).
     pub(super) fn of(slices: &Slices) -> Self {
         let mut tracks = Self::default();
         for cpu in 0..slices.cpus {

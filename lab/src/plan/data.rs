@@ -107,7 +107,7 @@ pub struct PublishedOf {
     pub source: String,
 }
 
-/// The axes of a sweep.
+/// A sweep: settings that vary (axes), and the combinations of their values that run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// The axes, in the order of the columns that show their values.
@@ -119,7 +119,7 @@ pub struct Sweep {
 /// A random choice among all points (combinations of values) of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// The number of points to draw.
+    /// The number of points (combinations of values) to draw.
     pub points: u64,
     /// The seed of the random choice of points.
     pub seed: u64,

@@ -22,7 +22,7 @@ use crate::run::testbed::{Log, Testbed};
 /// How many pages the workload allocated per second. This is a measure of the workload's progress.
 const ALLOCATED: Metric = Metric::higher("pages_allocated_per_s", Unit::PagesPerSecond);
 
-/// The metrics that a sweep shows if the plan names none.
+/// The metrics that a sweep (runs with many combinations of settings) shows if the plan names none.
 pub(super) const OF_SWEEP: [&str; 3] = ["pages_allocated_per_s", "contentions", "total_wait_ns"];
 
 /// The metrics of a run that lasted `length`, with their values.

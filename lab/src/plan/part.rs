@@ -34,7 +34,7 @@ impl Part {
         (number <= of).then_some(Self { number, of })
     }
 
-    /// Keeps only the points of this part.
+    /// Keeps only the points (combinations of values) of this part.
     pub fn retain(self, points: &mut Vec<Point>) {
         points.retain(|point| point.nth % self.of == self.number.get() - 1);
     }

@@ -70,7 +70,8 @@ pub fn run(
     Ok(report)
 }
 
-/// Runs each of `points` on each machine of its plan, and gives the runs to `take`.
+/// Runs each of `points` (combinations of values) on each machine of its plan, and gives the runs
+/// to `take`.
 pub(super) fn each_point(
     sweep: &Sweep,
     points: &[Point],
@@ -125,8 +126,8 @@ fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
     shown(plan).into_iter().map(table).collect()
 }
 
-/// The head of the column of an axis. This is the key without its prefix, because columns are
-/// narrow.
+/// The head of the column of an axis: the key in the table `[sweep]` without its prefix, because
+/// columns are narrow.
 fn column(target: &Target) -> String {
     match target {
         Target::Machine | Target::Memory | Target::Card => target.key(),
@@ -135,8 +136,8 @@ fn column(target: &Target) -> String {
     }
 }
 
-/// The rows of one point on one machine in the table of `metric`: one row for each design. Each row
-/// begins with the cells `first`.
+/// The rows of one point (combination of values) on one machine in the table of `metric`: one row
+/// for each design. Each row begins with the cells `first`.
 fn rows(
     prepared: &Prepared<'_>,
     runs: &Comparison,

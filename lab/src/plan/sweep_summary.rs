@@ -12,7 +12,8 @@ use crate::measure::comparison::Comparison;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// For each design after the first, and for each metric, how many points have each verdict.
+/// For each design after the first, and for each metric, how many points (combinations of values)
+/// have each verdict.
 type Counts = BTreeMap<(usize, usize), BTreeMap<&'static str, usize>>;
 
 /// Runs `points` of `plan`, and returns the table of the verdicts. Each point runs on all machines
@@ -59,7 +60,7 @@ pub fn run(
     })
 }
 
-/// Adds the verdicts of one point to `counts`.
+/// Adds the verdicts of one point (combination of values) to `counts`.
 fn count(counts: &mut Counts, runs: &Comparison, metrics: &[&str]) {
     let verdicts = runs.verdicts(0);
     for (design, label) in runs.designs().iter().enumerate().skip(1) {

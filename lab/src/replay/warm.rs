@@ -15,8 +15,8 @@ use crate::exact::pages::memory::{mobility_of, order_of};
 use crate::exact::pages::op::{Action, Op};
 use crate::exact::pages::{History, State};
 
-/// Makes the plan of a replay from `history`, the operations that exact replay derives from a
-/// recording. `events` are all events of the recording.
+/// Makes the plan of a replay from `history`, the operations that the module [`crate::exact`]
+/// derives from a recording. `events` are all events of the recording.
 pub(super) fn plan(history: &History, events: &[Event]) -> Plan {
     let mut planner = Planner::new(&history.state);
     for op in &history.ops {

@@ -69,7 +69,8 @@ pub fn render_tables(name: &str, tables: &[Table]) -> String {
     serde_json::to_string(&object).expect("text always serialises")
 }
 
-/// Renders the outcome of an exact replay, without a newline.
+/// Renders the outcome of an exact replay (the comparison of Plimsoll's decisions with a recorded
+/// kernel's), without a newline.
 ///
 /// # Panics
 /// Never, as in [`render`].

@@ -129,7 +129,7 @@ pub struct Decided {
     pub note: String,
     /// The number of seeds with which the sensitivity table was made.
     pub seeds: usize,
-    /// The headline comparisons of the experiment.
+    /// The headline comparisons (the comparisons that people quote) of the experiment.
     pub headlines: Vec<DecidedHeadline>,
 }
 
@@ -142,9 +142,9 @@ pub struct DecidedHeadline {
     pub b: String,
     /// The name of the metric.
     pub metric: String,
-    /// The prices, the most important first.
+    /// The prices of steps that decide the comparison, the most important first.
     pub prices: Vec<DecidingPrice>,
-    /// How many prices are left out of `prices` because they change the headline by no more than
+    /// How many prices are left out of `prices` because they change the comparison by no more than
     /// other seeds would.
     pub within_noise: usize,
 }
@@ -154,7 +154,7 @@ pub struct DecidedHeadline {
 pub struct DecidingPrice {
     /// The key of the price, such as `work.fault`.
     pub key: String,
-    /// True if the price was fitted to a published figure.
+    /// True if the price was chosen (fitted) so that a run matches a published figure.
     pub fitted: bool,
     /// How the verdict or the ratio changes at half the price or at twice the price.
     pub effect: String,

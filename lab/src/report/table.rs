@@ -20,7 +20,8 @@ use super::wrap::{hanging, wrap};
 pub fn render(report: &Report, width: usize, detail: Detail<'_>, paint: Paint) -> String {
     let answer = text::lines(report, width, paint).join("\n");
     let rest = match detail {
-        // A report without an answer, such as that of a sweep, has only its tables.
+        // A report without an answer, such as one on many combinations of settings, has only its
+        // tables.
         Detail::Answer if report.answer.rows.is_empty() => blocks(report, width),
         Detail::Answer => {
             let counts = short::grid(report).map(Block::Grid);

@@ -25,8 +25,8 @@ pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
     }
 }
 
-/// Makes a result that only says that the prices of `experiment` have not been varied yet. Returns
-/// `None` if `experiment` has no headlines.
+/// Makes a result that only says that the effect of prices on `experiment` has not been measured
+/// yet. Returns `None` if `experiment` has no headlines (comparisons that people quote).
 fn unknown(experiment: &str) -> Option<Decided> {
     let mut headlines = headlines::ALL.iter();
     headlines.find(|other| other.experiment == experiment)?;

@@ -1,7 +1,7 @@
 //! The headline comparisons: for each experiment, the few comparisons that people quote from it. A
 //! sensitivity run repeats these comparisons with changed prices.
 
-/// The headline comparisons of one experiment on one machine.
+/// The headline comparisons (those that people quote) of one experiment on one machine.
 #[derive(Debug)]
 pub struct Headlines {
     /// The experiment's name in the catalog.
@@ -13,7 +13,8 @@ pub struct Headlines {
     pub of: &'static [Headline],
 }
 
-/// A headline: design A, design B, and the metric on which B is compared with A.
+/// A headline, a comparison that people quote: design A, design B, and the metric on which B is
+/// compared with A.
 pub type Headline = (&'static str, &'static str, &'static str);
 
 /// The headlines of every experiment whose results depend on the prices of simulated steps.

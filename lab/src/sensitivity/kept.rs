@@ -11,8 +11,8 @@ use crate::measure::comparison::fold_hashes;
 /// The text of the committed file, which is built into the program.
 const FILE: &str = include_str!("../../data/sensitivity.json");
 
-/// A price moves a ratio if the ratio at half or at twice the price differs by more than this
-/// factor, up or down.
+/// A price (the time of a simulated step) moves a ratio of two designs if the ratio at half or at
+/// twice the price differs by more than this factor, up or down.
 pub const MOVES: f64 = 2.0;
 
 /// The results of sensitivity runs, by experiment.
@@ -27,7 +27,7 @@ pub struct Kept {
 pub struct Varied {
     /// The experiment.
     pub experiment: String,
-    /// The machine whose prices were varied.
+    /// The simulated machine whose prices (the times of its steps) were varied.
     pub machine: String,
     /// The version of Plimsoll that ran.
     pub version: String,
@@ -37,8 +37,8 @@ pub struct Varied {
     pub hash: String,
     /// The number of seeds.
     pub seeds: usize,
-    /// The prices that cannot change a result, because their steps occur in no run of the headline
-    /// comparisons.
+    /// The prices that cannot change a result, because the steps that have these prices occur in no
+    /// run of the headline comparisons.
     pub uncharged: Vec<String>,
     /// The headlines.
     pub headlines: Vec<Headline>,
@@ -61,10 +61,11 @@ pub struct Headline {
     pub prices: Vec<Price>,
 }
 
-/// How a headline comparison changes if one price is halved or doubled.
+/// How a headline comparison changes if one price (the time of a simulated step) is halved or
+/// doubled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// The key of the price.
+    /// The key of the price, such as `work.fault`.
     pub key: String,
     /// The ratio B / A of the metric, at half of the price.
     pub half: Compared,
@@ -156,8 +157,8 @@ impl Price {
 }
 
 impl Headline {
-    /// The prices that decide the headline: at half or at twice such a price, the headline
-    /// [changes] by more than the random differences between seeds.
+    /// The prices of steps that decide the headline comparison: at half or at twice such a price,
+    /// the headline [changes] by more than the random differences between seeds.
     ///
     /// [changes]: Headline::changes
     pub fn deciding(&self) -> impl Iterator<Item = &Price> {

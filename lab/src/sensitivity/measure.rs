@@ -18,8 +18,8 @@ use crate::measure::stats;
 use crate::run::options::Options;
 use crate::run::progress::Progress;
 
-/// If half or twice a price changes the ratio of a headline on the first seed by more than this
-/// factor, the price is varied on all seeds.
+/// If half or twice a price (the time of a simulated step) changes the ratio of a headline
+/// comparison on the first seed by more than this factor, the price is varied on all seeds.
 pub const SCREEN: f64 = 1.1;
 /// Half of a price and twice a price, in percent.
 const SCALES: [u32; 2] = [50, 200];
@@ -45,7 +45,7 @@ pub fn run(
     Ok(Kept { experiments })
 }
 
-/// Returns the prices with these keys.
+/// Returns the prices of simulated steps with these keys.
 ///
 /// # Errors
 /// If a key is unknown. The error names the nearest keys.
@@ -135,7 +135,7 @@ fn vary(
     })
 }
 
-/// The keys of all prices in the machine's profile.
+/// The keys of all prices of steps in the machine's profile.
 fn prices_of(machine: &str) -> Result<Vec<CostKey>, Error> {
     let text = Profile::describe(machine)?;
     Ok(text.costs.iter().map(|cost| cost.key).collect())
@@ -170,8 +170,8 @@ impl Runs<'_> {
         Ok([half?, twice?])
     }
 
-    /// The largest factor by which the ratio of a headline differs between `plain`, the runs with
-    /// unchanged prices, and `run`.
+    /// The largest factor by which the ratio of a headline comparison differs between `plain`, the
+    /// runs with unchanged prices, and `run`.
     fn moved(&self, plain: &Comparison, run: &Comparison) -> f64 {
         let of = |headline| {
             factor(
@@ -183,8 +183,8 @@ impl Runs<'_> {
     }
 }
 
-/// The ratio and the verdict of a headline in `runs`. An earlier check has made sure that the runs
-/// measured the headline's designs and its metric.
+/// The ratio and the verdict of a headline comparison in `runs`. An earlier check has made sure
+/// that the runs measured the headline's designs and its metric.
 fn compared(runs: &Comparison, (a, b, metric): &headlines::Headline) -> Compared {
     let values = |design: &str| -> Vec<f64> {
         let nth = runs.designs().iter().position(|name| name == design);
@@ -313,8 +313,8 @@ mod tests {
         let ran = vec![(keys[1], runs.both(keys[1], 1).unwrap())];
         let plain = runs.at("", 1).unwrap();
         let headline = headline(&of.of[0], &plain, &ran);
-        // A price is varied on all seeds if it moves any headline, not only the first one. The
-        // ratio of a design to itself never moves.
+        // A price is varied on all seeds if it changes the ratio of any headline comparison, not
+        // only of the first one. The ratio of a design to itself never moves.
         let both = Headlines {
             of: &[
                 ("exit alone", "exit alone", "wall_ns"),

@@ -80,7 +80,8 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
     ))
 }
 
-/// The end of the sentence under a table about prices whose effect is possibly only noise.
+/// The end of the sentence under a table about the prices of steps whose effect is possibly only
+/// noise.
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
 /// The mark for a price in a headline's table. The mark says whether the price decides the
@@ -112,7 +113,8 @@ fn cell(headline: &Headline, at: &Compared) -> String {
     }
 }
 
-/// The ratio of design B to design A in a headline, and the verdict, with unchanged prices.
+/// The ratio of design B to design A in a headline comparison, and the verdict, with unchanged
+/// prices.
 fn plain(headline: &Headline) -> String {
     format!(
         "{} {}",

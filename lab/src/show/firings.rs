@@ -19,7 +19,7 @@ pub struct Firings {
     pub firings: Vec<Firing>,
     /// The times at which the shepherd (`vmstat_shepherd`) began a round.
     pub rounds_ns: Vec<u64>,
-    /// For each round, the number of CPUs that the shepherd woke.
+    /// For each round, the number of CPUs whose `vmstat_update` the shepherd queued.
     pub kicks: Vec<u64>,
     /// The ticks of the recorded machine. Their interval is 0 if the recording does not state HZ.
     tick: Tick,
@@ -32,7 +32,8 @@ pub struct Firing {
     pub time_ns: u64,
     /// The CPU on which the work ran.
     pub cpu: u32,
-    /// True if the shepherd queued the work. False if the work's own timer queued it.
+    /// True if the shepherd (`vmstat_shepherd`) queued the work. False if the work's own timer
+    /// queued it.
     pub kicked: bool,
 }
 

@@ -81,8 +81,8 @@ fn quantile(sorted: &[u64], percent: usize) -> u64 {
     sorted[rank.saturating_sub(1)]
 }
 
-/// The refills, spills, decays and drains of each CPU, with their pages. The first row is for all
-/// CPUs.
+/// How often each CPU moved pages by each code path (refill, spill, decay, drain), and how many
+/// pages. The first row is for all CPUs.
 #[must_use]
 pub fn by_cpu(moves: &[Move]) -> Figures {
     const PATHS: [Path; 4] = [Path::Refill, Path::Spill, Path::Decay, Path::Drain];

@@ -83,7 +83,8 @@ impl Tracer {
         tracer
     }
 
-    /// Returns the slices of the run. Call this when the run has ended.
+    /// Returns the slices (what each CPU and task did, and when) of the run. Call this when the run
+    /// has ended.
     #[must_use]
     pub fn finish(&self, sim: &Sim) -> Slices {
         let mut collector = self.0.borrow_mut();
@@ -106,8 +107,8 @@ impl std::fmt::Debug for Tracer {
 }
 
 impl Collector {
-    /// Returns whether to keep a slice from `from` to `until`. If the number of slices has reached
-    /// the limit, ends all slices that have begun.
+    /// Returns whether to keep a slice (one thing that a CPU or task did) from `from` to `until`.
+    /// If the number of slices has reached the limit, ends all slices that have begun.
     fn wanted(&mut self, from: Nanos, until: Nanos) -> bool {
         if self.slices.cut.is_some() || !self.is_within(from, until) {
             return false;
@@ -126,8 +127,8 @@ impl Collector {
         windows.any(|window| window.meets(from, until))
     }
 
-    /// Ends all slices that have begun. They end at the time `at`, or later if their CPU already
-    /// has kept slices that end later.
+    /// Ends all slices that have begun: everything that CPUs and tasks are doing. The slices end at
+    /// the time `at`, or later if their CPU already has kept slices that end later.
     fn stop(&mut self, at: Nanos) {
         if self.slices.cut.is_some() {
             return;

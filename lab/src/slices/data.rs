@@ -1,4 +1,4 @@
-//! The slices of one run as data.
+//! The slices of one run (what each CPU and task did, and when) as data.
 
 use plimsoll_mm::event::Phase;
 use plimsoll_mm::site::Site;
@@ -21,8 +21,8 @@ pub struct Slices {
     pub hash: u64,
     /// The virtual time at which the run ended.
     pub ended: Nanos,
-    /// The time from which slices are missing, because there were more slices than the limit.
-    /// `None` if all slices in the windows were kept.
+    /// The time from which nothing was kept, because there were more slices than the limit. `None`
+    /// if everything in the windows was kept.
     pub cut: Option<Nanos>,
     /// What CPUs ran.
     pub runs: Vec<Run>,
@@ -115,7 +115,7 @@ pub struct Disturbed {
     pub until: Nanos,
 }
 
-/// A phase of the work of a task.
+/// A phase of the work of a task: a part that a profile of Linux shows as one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseSlice {
     /// The task.
@@ -164,7 +164,7 @@ pub enum Counted {
 }
 
 impl Slices {
-    /// Returns these slices with the names of the machine and the design that ran.
+    /// Returns this data with the names of the machine and the design that ran.
     #[must_use]
     pub fn named(self, machine: &str, design: &str) -> Self {
         Self {

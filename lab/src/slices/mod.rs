@@ -23,8 +23,8 @@ pub use self::window::Window;
 /// How many slices (things that a CPU or a task did) of a run are kept unless the user names a
 /// window. A trace with this number of slices has about 13 MB.
 pub const SLICES_MAX: usize = 250_000;
-/// How many slices of a run can be kept at most. Together with the trace that is made from them,
-/// they take about 1.5 GB of memory.
+/// How many slices (things that a CPU or a task did) of a run can be kept at most. Together with
+/// the trace that is made from them, they take about 1.5 GB of memory.
 pub const SLICES_MOST: usize = 8_000_000;
 /// How many of the longest waits of each run are kept.
 pub const LONGEST: usize = 10;
@@ -32,13 +32,15 @@ pub const LONGEST: usize = 10;
 /// Says which slices (things that a CPU or a task did) of a run are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The windows. A slice is kept only if it lies in at least one of them.
+    /// The windows of virtual time. A slice is kept only if it lies in at least one of these
+    /// windows.
     pub windows: Vec<Window>,
     /// The largest number of slices that are kept.
     pub slices_max: usize,
 }
 
-/// The slices of a run, with the index of its machine and the index of its design in the command.
+/// The slices (what each CPU and task did) of a run, with the index of its machine and the index of
+/// its design in the command.
 type Placed = ((usize, usize), Slices);
 
 /// The slices (what each CPU and task did, and when) of the traced runs of a command. For each

@@ -10,7 +10,7 @@ use super::journal::CaseLine;
 use crate::measure::sample::Sample;
 use crate::run::journal::{ComparisonKey, Journal};
 
-/// The name of a case: its comparison, its design and its seed.
+/// The name of a case (one design on one seed): its comparison, its design and its seed.
 type Key = (ComparisonKey, String, u64);
 
 /// A journal that collects every case of a run (one design on one seed), including the cases that

@@ -56,7 +56,8 @@ pub fn of_experiments(
     (machines, inputs)
 }
 
-/// The machines on which a plan and all `points` of its sweep run, each machine once.
+/// The machines on which a plan and all `points` (combinations of values) of its sweep run, each
+/// machine once.
 ///
 /// # Errors
 /// If a machine is unknown or its profile is bad.

@@ -35,7 +35,7 @@ pub struct CaseLine {
     pub metrics: Vec<Measured>,
 }
 
-/// One metric of a case.
+/// One metric of a case (one design on one seed).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The name of the metric.
@@ -72,7 +72,8 @@ impl CaseLine {
         found.map(|sample| sample.value)
     }
 
-    /// The sample that this line holds. `None` if the hash in the line is not a hexadecimal number.
+    /// The hash and the measured values that this line holds. `None` if the hash in the line is not
+    /// a hexadecimal number.
     fn sample(self) -> Option<Sample> {
         let metric = |of: Measured| {
             let value = of.value;
@@ -117,7 +118,7 @@ impl Out for File {
 
 type Key = (ComparisonKey, String, u64);
 
-/// The journal of a run.
+/// The journal of a run: the file with its finished cases (one design on one seed each).
 #[derive(Debug)]
 pub(super) struct FileJournal<O: Out = File> {
     /// The name of the file, for messages.

@@ -143,7 +143,7 @@ impl RunFolder {
         self.journal.known_of(experiment)
     }
 
-    /// The journal that keeps the cases of the run.
+    /// The journal, which keeps the finished cases (one design on one seed each) of the run.
     #[must_use]
     pub fn journal(&self) -> Arc<dyn Journal> {
         Arc::<FileJournal>::clone(&self.journal)
@@ -309,7 +309,8 @@ impl Kept {
         }
     }
 
-    /// The finished cases, in the order of their comparisons, designs and seeds.
+    /// The finished cases (one design on one seed each), in the order of their comparisons, designs
+    /// and seeds.
     ///
     /// # Errors
     /// If the file cannot be read.

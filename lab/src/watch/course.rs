@@ -35,7 +35,7 @@ pub struct Course {
     /// How long the CPUs of each group waited for the CPUs of each other group. `None` if no CPU
     /// waited.
     pub between: Option<Between>,
-    /// The phases in which tasks end address spaces or wait for memory.
+    /// The phases of tasks: the times in which they end address spaces or wait for memory.
     pub spans: Vec<Span>,
     /// Single events, such as kills.
     pub marks: Vec<Mark>,
@@ -43,8 +43,8 @@ pub struct Course {
     /// The children of a frame (a part of the time) follow the frame, and their depth is greater by
     /// one.
     pub time: Vec<Frame>,
-    /// The phases and kernel jobs of tasks, with the waits inside them. They have the same order as
-    /// the frames of `time`.
+    /// The phases and kernel jobs of tasks, with the waits inside them. They are in the same order
+    /// as in `time`: children follow their parent.
     pub phases: Vec<Frame>,
 }
 
@@ -165,7 +165,7 @@ pub struct Between {
     pub cells: Vec<(u32, u32, u64)>,
 }
 
-/// A phase of the work of a task.
+/// A phase of the work of a task: a part that a profile of Linux shows as one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// The name of the phase's function in Linux.
@@ -196,12 +196,12 @@ pub struct Mark {
 /// A part of the time of all CPUs, which can enclose other parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// The number of frames that enclose this one.
+    /// The number of other parts of the time (frames) that enclose this one.
     pub depth: u32,
     /// The name of the work, wait, disturbance or phase that took the time.
     pub name: String,
     /// How often this work, wait, disturbance or phase occurred.
     pub count: u64,
-    /// The time, in nanoseconds. It includes the time of the enclosed frames.
+    /// The time, in nanoseconds. It includes the time of the parts that this part encloses.
     pub ns: u64,
 }

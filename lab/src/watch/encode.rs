@@ -1,4 +1,4 @@
-//! Encodes a grid of values as a short text.
+//! Encodes a heat map (a value for each CPU and bin of time) as a short text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -76,7 +76,7 @@ pub(super) fn map(grid: &Grid, name: String, unit: Unit, columns: usize) -> Map 
 impl Map {
     /// Joins each pair of columns, so that the heat map needs about half the room. If the values
     /// are numbers of pages, the larger of two values is kept. Otherwise, the two values are added,
-    /// with the limited precision of a map.
+    /// with the limited precision of the byte that encodes a value.
     pub(crate) fn halve(&mut self) {
         let cells = self.values();
         let columns = self.columns.div_ceil(2);

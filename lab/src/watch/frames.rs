@@ -18,11 +18,12 @@ pub(super) enum Kind {
     Phase(Phase),
     Vmstat,
     Shepherd,
-    /// The time of code that requested a lock at this call site, in no phase and no kernel job.
+    /// The time of code that requested a lock at this call site, outside every phase and kernel
+    /// job.
     Caller(Site),
     /// The waits of code that requested the lock at this call site.
     Wait(LockClass, Site),
-    /// The waits for a holder that had taken the lock at this site.
+    /// The waits for a holder that had taken the lock at this call site.
     Holder(Site),
 }
 
@@ -50,10 +51,11 @@ impl Kind {
 #[derive(Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// For each node and each kind of frame, the child of this kind. The root is `None`.
+    /// For each node of the tree and each kind of frame, the child of this kind. `None` stands for
+    /// the root of the tree.
     places: BTreeMap<(Option<usize>, Kind), usize>,
-    /// For each task, the frames that the task has entered and not left yet, each with the time of
-    /// entering.
+    /// For each task, the frames (parts of the time) that the task has entered and not left yet,
+    /// each with the time of entering.
     open: BTreeMap<u32, Vec<(usize, u64)>>,
 }
 

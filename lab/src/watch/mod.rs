@@ -31,8 +31,8 @@ pub use self::course::{
 };
 
 thread_local! {
-    /// The watchers of the machines that the watched case on this thread has made. `None` if no
-    /// case on this thread is watched.
+    /// The watchers of the machines that the watched run on this thread has made. `None` if no run
+    /// on this thread is watched.
     static SLOT: RefCell<Option<Vec<Watcher>>> = const { RefCell::new(None) };
 }
 
@@ -54,8 +54,9 @@ impl Courses {
         result
     }
 
-    /// Removes and returns the courses that have been kept, sorted by experiment and machine. The
-    /// courses of one machine are in the order in which their runs ended.
+    /// Removes and returns the courses (what happened in each run) that have been kept, sorted by
+    /// experiment and machine. The courses of one machine are in the order in which their runs
+    /// ended.
     #[must_use]
     pub fn take(&self) -> Vec<Course> {
         let mut courses = std::mem::take(&mut *self.lock());
@@ -86,7 +87,7 @@ fn during<T>(run: impl FnOnce() -> T) -> (T, Option<Course>) {
 #[derive(Clone)]
 pub(crate) struct Watcher(Rc<RefCell<Option<Collector>>>);
 
-/// Watches `sim` from now on, if the case on this thread is watched.
+/// Watches `sim` from now on, if the run on this thread is watched.
 pub(crate) fn attach(sim: &Sim) -> Option<Watcher> {
     SLOT.with(|slot| {
         let mut slot = slot.borrow_mut();
@@ -136,7 +137,7 @@ impl Watcher {
     }
 
     fn with(&self, f: impl FnOnce(&mut Collector)) {
-        // If the machine outlives the watched case, there is no collector any more.
+        // If the machine outlives the watched run, there is no collector any more.
         if let Some(collector) = &mut *self.0.borrow_mut() {
             f(collector);
         }

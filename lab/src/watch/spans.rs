@@ -7,8 +7,8 @@ use plimsoll_mm::event::Phase;
 
 use super::course::Span;
 
-/// The largest number of phases that are kept. If there are more, the shortest phases inside other
-/// phases are left out first.
+/// The largest number of phases of tasks that are kept. If there are more, the shortest phases
+/// inside other phases are left out first.
 const SPANS_MAX: usize = 4000;
 
 /// Returns whether phases of the kind `phase` are kept. The phases of all other kinds are too short
@@ -20,7 +20,8 @@ const fn is_kept(phase: Phase) -> bool {
     )
 }
 
-/// The phases of a run.
+/// The phases of tasks during a run: the times in which tasks end address spaces or wait for
+/// memory.
 #[derive(Default)]
 pub(super) struct Spans {
     /// For each task, the phases that have begun and not ended, each with its CPU and the time of

@@ -17,7 +17,7 @@ use crate::run::testbed::Testbed;
 /// A workload: programs on CPUs, and the state of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
-    /// The name of the mix, unique in the experiment's list of mixes.
+    /// The name of this mix of programs, unique in the experiment's list of mixes.
     pub(crate) name: &'static str,
     /// The situation on a real machine that the mix imitates.
     pub(crate) stands_for: &'static str,
@@ -43,7 +43,7 @@ pub(crate) struct Cpus {
     pub(crate) remainders: &'static [u32],
 }
 
-/// A program that a mix can contain.
+/// A program that a [`Mix`] can contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Program {
     /// A worker of `stress-ng --vm` on each CPU of the [`Part`].

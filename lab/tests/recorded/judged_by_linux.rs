@@ -29,9 +29,9 @@ fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     (judgement.compared, judgement.identical)
 }
 
-/// Plimsoll predicts every recorded firing. With HZ 250, 917 of the 932 firings are of the vmstat
-/// work, and 15 are of the shepherd. With HZ 1000, 1337 are of the vmstat work, and 20 are of the
-/// shepherd.
+/// Plimsoll predicts when each recorded timer fires. With HZ 250, 917 of the 932 firings are of the
+/// vmstat work, and 15 are of the shepherd. With HZ 1000, 1337 are of the vmstat work, and 20 are
+/// of the shepherd.
 #[test]
 fn every_firing_is_asked_for_and_placed_as_the_kernel_does() {
     assert_eq!(firings("vmstat-64-hz250", &Timers::OURS), (932, 932));

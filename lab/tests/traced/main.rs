@@ -86,7 +86,8 @@ fn a_trace_has_every_slice_and_each_flow_goes_from_a_wait_to_its_release() {
     assert!(begins.iter().all(|(flow, at)| *at <= ends[flow]));
 }
 
-/// The total time of the slices of `runs`: on the tracks of CPUs, of disturbances, and of tasks.
+/// The total time of everything that was kept of `runs`: on the tracks of CPUs, of disturbances,
+/// and of tasks.
 fn kept_ns(runs: &[Slices]) -> [u64; 3] {
     let mut kept = [0; 3];
     for run in runs {
@@ -266,7 +267,7 @@ fn the_longest_waits_are_explained() {
             "{text}"
         );
         assert!(text.contains(" 1. CPU ") && text.contains("10. CPU "));
-        // The slices of the whole run explain the waits in the same way.
+        // If everything in the run is kept, the waits have the same explanation.
         let of_whole = explain::explain(&whole[nth]);
         assert_eq!(of_whole, explanation);
     }

@@ -34,8 +34,8 @@ pub struct Answer {
     pub question: String,
     /// The answer in one sentence.
     pub sentence: String,
-    /// The names of the compared sides, such as `Linux`, `patch` and `ours`. They are the heads of
-    /// the columns. The other sides are compared with the first.
+    /// The names of the sides (the compared designs), such as `Linux`, `patch` and `ours`. They are
+    /// the heads of the columns. The other sides are compared with the first.
     pub sides: Vec<String>,
     /// The metrics that the answer shows, at most [`ROWS_MAX`].
     pub rows: Vec<AnswerRow>,
@@ -48,9 +48,9 @@ pub struct Answer {
 /// seed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identical {
-    /// The name of the first side's design.
+    /// The name of the design with which this design is compared.
     pub a: String,
-    /// The name of this side's design.
+    /// The name of this design.
     pub b: String,
     /// Why nothing differed, and what the user could run instead. This is a clause without a full
     /// stop.

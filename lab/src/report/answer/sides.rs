@@ -81,8 +81,9 @@ impl Answer {
         is_letter && !self.rows.is_empty() && !self.sides.iter().enumerate().all(is_named)
     }
 
-    /// The heads (short names) of the compared designs. If the answer [needs a
-    /// legend](Self::needs_legend), each head also has the name of its design, as in `A: linux`.
+    /// The heads (short names) of the compared designs. If the answer
+    /// [needs a legend](Self::needs_legend), each head also has the name of its design, as in
+    /// `A: linux`.
     pub(crate) fn named_sides(&self) -> Vec<String> {
         let of_side = |(nth, side): (usize, &String)| match self.designs_of(nth)[..] {
             [] => side.clone(),

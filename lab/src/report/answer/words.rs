@@ -43,8 +43,8 @@ pub(crate) fn list<T: AsRef<str>>(parts: &[T]) -> String {
     }
 }
 
-/// The verdicts on all compared designs in `row`, in words: `patch: better; ours: no difference
-/// seen`.
+/// The verdicts on all compared designs in `row`, in words, such as
+/// `patch: better; ours: no difference seen`.
 pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
     if row.is_all_zero() {
         return "0 in all".to_owned();
@@ -168,8 +168,8 @@ pub(super) fn sentence(
 }
 
 /// Says, for each verdict, which compared designs have it on the metric of `row`. Returns `None` if
-/// no design is compared. An example of the text: `waits: lower (better) with B1 and B2, no
-/// difference seen with B3`.
+/// no design is compared. An example of the text:
+/// `waits: lower (better) with B1 and B2, no difference seen with B3`.
 fn by_metric(row: &AnswerRow, sides: &[String]) -> Option<String> {
     if row.is_all_zero() {
         return Some(format!("{}: 0 in all", row.what));

@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn each_figure_is_counted_once_and_each_measurement_of_ours_once() {
-        // Three figures of the sample have the same place: we measure the same metric with the same
-        // two designs for all three.
+        // Three published figures of the sample are compared with one measurement: we measure the
+        // same metric with the same two designs for all three.
         let counts = Counts::of(&sample());
         let expected = Counts {
             all: 5,

@@ -22,8 +22,8 @@ impl<'a> Grouped<'a> {
         found.map(|(_, cases)| cases.as_slice())
     }
 
-    /// Returns whether this comparison and `other` have the same cases, with the same hashes and
-    /// values.
+    /// Returns whether this comparison and `other` have the same cases (one design on one seed
+    /// each), with the same hashes and values.
     pub(super) fn is_like(&self, other: &Grouped<'_>) -> bool {
         let cases = |of: &Grouped<'_>| -> Vec<CaseLine> {
             let cases = of.designs.iter().flat_map(|(_, cases)| cases);

@@ -48,7 +48,8 @@ pub struct Compared {
     pub a: ComparisonKey,
     /// The comparison in run B.
     pub b: ComparisonKey,
-    /// True if both runs have the same cases of this comparison, with the same hashes and values.
+    /// True if both runs have the same cases (one design on one seed each) of this comparison, with
+    /// the same hashes and values.
     pub identical: bool,
     /// The results of each design and metric that both runs have.
     pub rows: Vec<DiffRow>,

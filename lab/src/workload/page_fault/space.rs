@@ -183,7 +183,7 @@ mod tests {
     use crate::run::testbed::Testbed;
 
     /// Lets one of `tasks` tasks map, fault in and unmap `pages` pages twice. Returns the times
-    /// that the task spends on the prices `tlb_flush` and `ipi`, in nanoseconds.
+    /// that the task spends on the simulated steps `tlb_flush` and `ipi`, in nanoseconds.
     fn flushes(tasks: u32, pages: usize) -> [u64; 2] {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
         let testbed = Testbed::new(&profile, Design::UNPATCHED, 1);

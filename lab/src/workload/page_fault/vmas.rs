@@ -88,8 +88,9 @@ impl Vmas {
         place
     }
 
-    /// Takes `place` out of its mapping. If the mapping covers places both above and below `place`,
-    /// it becomes two mappings. The caller holds the mmap_lock as in [`Vmas::map`].
+    /// Takes `place` (the index of a range of addresses) out of its mapping. If the mapping covers
+    /// places both above and below `place`, it becomes two mappings. The caller holds the mmap_lock
+    /// as in [`Vmas::map`].
     pub(super) fn unmap(&self, sim: &Sim, place: usize) {
         let vma = self.at(place).expect("the place is mapped");
         self.lock(sim, &vma);

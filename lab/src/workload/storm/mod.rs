@@ -52,7 +52,8 @@ pub(crate) struct Storm {
 /// How a hog (a process that allocates until it is killed) dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The hog's threads notice that they must die, and the last of them empties the hog's memory.
+    /// The threads of the hog (the process) notice that they must die, and the last of them empties
+    /// the hog's memory.
     AtOnce,
     /// The hog dies as with [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of
     /// every kill and calls `process_mrelease`.
@@ -84,9 +85,9 @@ const APART: u64 = 1 << 24;
 /// The number of pages that a hog (a process that allocates until it is killed) touches before it
 /// checks whether it must die.
 const STEP: u64 = 32;
-/// The number of pages in an allocator's burst.
+/// The number of pages that an allocator (a process that allocates in bursts) touches in one burst.
 const BURST: u64 = 64;
-/// The mean time between two bursts of an allocator.
+/// The mean time between two bursts of an allocator (a process that allocates in bursts).
 const THINK: Nanos = Nanos::from_ms(2);
 
 impl Storm {
@@ -346,7 +347,7 @@ mod tests {
         for ending in [Ending::AtOnce, Ending::Helped, STUCK] {
             for design in [Design::UNPATCHED, Design::PATCHED, Design::OURS] {
                 // Run several seeds: in a storm as small as this one, the seed decides whether any
-                // allocator has to wait.
+                // allocation has to wait.
                 let storms = (1..=6).map(|seed| small(ending).run(&phone(), &design, seed));
                 let stalls: Vec<Stall> = storms.flat_map(|storm| storm.stalls).collect();
                 assert!(!stalls.is_empty(), "{ending:?}");
@@ -385,8 +386,8 @@ mod tests {
         };
         let waited = death.emptying.expect("it is emptied") - death.told;
         assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
-        // Run several seeds: in a storm as small as this one, the seed decides whether an allocator
-        // waits until the device responds or the reaper acts.
+        // Run several seeds: in a storm as small as this one, the seed decides whether an
+        // allocation waits until the device responds or the reaper acts.
         let storms = (1..=8).map(|seed| small(STUCK).run(&phone(), &Design::UNPATCHED, seed));
         let longest: Vec<Option<u64>> = storms
             .map(|storm| storm.stalls.iter().map(Stall::ns).max())
@@ -397,7 +398,8 @@ mod tests {
         );
     }
 
-    /// A victim begins to exit within 50 ms although 32 allocators wait for its memory.
+    /// A victim begins to exit within 50 ms although the allocations of 32 other processes wait for
+    /// its memory.
     #[test]
     fn a_victim_s_own_threads_are_not_kept_from_dying_by_those_who_wait_for_it() {
         let storm = Storm {

@@ -62,8 +62,8 @@ impl Headcount {
     /// Draws all processes and their CPUs.
     ///
     /// # Panics
-    /// If the machine has too few CPUs: each running thread, the reaper, the helper and the device
-    /// need a CPU of their own.
+    /// If the machine has too few CPUs: each running thread, the reaper, the helper (which calls
+    /// `process_mrelease`) and the device need a CPU of their own.
     pub(super) fn draw(&self, cpus: u32, seed: u64) -> Population {
         let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut free: Vec<CpuId> = (0..cpus).map(CpuId).collect();
@@ -147,7 +147,8 @@ mod tests {
         assert_ne!(headcount().draw(64, 1), headcount().draw(64, 2));
     }
 
-    /// Each running thread has its own CPU, and so do the reaper, the helper and the device.
+    /// Each running thread has its own CPU, and so do the reaper, the helper (which calls
+    /// `process_mrelease`) and the device.
     #[test]
     fn who_runs_is_alone_on_its_cpu() {
         let all = headcount().draw(64, 3);

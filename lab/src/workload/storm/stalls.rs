@@ -54,12 +54,13 @@ pub(super) enum Edge {
     End,
 }
 
-/// A part of a stall.
+/// A part of a stall. A stall lasts from the moment when an allocation finds no page until the
+/// allocation has a page or fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Part {
-    /// The task runs: the allocation tries the zones without success, drains lists, and calls
-    /// reclaimers.
+    /// The task runs: the allocation tries the zones without success, drains page lists, and calls
+    /// reclaimers (shrinkers).
     Attempts,
     /// The task runs inside the last resort (here, the OOM killer), but outside the selection of a
     /// victim: it looks for memory above the high watermark before and after the selection, and
@@ -374,8 +375,8 @@ mod tests {
         }
     }
 
-    /// A task that sleeps in the last resort, while no victim is dying and no task selects a
-    /// victim, is in the part `busy`.
+    /// A task that sleeps in the last resort (the OOM killer), while no victim is dying and no task
+    /// selects a victim, is in the part `busy`.
     #[test]
     fn who_pauses_while_nobody_dies_or_selects_found_the_lock_busy() {
         let mut notes = two();

@@ -248,7 +248,8 @@ impl StormWorld {
         });
     }
 
-    /// The processes, and the CPUs of the reaper, the helper and the device.
+    /// The processes, and the CPUs of the reaper, of the helper (which calls `process_mrelease`)
+    /// and of the device.
     pub(super) const fn population(&self) -> &Population {
         &self.population
     }

@@ -97,7 +97,8 @@ pub(crate) struct LockUse {
 pub(crate) struct Raced {
     /// The time from the kill until all memory was free.
     pub(crate) wall: Nanos,
-    /// The phases of all tasks, and their lengths.
+    /// The phases of all tasks (parts of their work, such as taking page-table locks), and their
+    /// lengths.
     pub(crate) tree: PhaseTree,
     /// The number of pages on page lists at the end of the race: free, but not in their zones yet.
     pub(crate) listed: u64,
@@ -106,8 +107,8 @@ pub(crate) struct Raced {
     pub(crate) owed: Nanos,
     /// The hash of everything that happened in the run, including the creation of the victim.
     pub(crate) hash: u64,
-    /// How long all CPUs did work that has a separate price. This is everything except waiting,
-    /// taking free locks, and moving cache lines.
+    /// How long all CPUs did work to which the simulator gives a separate time. This is everything
+    /// except waiting, taking free locks, and moving cache lines.
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
@@ -182,8 +183,8 @@ impl Race {
         }
     }
 
-    /// Chooses the time of the kill, and starts the tasks of the last user and the helpers soon
-    /// after the kill.
+    /// Chooses the time of the kill, and starts the exiting thread and the helpers soon after the
+    /// kill.
     fn start(&self, testbed: &Testbed, victim_space: &Rc<VictimSpace>, seed: u64) -> Rc<Times> {
         let kill = testbed.sim.stats().now + REST;
         let times: Rc<Times> = Rc::default();
@@ -334,8 +335,8 @@ fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     worked(&before, &testbed.sim.stats())
 }
 
-/// How long all CPUs did work that has a separate price, between two moments. This is everything
-/// except waiting, taking locks that no CPU holds, and moving cache lines.
+/// How long all CPUs did work to which the simulator gives a separate time, between two moments.
+/// This is everything except waiting, taking locks that no CPU holds, and moving cache lines.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
     Nanos(sum(after) - sum(before))
