@@ -80,8 +80,8 @@ typedef struct plimsoll_options {
   // The number of nodes among which the pages are divided, 1 to 1024. There must be more than
   // 1024 pages for each node except the last. Default: 1.
   uint32_t nodes;
-  // The number of CPUs that threads can play, 1 to 65536. The pool starts a thread for each of
-  // these CPUs. Default: the CPUs of this computer.
+  // The number of CPUs of the pool, 1 to 65536. A thread that uses the pool acts as one of these
+  // CPUs. The pool starts a thread for each of them. Default: the CPUs of this computer.
   uint32_t cpus;
   // One of the constants `PLIMSOLL_DESIGN_…`.
   uint32_t design;
@@ -168,7 +168,7 @@ enum plimsoll_status plimsoll_counter_range(const struct plimsoll_counter *count
                                             int64_t *min,
                                             int64_t *max);
 
-// Makes the calling thread play CPU `cpu` of the pool, and writes a handle to `*entered`.
+// Makes the calling thread act as CPU `cpu` of the pool, and writes a handle to `*entered`.
 //
 // # Safety
 // `pool` must be null or a pool; `entered` must be null or valid for a write.
@@ -176,8 +176,9 @@ enum plimsoll_status plimsoll_enter(const struct plimsoll_pool *pool,
                                     uint32_t cpu,
                                     struct plimsoll_cpu **entered);
 
-// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes a
-// handle to `*entered`. If the thread already plays a CPU of the pool, it keeps this CPU.
+// Makes the calling thread act as the CPU on which the kernel runs it at the moment, and writes a
+// handle to `*entered`. If the thread already acts as a CPU of the pool, it continues to act as
+// that CPU.
 //
 // # Safety
 // `pool` must be null or a pool; `entered` must be null or valid for a write.

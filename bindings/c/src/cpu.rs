@@ -60,7 +60,7 @@ fn order(order: u8) -> Result<Order, Failure> {
     Order::new(order).ok_or_else(text)
 }
 
-/// Makes the calling thread play CPU `cpu` of the pool, and writes a handle to `*entered`.
+/// Makes the calling thread act as CPU `cpu` of the pool, and writes a handle to `*entered`.
 ///
 /// # Safety
 /// `pool` must be null or a pool; `entered` must be null or valid for a write.
@@ -74,8 +74,9 @@ pub unsafe extern "C" fn plimsoll_enter(
     guard(|| unsafe { enter(pool, Some(cpu), entered) })
 }
 
-/// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes a
-/// handle to `*entered`. If the thread already plays a CPU of the pool, it keeps this CPU.
+/// Makes the calling thread act as the CPU on which the kernel runs it at the moment, and writes a
+/// handle to `*entered`. If the thread already acts as a CPU of the pool, it continues to act as
+/// that CPU.
 ///
 /// # Safety
 /// `pool` must be null or a pool; `entered` must be null or valid for a write.

@@ -29,8 +29,8 @@ pub struct plimsoll_options {
     /// The number of nodes among which the pages are divided, 1 to 1024. There must be more than
     /// 1024 pages for each node except the last. Default: 1.
     pub nodes: u32,
-    /// The number of CPUs that threads can play, 1 to 65536. The pool starts a thread for each of
-    /// these CPUs. Default: the CPUs of this computer.
+    /// The number of CPUs of the pool, 1 to 65536. A thread that uses the pool acts as one of these
+    /// CPUs. The pool starts a thread for each of them. Default: the CPUs of this computer.
     pub cpus: u32,
     /// One of the constants `PLIMSOLL_DESIGN_…`.
     pub design: u32,

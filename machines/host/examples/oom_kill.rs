@@ -21,7 +21,7 @@ use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, P
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
 
-/// The number of pages of the machine: 256 MiB.
+/// The number of pages that the memory manager has: 256 MiB.
 const PAGES: Pages = Pages(1 << 16);
 const MODEST_PAGES: u64 = 5_000;
 const BUDGET_PAGES: u64 = 20_000;

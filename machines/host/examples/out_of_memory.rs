@@ -21,13 +21,14 @@ use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, P
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
 
-/// The number of pages of the machine: 128 MiB.
+/// The number of pages that the memory manager has: 128 MiB.
 const PAGES: Pages = Pages(1 << 15);
 const GREEDY_PAGES: u64 = 25_000;
 const SMALL_PAGES: u64 = 1000;
 const MODEST_PAGES: u64 = 12_000;
 const START: Vpn = Vpn(1 << 20);
-/// The list of tenants and the OOM killer's slots have room for this many tenants.
+/// The list of tenants and the OOM killer's slots (its memory for candidates) have room for this
+/// many tenants.
 const TENANTS_MAX: usize = 3;
 
 thread_local! {

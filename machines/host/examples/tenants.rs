@@ -29,8 +29,8 @@ use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
 /// The memory of the server: 64 MiB.
 const PAGES: Pages = Pages(1 << 14);
 const START: Vpn = Vpn(1 << 20);
-/// The list of tenants, the list of fees and the OOM killer's slots have room for this many
-/// tenants.
+/// The list of tenants, the list of fees and the OOM killer's slots (its memory for candidates)
+/// have room for this many tenants.
 const TENANTS_MAX: usize = 16;
 
 thread_local! {

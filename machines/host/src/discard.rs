@@ -178,7 +178,7 @@ impl ToKernel {
     #[expect(unsafe_code, reason = "as for `Arena::give_back`")]
     unsafe fn give(&self, counts: &Counts, first: Pfn, pages: Pages) -> bool {
         // Relaxed is enough: no other memory access depends on the counts. The addition has to be
-        // atomic, because two threads may play one CPU.
+        // atomic, because two threads may use the counts of one CPU.
         counts.calls.fetch_add(1, Relaxed);
         // SAFETY: the caller's contract is the same.
         let given = unsafe { self.0.arena.give_back(first, pages) };

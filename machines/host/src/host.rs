@@ -144,7 +144,8 @@ impl Host {
         }))
     }
 
-    /// Makes the calling thread play `cpu` until the returned value is dropped.
+    /// Makes the calling thread play `cpu` (act as this CPU of the machine) until the returned
+    /// value is dropped.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -154,9 +155,9 @@ impl Host {
         Entered::new(self.0.id, cpu)
     }
 
-    /// Makes the calling thread play `cpu`, and pins it to one real CPU, until the returned value
-    /// is dropped. That real CPU is `cpu` itself if the thread may run there, and otherwise one of
-    /// the CPUs on which the thread may run.
+    /// Makes the calling thread play `cpu` (act as this CPU of the machine), and pins it to one
+    /// real CPU, until the returned value is dropped. That real CPU is `cpu` itself if the thread
+    /// may run there, and otherwise one of the CPUs on which the thread may run.
     ///
     /// # Errors
     /// If the thread cannot be pinned; it then plays no CPU.
@@ -300,14 +301,14 @@ pub enum OwnerLocks {
         after: u32,
     },
     /// Every thread takes a lock by one atomic exchange. This is the default: no CPU is interrupted
-    /// when a thread drains the lists of a CPU that another thread plays, or does that CPU's
+    /// when a thread drains the page lists of a CPU that another thread plays, or does that CPU's
     /// periodic work.
     Exchanged,
 }
 
 impl OwnerLocks {
     /// A thread becomes the owner of a lock that it has taken 64 times in a row. So a thread that
-    /// plays a CPU only for a few operations, for instance to drain the CPU's lists, does not
+    /// plays a CPU only for a few operations, for instance to drain the CPU's page lists, does not
     /// become the owner of that CPU's locks.
     pub const BIASED: Self = Self::Biased { after: 64 };
 }

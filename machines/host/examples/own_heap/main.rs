@@ -30,7 +30,7 @@ static HEAP: OwnHeap = OwnHeap::new();
 /// them have been reaped.
 const KILLS: u64 = 2;
 const REAPED: u64 = 1;
-/// The number of CPUs of the machine. Each thread acts as one of them.
+/// The number of CPUs of the memory manager. Each thread acts as one of them.
 const CPUS: u32 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -28,8 +28,8 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
 use crate::slab::freeing;
 use crate::{CPUS, Random};
 
-/// The number of pages of the machine: 256 MiB. Most of this memory is never touched, because no
-/// tenant writes to its pages.
+/// The number of pages that the memory manager has: 256 MiB. Most of this memory is never touched,
+/// because no tenant writes to its pages.
 pub(crate) const PAGES: Pages = Pages(1 << 16);
 /// The largest number of tenants at any time.
 const TENANTS: usize = 8;

@@ -14,9 +14,9 @@ pub enum Fronts {
     /// AArch64. An allocation or a free of a single page has no atomic read-modify-write
     /// instruction. Every thread can use the front of the CPU on which it runs. Needs Linux 5.10.
     Restartable,
-    /// The thread that plays a CPU accesses the CPU's front with plain loads and stores. Only a
-    /// free needs an atomic exchange, which changes the tag of the page. Needs `membarrier` (Linux
-    /// 4.14).
+    /// The thread that plays (acts as) a CPU accesses the CPU's front with plain loads and stores.
+    /// Only a free needs an atomic exchange, which changes the tag of the page. Needs `membarrier`
+    /// (Linux 4.14).
     Owned,
     /// There are no fronts: every allocation and every free locks a page list.
     Off,

@@ -110,7 +110,7 @@ impl Stack {
     pub(crate) fn pop_at(&self, me: Sitter<'_>) -> Option<u32> {
         self.sit(me, || {
             // Relaxed is enough from here on: only this thread uses the stack, and the load of the
-            // home has made the stores of earlier users visible.
+            // stack's home has made the stores of earlier users visible.
             let state = self.state.load(Relaxed);
             let top = Self::depth(state).checked_sub(1)?;
             let page = self.pages.get(top)?.load(Relaxed);
@@ -231,7 +231,7 @@ impl Stack {
         self.stop(quiesce);
         let mut run = [0; 64];
         // Relaxed is enough: no other thread changes the stack while this thread holds the lock and
-        // the home is `NOBODY`.
+        // the stack's home (its user) is `NOBODY`.
         let mut state = self.state.load(Relaxed);
         while Self::depth(state) > 0 {
             let depth = Self::depth(state);

@@ -45,10 +45,11 @@ const BIAS_GROWTH: u32 = 16;
 /// holds. No other thread writes to a seat.
 #[repr(align(128))]
 pub(crate) struct Seat {
-    /// The address of the lock that the thread holds as its owner, or of the front's stack that the
-    /// thread is using as its owner. 0 if there is neither.
+    /// The address of the lock that the thread holds as its owner, or of the stack of free pages
+    /// that the thread is using as its owner. 0 if there is neither.
     holding: AtomicUsize,
-    /// The state of a lock that is biased to this seat and that no other thread holds.
+    /// The state of a lock that is biased to this seat (the seat's thread takes it by plain
+    /// stores), while no other thread holds the lock.
     token: usize,
 }
 
@@ -127,11 +128,11 @@ pub(crate) struct Biased<P> {
     /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. While the lock is held, [`TAKEN`]
     /// is added, unless the holder took the lock as its owner.
     state: AtomicUsize,
-    /// The token of the seat whose thread took the unbiased lock last. Only the thread that has set
-    /// [`TAKEN`] changes this word.
+    /// The token of the seat whose thread was the last to take the lock while the lock had no
+    /// owner. Only the thread that has set [`TAKEN`] changes this word.
     last: AtomicUsize,
-    /// The number of times in a row that the thread of `last` has taken the unbiased lock. Only the
-    /// thread that has set [`TAKEN`] changes this word.
+    /// The number of times in a row that the thread of `last` has taken the lock while the lock had
+    /// no owner. Only the thread that has set [`TAKEN`] changes this word.
     in_a_row: AtomicU32,
     /// The number of times in a row that a thread must take the lock before the lock is biased to
     /// the thread. Only the thread that has set [`TAKEN`] changes this word.
@@ -140,8 +141,9 @@ pub(crate) struct Biased<P> {
 }
 
 impl<P: Seating> Biased<P> {
-    /// Creates an unlocked lock. A thread with a seat becomes the lock's owner when it has taken
-    /// the lock `after` times in a row. If `after` is `None`, no thread becomes the owner.
+    /// Creates an unlocked lock. A thread with a seat becomes the lock's owner, and then takes the
+    /// lock by plain stores, when it has taken the lock `after` times in a row. If `after` is
+    /// `None`, no thread becomes the owner.
     pub(crate) fn new(after: Option<u32>) -> Self {
         let state = if after.is_some() { UNOWNED } else { NEVER };
         Self {
@@ -196,8 +198,8 @@ impl<P: Seating> Biased<P> {
         }
     }
 
-    /// Acquires the lock if the thread is its owner, or if the lock is never biased and free.
-    /// Otherwise returns `None`, and the caller should use [`Biased::try_local`].
+    /// Acquires the lock if the thread is its owner, or if the lock is free and never gets an
+    /// owner. Otherwise returns `None`, and the caller should use [`Biased::try_local`].
     #[inline(always)]
     pub(crate) fn try_quick<'a>(&'a self, me: Option<Sitter<'a>>) -> Option<Held<'a>> {
         if let Some(held) = me.and_then(|me| self.sit(me)) {
@@ -328,8 +330,8 @@ impl<P: Seating> Biased<P> {
         Some(Held::taken(&self.state, UNOWNED))
     }
 
-    /// Counts an acquisition of the unbiased lock by the thread with this token. Returns the
-    /// token if the lock is to be biased to the thread, otherwise [`UNOWNED`].
+    /// Counts an acquisition by the thread with this token, while the lock has no owner. Returns
+    /// the token if the thread is to become the owner, otherwise [`UNOWNED`].
     fn owner_after(&self, token: usize) -> usize {
         let in_a_row = if self.last.load(Relaxed) == token {
             self.in_a_row.load(Relaxed).saturating_add(1)

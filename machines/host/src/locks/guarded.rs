@@ -63,7 +63,8 @@ impl<L: Excludes + RawLock, T> Guarded<L, T> {
 }
 
 impl<P: Seating, T> Guarded<Biased<P>, T> {
-    /// Runs `f` if the lock is free; otherwise returns `None`. `me` is the calling thread's seat.
+    /// Runs `f` if the lock is free; otherwise returns `None`. `me` is the calling thread's seat,
+    /// where it notes which lock it holds.
     #[inline(always)]
     pub(crate) fn try_local<R>(
         &self,
@@ -85,8 +86,8 @@ impl<P: Seating, T> Guarded<Biased<P>, T> {
         Some(self.run(held, f))
     }
 
-    /// Acquires the lock and runs `f`. `me` is the calling thread's seat. Calls `relax` after each
-    /// attempt that finds the lock held.
+    /// Acquires the lock and runs `f`. `me` is the calling thread's seat, where it notes which lock
+    /// it holds. Calls `relax` after each attempt that finds the lock held.
     pub(crate) fn with_seat<R>(
         &self,
         me: Option<Sitter<'_>>,

@@ -12,8 +12,8 @@ use super::biased::{Seat, Seating, Sitter};
 /// have no seat, and take every lock by an atomic exchange.
 const SEATS: usize = 1024;
 
-/// The table of this process's seats. A biased lock names its owner by the owner's seat in this
-/// table.
+/// The table of this process's seats. A biased lock (a lock that one thread takes by plain stores)
+/// names its owner by the owner's seat in this table.
 pub(crate) struct Threads;
 
 impl Seating for Threads {
@@ -23,7 +23,8 @@ impl Seating for Threads {
     }
 }
 
-/// The indices of the seats that no thread has. `None` before the first thread gets a seat.
+/// The indices of the seats (places where a thread notes which lock it holds) that no thread has.
+/// `None` before the first thread gets a seat.
 static FREE: Mutex<Option<Vec<usize>>> = Mutex::new(None);
 
 thread_local! {
@@ -31,7 +32,7 @@ thread_local! {
     static LEASE: OnceCell<Option<Lease>> = const { OnceCell::new() };
 }
 
-/// The seat of the calling thread, if it has one.
+/// The seat of the calling thread (where it notes which lock it holds), if it has one.
 #[inline(always)]
 pub(crate) fn mine() -> Option<Sitter<'static>> {
     MINE.get()
@@ -78,7 +79,8 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         // The thread no longer uses the seat after this line. A lock that is biased to the seat
-        // stays biased, so the next thread that gets the seat owns that lock.
+        // (owned by the seat's thread) stays biased, so the next thread that gets the seat owns
+        // that lock.
         MINE.set(None);
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(free) = &mut *free {

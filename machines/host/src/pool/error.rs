@@ -15,9 +15,9 @@ use crate::workers::StartError;
 /// The reason why a pool was not built. The failed attempt leaves nothing behind.
 #[derive(Debug)]
 pub enum BuildError {
-    /// The machine would have no CPU.
+    /// The pool would have no CPU.
     NoCpu,
-    /// The machine would have more CPUs than [`CPUS_MAX`](crate::pool::CPUS_MAX).
+    /// The pool would have more CPUs than [`CPUS_MAX`](crate::pool::CPUS_MAX).
     TooManyCpus {
         /// The requested number of CPUs.
         cpus: u32,
@@ -110,11 +110,11 @@ impl std::error::Error for BuildError {
 /// The reason why a thread did not enter a CPU of a pool.
 #[derive(Debug)]
 pub enum EnterError {
-    /// The machine has no CPU of this number.
+    /// The pool has no CPU of this number.
     NoSuchCpu {
         /// The requested CPU.
         cpu: CpuId,
-        /// The machine's number of CPUs.
+        /// The number of CPUs of the pool.
         cpus: u32,
     },
     /// The thread cannot be pinned.

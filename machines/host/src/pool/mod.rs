@@ -80,7 +80,7 @@ impl Pool {
         Builder::default()
     }
 
-    /// The machine whose CPUs the threads play.
+    /// The machine of the pool. Threads act as its CPUs.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.0.host
@@ -134,9 +134,9 @@ impl Pool {
         self.manager().vmstat(self.host()).chain(named)
     }
 
-    /// Makes the calling thread play `cpu` until the returned value is dropped, as [`Host::enter`]
-    /// does. Several threads may play one CPU. If such a thread finds that CPU's page lists locked
-    /// by another thread, it uses the zone instead.
+    /// Makes the calling thread play `cpu` (act as this CPU of the pool) until the returned value
+    /// is dropped, as [`Host::enter`] does. Several threads may play one CPU. If such a thread
+    /// finds that CPU's page lists locked by another thread, it uses the zone instead.
     ///
     /// # Errors
     /// [`EnterError::NoSuchCpu`] if the machine has no such CPU.
@@ -145,8 +145,8 @@ impl Pool {
         Ok(Bound::new(self, self.host().enter(cpu)))
     }
 
-    /// Makes the calling thread play `cpu`, and pins it to one real CPU, until the returned value
-    /// is dropped ([`Host::enter_pinned`]).
+    /// Makes the calling thread play `cpu` (act as this CPU of the pool), and pins it to one real
+    /// CPU, until the returned value is dropped ([`Host::enter_pinned`]).
     ///
     /// # Errors
     /// [`EnterError::NoSuchCpu`] if the machine has no such CPU; [`EnterError::Pin`] if the thread
@@ -157,10 +157,10 @@ impl Pool {
         Ok(Bound::new(self, entered))
     }
 
-    /// Makes the calling thread play the CPU on which the kernel runs it at the moment, until the
-    /// returned value is dropped. If the thread plays a CPU of this pool already, it continues to
-    /// play that CPU. If the kernel later moves the thread, the thread still uses the page lists of
-    /// the same CPU, which costs only locality.
+    /// Makes the calling thread play (act as) the CPU on which the kernel runs it at the moment,
+    /// until the returned value is dropped. If the thread plays a CPU of this pool already, it
+    /// continues to play that CPU. If the kernel later moves the thread, the thread still uses the
+    /// page lists of the same CPU, which costs only locality.
     pub fn bind(&self) -> Bound<'_> {
         let cpu = self.host().this_cpu();
         Bound::new(self, self.host().enter(cpu))

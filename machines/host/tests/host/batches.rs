@@ -19,8 +19,8 @@ use plimsoll_mm::units::{CpuId, Pages, Vpn};
 const START: Vpn = Vpn(513);
 
 /// Maps and touches `pages` pages, and calls `goes` to remove them. Returns the number of steps in
-/// which the gathered pages are freed. `batches` batches (each is memory for records of unmapped
-/// pages) are set aside, and there are 2000 slots of swap.
+/// which the unmapped pages are freed. `batches` batches (each is memory for records of unmapped
+/// pages) are set aside, and there are 2000 swap slots.
 fn times(
     design: &Design,
     pages: u64,

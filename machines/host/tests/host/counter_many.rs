@@ -125,7 +125,7 @@ fn groups_in_chunks_that_were_allocated_together_share_no_words() {
         for width in [3, 4] {
             let (groups, held) = groups(&host, counting, width, COUNT, &additions);
             // The order leaves out every seventh group, so that fewer than 64 groups of each chunk
-            // are summed together.
+            // of per-CPU memory are summed together.
             let order: Vec<usize> = (0..COUNT).filter(|group| group % 7 != 0).collect();
             let expected: Vec<i64> = order.iter().map(|&group| held[group]).collect();
             assert_eq!(totals(&host, &groups, &order), expected, "{counting:?}");

@@ -33,8 +33,7 @@ fn slow_increment(count: &mut u64) {
 fn no_turn_of_a_lock_is_lost() {
     let host = host();
     for (nth, class) in LockClass::ALL.into_iter().enumerate() {
-        // On this machine the locks of all classes are the same, so only one class is tried at
-        // length.
+        // On a `Host` the locks of all classes are the same, so only one class is tried at length.
         let turns = if nth == 0 { TURNS } else { TURNS / 100 };
         let lock = host.lock(class, CpuId(0), 0_u64);
         thread::scope(|scope| {
@@ -170,9 +169,10 @@ fn no_turn_is_lost_while_an_owner_migrates_and_its_successors_end() {
                     lock.with(&host, Site::Drain, slow_increment);
                 }
             });
-            // A seat is the place where a thread notes that it holds a biased lock. Each thread
-            // here gets the seat of the thread that ended before it, and with the seat the locks
-            // that are biased to it. Each thread moves from CPU to CPU.
+            // A seat is the place where a thread notes that it holds a biased lock (a lock that it
+            // takes by plain stores). Each thread here gets the seat of the thread that ended
+            // before it, and with the seat the locks that are biased to it. Each thread moves from
+            // CPU to CPU.
             let player = |_| {
                 let play = || {
                     let moves = mask.cpus().iter().cycle().take(20);

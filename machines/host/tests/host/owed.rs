@@ -131,7 +131,8 @@ impl Owing {
     }
 }
 
-/// Returns the number of pages on the owner's lists after a spill that was not interrupted.
+/// Returns the number of pages on the page lists of CPU `OWNER` after a spill (a transfer of pages
+/// to the zone) that was not interrupted.
 fn calm(holds: &'static dyn Holds) -> u32 {
     let mut owing = Owing::new(holds);
     let listed = owing.spill();
@@ -169,9 +170,9 @@ fn the_next_spill_gives_back_what_an_interrupted_one_owes() {
     let mut owing = Owing::new(&Bounded);
     let left = owing.spill_interrupted();
     let after = owing.spill();
-    // A spill that was not interrupted leaves `calm` pages on the lists. The interrupted spill has
-    // left more pages. The next spill must return this excess in addition, or all pages if the
-    // lists have fewer.
+    // A spill (a transfer of pages to the zone) that was not interrupted leaves `calm` pages on the
+    // lists. The interrupted spill has left more pages. The next spill must return this excess in
+    // addition, or all pages if the lists have fewer.
     assert_eq!(after, calm.saturating_sub(left - calm), "{calm} without it");
     assert!(after < calm);
     assert_eq!(owing.decay(), 0, "once");

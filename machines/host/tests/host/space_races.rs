@@ -84,8 +84,8 @@ fn manager(host: &Host) -> Manager<Host> {
 }
 
 /// If several *walkers* (threads) empty an address space together and few tables are left, a walker
-/// does not keep many gathered pages: it frees its gathered pages after each table that had enough
-/// pages. A full table has 512 pages, which is enough.
+/// does not keep many unmapped pages: it frees them after each table that had enough pages. A full
+/// table has 512 pages, which is enough.
 #[test]
 fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     const TABLES: u32 = 6;

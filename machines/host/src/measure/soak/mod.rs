@@ -85,8 +85,9 @@ pub struct Soak {
 }
 
 impl Soak {
-    /// Returns the longest allocation in an undisturbed chunk, in nanoseconds. Neither the
-    /// scheduler nor a hypervisor caused this time.
+    /// Returns the time of the longest allocation in a chunk of operations during which the thread
+    /// had its CPU all the time, in nanoseconds. Neither the scheduler nor a hypervisor caused this
+    /// time.
     #[must_use]
     pub fn longest_own(&self) -> u64 {
         self.allocs.undisturbed.max()

@@ -149,7 +149,8 @@ struct Gate {
 
 impl Gate {
     fn pass(&self) {
-        // Release pairs with the Acquire below, so that the bodies start after all setup.
+        // Release pairs with the Acquire below, so that the threads start to run the law after all
+        // setup.
         self.missing.fetch_sub(1, Release);
         let mut looks = 0;
         while self.missing.load(Acquire) != 0 {
