@@ -95,8 +95,9 @@ impl Host {
     /// wait forever for the lists that its own thread has locked. The observer should pass any
     /// further work to another thread, for instance through a channel.
     ///
-    /// The machine has no fronts ([`Fronts::Off`]), so that the events of a page come in the order
-    /// in which the page was allocated and freed.
+    /// The machine has no fronts (stacks of free pages that CPUs use without a lock; see
+    /// [`Fronts::Off`]), so that the events of a page come in the order in which the page was
+    /// allocated and freed.
     #[must_use]
     pub fn with_observer(
         topology: Topology,

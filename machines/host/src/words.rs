@@ -217,7 +217,7 @@ impl PageTags {
         Self((0..pages.0).map(fresh).collect())
     }
 
-    /// The tag of `page`.
+    /// Returns the tag of `page`, the byte with the state of the page.
     #[inline(always)]
     pub(crate) fn of(&self, page: u32) -> &AtomicU8 {
         &self.0[page as usize]

@@ -68,7 +68,7 @@ pub struct Soak {
     pub allocs: Times,
     /// The times of frees, half of them of pages that the other thread allocated.
     pub frees: Times,
-    /// The gaps in the idle loop, each between two successive readings of the clock.
+    /// The gaps between successive readings of the clock, in a loop that does nothing else.
     pub idle: Times,
     /// The times of drains of all page lists.
     pub drains: Times,

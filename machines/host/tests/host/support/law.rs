@@ -142,7 +142,8 @@ fn play<S>(
 }
 
 /// A barrier that releases all threads when the last one has arrived. It spins, because a sleeping
-/// barrier would wake the threads one after the other, and short bodies would never overlap.
+/// barrier would wake the threads one after the other, and threads that run only briefly would
+/// never overlap.
 struct Gate {
     missing: AtomicUsize,
 }
