@@ -57,8 +57,8 @@ typedef enum plimsoll_status {
   PLIMSOLL_WRONG_ORDER = 5,
   // The handle belongs to another thread.
   PLIMSOLL_WRONG_THREAD = 6,
-  // No candidate, that is, no process, may be killed, or a candidate is still dying and will
-  // free its memory soon.
+  // The selection found no process that it is allowed to kill, or a process that was chosen
+  // before is still dying and will free its memory soon.
   PLIMSOLL_NOBODY = 7,
   // The library has a bug, and stopped in the middle of the call. The objects of the call must
   // not be used any more.
