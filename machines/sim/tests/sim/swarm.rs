@@ -13,7 +13,7 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{ZoneKind, ZoneView};
 use plimsoll_mm::site::LockClass;
-use plimsoll_mm::units::{CpuId, Nanos, Order};
+use plimsoll_mm::units::{CpuId, Nanos, Order, Pages};
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 use support::actor::{Actor, Shared};
@@ -90,6 +90,10 @@ impl Play {
         }
         self.shared.over.set(true);
         self.run_on();
+        for cpu in sim.topology().ids().filter(|&cpu| !sim.is_online(cpu)) {
+            let left = mm.pages().listed(sim, cpu);
+            assert_eq!(left, Pages::ZERO, "{cpu:?} is offline and has no page");
+        }
         check_whole::check(sim, mm.pages(), layout, &self.owners());
         let [zone, node] = &self.shared.counted;
         let counted = [
@@ -138,6 +142,15 @@ impl Play {
 fn promises_hold_on_random_machines() {
     seeds::each("promises_hold_on_random_machines", 200, |seed| {
         let play = Play::new(Scenario::new(seed));
+        play.run();
+        play.check();
+    });
+}
+
+#[test]
+fn cpus_that_go_offline_leave_no_page_behind() {
+    seeds::each("cpus_that_go_offline_leave_no_page_behind", 100, |seed| {
+        let play = Play::new(Scenario::with_owners_that_leave(seed));
         play.run();
         play.check();
     });

@@ -30,6 +30,10 @@ pub(crate) struct Scenario {
     pub(crate) tasks: u32,
     /// The number of steps of each task.
     pub(crate) steps: u32,
+    /// A task thinks for less than this number of nanoseconds before each step.
+    pub(crate) think_ns: u32,
+    /// After a CPU has stopped, it stays offline for up to this time, or until the end of the run.
+    pub(crate) offline_for: Nanos,
     /// The largest number of blocks that a task allocates in one step.
     pub(crate) burst: u32,
     /// The approximate number of pages that are free when the tasks start. All other pages are
@@ -97,10 +101,57 @@ impl Scenario {
             cache_slice: Pages(*dice.pick(&[0, 2, 8, 256])),
             tasks: dice.between(1, 3),
             steps: dice.between(50, 400),
+            think_ns: 3000,
+            offline_for: Nanos(4_000_000),
             burst: *dice.pick(if is_large { &[40, 500] } else { &[1, 40] }),
             left: dice.between(1000, 12_000),
             order_max: *dice.pick(&[0, 1, 3, 9, 10]),
             odds: odds(dice),
+        }
+    }
+
+    /// Draws a scenario for `seed` in which CPUs that own blocks go offline again and again, while
+    /// the other CPUs free pages of these blocks.
+    ///
+    /// The tasks are preempted often, and think little. So at the time at which a CPU loses its
+    /// blocks, some task has often read the owner of a page, but not sent the page yet.
+    pub(crate) fn with_owners_that_leave(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed, u64::MAX);
+        let drawn = Self::new(seed);
+        // Tasks free more than they allocate, because an allocation that finds no memory drains all
+        // lists, and so finds the pages that a CPU has left behind.
+        let odds = Odds {
+            alloc: 20,
+            free: 25,
+            pass_on: 20,
+            hotplug: 20,
+            drain: 0,
+            reclaim: false,
+            ..drawn.odds
+        };
+        Self {
+            profile: small::profile(Topology::flat(dice.between(3, 6)), 1000),
+            options: SimOptions {
+                shake_ns: *dice.pick(&[100, 1000, 5000]),
+                faults: Faults::default(),
+                slice: Nanos(u64::from(dice.between(1000, 20_000))),
+                ..drawn.options
+            },
+            layout: Layout::arena(Pages(*dice.pick(&[300, 2000, 20_000]))),
+            design: Design {
+                owning: Owning::Inbox,
+                ..drawn.design
+            },
+            tasks: 3,
+            // A CPU is offline for some milliseconds, and a run must last longer.
+            steps: dice.between(2000, 12_000),
+            think_ns: 100,
+            offline_for: Nanos(500_000),
+            burst: 10,
+            left: 12_000,
+            order_max: 1,
+            odds,
+            ..drawn
         }
     }
 
