@@ -31,8 +31,8 @@ const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
 
-/// Compares the kernel's decision whether the zone is allowed to serve the request with Plimsoll's
-/// decision.
+/// Checks that Plimsoll makes the same decision as the kernel in each recorded watermark check: is
+/// a zone allowed to serve a request?
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks;
 

@@ -22,8 +22,8 @@ pub(super) const TABLE_WAIT: Metric = Metric::lower("table_wait_ns", Unit::Nanos
 /// The number of pages that are on page lists when all tasks have finished emptying the address
 /// space.
 pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
-/// [`RAN`], plus the time that CPUs would need to return to the zones the pages that [`LISTED`]
-/// counts.
+/// The sum of two times: [`RAN`], and the time that CPUs would need to return all pages on page
+/// lists ([`LISTED`]) to their zones.
 pub(super) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
 
 /// The metrics of a race, in which the exiting task and helper tasks empty one address space at the
@@ -40,8 +40,8 @@ pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("lru_wait_ns", Unit::Nanos) => raced.lock(LockClass::Lru).wait.0 as f64,
 });
 
-/// The name of the way to empty an address space in which only the exiting task empties it, as in
-/// Linux. No other task helps. The reports compare all other ways with this way.
+/// The name of one way to empty an address space: the exiting task empties it alone, as in Linux.
+/// The reports compare all other ways with this way.
 pub(super) const ALONE: &str = "exit alone";
 
 /// The number of helpers that a design of an experiment file gives.

@@ -1,7 +1,8 @@
-//! Compares the recorded additions to a counter with the additions that the program's log implies.
+//! Checks whether the kernel added to a counter what the log of the recorded program implies.
 //!
-//! A probe on `percpu_counter_add_batch` records each addition. If the recording lacks this probe,
-//! the additions are the differences between successive precise sums in `rss_stat` events.
+//! A probe on `percpu_counter_add_batch` records each addition to a counter. If the recording lacks
+//! this probe, the additions are the differences between successive precise sums in `rss_stat`
+//! events.
 //!
 //! The recording begins before the log does. So [`Additions`] searches the recording for the place
 //! where the log's additions occur one after the other. If the kernel made an addition of the log
@@ -24,8 +25,8 @@ const ANON: u32 = 1;
 /// makes such additions when it frees the program's memory after the program's exit.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
-/// Compares the recorded additions to a counter of resident pages with the additions in the
-/// program's log.
+/// Checks that the recorded program's log and the kernel agree on each addition to a counter of
+/// resident pages: the CPU, and the number of pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Additions;
 

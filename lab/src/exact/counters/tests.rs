@@ -1,4 +1,5 @@
-//! Tests on hand-written logs how the kernel's counter readings are compared with Plimsoll's.
+//! Tests of the comparison between the kernel's counter readings and Plimsoll's. The logs are
+//! written by hand.
 
 use plimsoll_mm::counter::Accuracy;
 

@@ -55,7 +55,7 @@ pub(crate) const MOVABLE: u8 = 1;
 /// The value of `MIGRATE_RECLAIMABLE` in Linux.
 pub(crate) const RECLAIMABLE: u8 = 2;
 
-/// A list, identified by its CPU, its zone and its number in the zone.
+/// Identifies a page list by its CPU, its zone, and its index among the CPU's lists in the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) cpu: u32,

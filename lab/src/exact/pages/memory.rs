@@ -64,9 +64,9 @@ impl Stock {
         free: u64,
     ) -> Self {
         let in_use = (0..free / BLOCK + 1).find_map(|less| {
-            // A free block needs a neighbour that is in use, because it would merge with a free
-            // neighbour. So if nearly the whole zone should be free, some blocks of the largest
-            // order that should be free stay in use.
+            // Two free neighbours would merge, so each free block needs a neighbour that is in
+            // use. If too few pages are in use for this, leave more blocks of the largest order in
+            // use than `free` asks for.
             let free = free_blocks(free - less * BLOCK);
             pages.seed_free(machine, zone, &free).ok()
         });

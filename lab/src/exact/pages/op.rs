@@ -64,8 +64,6 @@ pub(crate) enum Action {
     /// index as in [`Action::Reclaim`]. Each of these zones was below its high watermark or had no
     /// block that was large enough. If `node` is `None`, this is true of all nodes whose memory the
     /// allocation was allowed to use. No event shows which nodes these are.
-    ///
-    /// [`Action::Reclaim`]: each was below its high watermark or had no block that was large
     Shortage { node: Option<u32>, highest: u8 },
 }
 

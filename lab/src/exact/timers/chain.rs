@@ -66,8 +66,8 @@ impl Kind {
 }
 
 impl Armed {
-    /// How many jiffies after the jiffy that the wheel had chosen the timer fired. `None` if one of
-    /// the two jiffies is unknown.
+    /// The number of jiffies by which the timer fired later than the wheel had planned. `None` if
+    /// the planned or the actual jiffy is unknown.
     pub(super) fn late_jiffies(&self) -> Option<u64> {
         self.fired?.checked_sub(self.bucket?)
     }

@@ -1,4 +1,5 @@
-//! Tests on hand-written recordings how the kernel's timers are compared with Plimsoll's.
+//! Tests of the comparison between the kernel's timers and Plimsoll's. The recordings are written
+//! by hand.
 
 use plimsoll_recording::event::{Event, Symbol, What};
 

@@ -23,7 +23,7 @@ pub(in crate::experiment) struct Data {
     pub(in crate::experiment) machines: Vec<String>,
     /// The folder of the file. The machines that the file names can be files in this folder.
     pub(super) folder: PathBuf,
-    /// The numbers of the workload, for each machine.
+    /// For each machine, the numbers that the file gives for the workload.
     pub(super) numbers: Vec<OfMachine>,
     /// The state of memory when a run begins, if the workload lets the file choose it.
     pub(super) memory: Option<Memory>,
@@ -45,12 +45,12 @@ pub(in crate::experiment) struct Data {
     pub(in crate::experiment) published: Vec<Published>,
 }
 
-/// The numbers of the workload on one machine.
+/// The numbers that the file gives for the workload on one machine.
 #[derive(Clone, Debug)]
 pub(super) struct OfMachine {
-    /// The numbers in a full run of the workload.
+    /// The numbers for a full run of the workload.
     pub(super) full: Numbers,
-    /// The numbers in a quick run of the workload.
+    /// The numbers for a quick run of the workload.
     pub(super) quick: Numbers,
 }
 
@@ -60,7 +60,7 @@ pub(in crate::experiment) struct Tried {
     /// The label in reports.
     pub(in crate::experiment) name: String,
     pub(in crate::experiment) design: Design,
-    /// The numbers that the workload needs for this design.
+    /// The numbers that the file gives for this design, for use by the workload.
     pub(in crate::experiment) numbers: Numbers,
 }
 

@@ -91,7 +91,7 @@ pub(super) struct Setting<'a> {
     /// variants of the machine that the options choose.
     pub(super) machine: &'a str,
     pub(super) card: Card,
-    /// The numbers of the workload.
+    /// The numbers that the experiment's file gives for the workload.
     pub(super) numbers: &'a Numbers,
     /// The state of memory when a run begins.
     pub(super) memory: Option<Memory>,
@@ -223,7 +223,8 @@ impl<S: Sync, K: Send> Experiment for Filed<S, K> {
 }
 
 impl<S, K> Filed<S, K> {
-    /// The machines on which a run with `effort` measures.
+    /// The machines that a run measures: all machines of the experiment, or only the first machine
+    /// if `effort` is quick.
     fn machines_of(&self, effort: Effort) -> &[String] {
         match effort {
             Effort::Full => &self.data.machines,
@@ -231,9 +232,9 @@ impl<S, K> Filed<S, K> {
         }
     }
 
-    /// The numbers of the workload in a run with `effort` on `machine`. `machine` can be a variant
-    /// of a machine, for example with scaled prices. If the experiment does not have this machine,
-    /// the numbers of the first machine are used.
+    /// The numbers that the experiment's file gives for the workload in a run with `effort` on
+    /// `machine`. `machine` can be a variant of a machine, for example with scaled prices. If the
+    /// experiment does not have this machine, the numbers for its first machine are used.
     fn numbers(&self, machine: &str, effort: Effort) -> &Numbers {
         let plain = machine.split(['@']).next().unwrap_or(machine);
         let nth = self.data.machines.iter().position(|of| of == plain);

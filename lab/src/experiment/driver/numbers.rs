@@ -66,7 +66,8 @@ fn listed(values: &[u64]) -> String {
 }
 
 impl Numbers {
-    /// The numbers that have other values here than in `others`, as text.
+    /// Describes a quick run, whose numbers are `self`. It uses only the first machine. The text
+    /// also lists each number whose value differs from its value in `others`.
     pub(super) fn beside(&self, others: &Self) -> String {
         let mut changed = self.clone();
         changed

@@ -43,7 +43,7 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         &self.filed.data.machines
     }
 
-    /// The numbers of the workload.
+    /// The numbers that the experiment's file gives for the workload.
     pub(in crate::experiment) fn numbers(&self) -> &'a Numbers {
         self.filed.numbers(self.machine, self.options.effort)
     }

@@ -106,7 +106,8 @@ pub(super) struct Known<'a> {
 pub(super) struct Metrics {
     /// The metrics of a full or quick run on any machine of the experiment.
     pub(super) all: Vec<String>,
-    /// The numbers of the workload on each machine, in a full run and in a quick run.
+    /// The numbers that the file gives for the workload on each machine, in a full run and in a
+    /// quick run.
     pub(super) numbers: Vec<Numbers>,
 }
 
@@ -134,7 +135,7 @@ pub(super) struct Measured<'a> {
     /// The metrics that the runs have measured.
     pub(super) metrics: &'a [Metric],
     pub(super) facts: &'a BTreeMap<&'a str, String>,
-    /// The numbers of the workload.
+    /// The numbers that the experiment's file gives for the workload.
     pub(super) numbers: &'a Numbers,
 }
 

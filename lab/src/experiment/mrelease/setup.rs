@@ -21,7 +21,8 @@ pub(super) struct MreleaseSetup {
     pub(super) profile: Profile,
     pub(super) victim: Victim,
     larger_times: u64,
-    /// Further numbers of tasks that help the exiting task. Only the table `curve` uses them.
+    /// Further counts of helpers (tasks that help the exiting task). Only the runs for the table
+    /// `curve` use these counts.
     curve: Vec<u64>,
 }
 

@@ -80,8 +80,9 @@ struct PopulationSpec {
     trials: u64,
 }
 
-/// A population with at least this number of processes counts as large. The patch makes only 16
-/// precise sums (which read every CPU's part of a counter), which are few in such a population.
+/// A population with at least this number of processes counts as large. In such a population, the
+/// patch knows the exact size of few processes: it makes only 16 precise sums, which read every
+/// CPU's part of a counter.
 const MANY: u32 = 200;
 fn specs(numbers: &Numbers) -> Vec<PopulationSpec> {
     let count = |count: &u64| u32::try_from(*count).expect("at most a million");

@@ -49,12 +49,12 @@ pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
 }
 
 /// Returns the number of precise sums in the shorter of two proofs that the largest candidate has
-/// the most points. Each proof sums every other candidate that could exceed a bar, because the
-/// range of that candidate reaches above the bar:
+/// the most points. Each proof sets a bar, which is a number of points. It then sums every other
+/// candidate whose range reaches above the bar:
 ///
-/// - In the first proof, the bar is the points of the largest candidate. This proof must also sum
-///   the largest candidate, unless its range is a single number.
-/// - In the second proof, the bar is the low end of the largest candidate's range, so this proof
+/// - In the first proof, the bar is at the exact points of the largest candidate. This proof must
+///   also sum the largest candidate, unless its range is a single number.
+/// - In the second proof, the bar is at the low end of the largest candidate's range, so this proof
 ///   does not sum the largest candidate. It is valid only if the points of all other candidates are
 ///   below the bar.
 fn least_sums(truths: &[Truth], largest: Key) -> u64 {

@@ -184,7 +184,7 @@ impl Population {
 
     fn scatter(&mut self, process: u32, kind: RssKind, pages: i64) {
         let mut left = pages.abs();
-        // The loop ends because each of its runs has at least one page.
+        // The loop ends because each iteration takes at least one page from `left`.
         while left > 0 {
             let run = self.rng.random_range(1..=RUN_MAX).min(left);
             let cpu = self.any_cpu();

@@ -184,9 +184,9 @@ const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.setup.all {
-        // The designs are sorted by selector (algorithm that chooses a victim), and the designs
-        // with the same selector by the way of reaping. Compare the first design with a selector
-        // with the other designs with this selector.
+        // Each chunk has the designs with the same selector (algorithm that chooses a victim). They
+        // differ only in the way of reaping. Compare the first design of the chunk with each of
+        // the others.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
             let (first, others) = of_selector.split_first().expect("a way of reaping");
             rows.extend(others.iter().map(|other| (scene, first, other)));

@@ -82,7 +82,8 @@ pub(super) static FAMILY: [Mix; 7] = [
                     pages: 12_000,
                     think_ns_per_page: 50_000,
                     pause: Nanos::from_ms(1),
-                    // All designs of the experiment count in the same way.
+                    // All designs of the experiment have the same counters of resident pages. So
+                    // counting these pages would not make a difference between the designs.
                     counts_rss: false,
                 }),
             },

@@ -248,7 +248,8 @@ impl Walk<'_> {
     }
 
     /// Returns the CPU whose lists are emptied by the successive drain events that start at
-    /// `index`. This is the CPU of the first block in these events that is on a known list.
+    /// `index`. This function goes through the events until the block of an event is on a derived
+    /// list, and returns the CPU of that list.
     fn owner(&self, index: usize) -> Option<u32> {
         let mut next = Some(index);
         while let Some(at) = next {

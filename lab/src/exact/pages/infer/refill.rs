@@ -20,7 +20,7 @@ struct Group {
     last: usize,
 }
 
-/// How far the replay looks for a thread's next allocation, as a number of events of all threads.
+/// The replay searches this number of events, of all threads, for a thread's next allocation.
 const SOON: usize = 1000;
 
 impl Walk<'_> {
@@ -183,9 +183,9 @@ impl Walk<'_> {
         self.take_never_seen(index, cpu, pages);
     }
 
-    /// Records that a bulk allocation of `pages` pages also took pages that no event shows. These
-    /// are all of its pages except the topmost pages of the derived list of unmovable pages that
-    /// leave this list without an event.
+    /// Records that a bulk allocation of `pages` pages also took pages that no event shows. The
+    /// other pages of the bulk allocation are the topmost pages of the derived list of unmovable
+    /// pages, down to the first page that leaves this list with an event.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);
