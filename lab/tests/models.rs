@@ -74,7 +74,8 @@ fn lock_models_agree_with_the_memory_manager_inside() {
 ///
 /// If CPUs can run ahead by 10 µs, the number of acquisitions of the zone lock on a phone differs
 /// by 20 % from the number in strict order. The other figures of the zone lock differ by up to 12
-/// %. With the default limit, which is chosen for speed, figures can differ by a third or more.
+/// %. By default, CPUs can run ahead further, because this makes simulations faster. The figures
+/// can then differ by a third or more.
 #[test]
 fn running_ahead_moves_what_strict_order_gives_by_little() {
     let far = SimOptions::default().run_ahead;

@@ -94,7 +94,8 @@ fn released(slices: &Slices, waited: &Waited, during: &Wait, chain: u32) -> Hold
 }
 
 impl Holder {
-    /// Returns the holder of `held`, which is one of the holds during the wait `during`.
+    /// Describes the task of `held`, one of the holds of the lock that overlap with the wait
+    /// `during`.
     pub(super) fn of(slices: &Slices, held: &Held, during: &Wait) -> Self {
         Self::followed(slices, held, during, CHAIN_MAX)
     }

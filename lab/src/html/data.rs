@@ -28,8 +28,8 @@ struct OfReport {
     left_out: usize,
 }
 
-/// Returns the data of `reports`. If there are too much data, heat maps get fewer columns, and
-/// lists get shorter.
+/// Returns the data of `reports`. If the data are too large, heat maps get fewer columns, and lists
+/// get shorter.
 pub(super) fn json(reports: &[Report], courses: &[Course]) -> String {
     let mut data = Data {
         reports: reports

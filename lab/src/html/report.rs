@@ -8,8 +8,8 @@ use crate::report::layout::{self, Align, Block, Grid};
 use crate::report::value::{NOTHING, human, human_estimate};
 use crate::report::{Report, Row, Table, misses};
 
-/// Renders the report at index `nth`. If the page has `several` reports, this report ends with a
-/// link to all answers.
+/// Renders the report at index `nth`. If `several` is true, the page has several reports, and this
+/// report ends with a link to all answers.
 pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     let Report { answer, .. } = report;
     let question = if answer.question.is_empty() {

@@ -31,8 +31,8 @@ pub(super) fn code(text: &str) -> String {
     html
 }
 
-/// Replaces each `{{name}}` in `template` by the value of that name. If a value contains a
-/// `{{name}}`, it is not replaced.
+/// Replaces each `{{name}}` in `template` by the value of that name. A `{{name}}` inside a value is
+/// not replaced.
 ///
 /// # Panics
 /// If `values` has no value for a name in the template.

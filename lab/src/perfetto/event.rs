@@ -3,8 +3,8 @@
 
 use std::cmp::Reverse;
 
-/// The slice or single event of the run from which an event of the trace is made. It is given by
-/// its index in the list of [`Slices`](crate::slices::Slices) that has it.
+/// Says from which slice or single event of a run an event of the trace is made. The number in a
+/// variant is an index into a list of [`Slices`](crate::slices::Slices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Run(usize),
@@ -40,8 +40,8 @@ pub(super) enum Edge {
 /// around it, the slice is shortened. Returns the edges, each with its time, and how many slices
 /// were shortened.
 pub(super) fn edges(mut slices: Vec<Slice>) -> (Vec<(u64, Edge)>, usize) {
-    // At the same time, a single event comes before the slices that begin then. It comes after
-    // slices that began earlier.
+    // Among events that begin at the same time, single events come first. The slices follow, the
+    // longest first.
     let rank = |slice: &Slice| {
         let is_single = slice.from == slice.until;
         (slice.from, !is_single, Reverse(slice.until))

@@ -1,6 +1,6 @@
 //! The labels of the events of a trace: their names and values. A label is made only when its event
-//! is encoded. Until then, a trace keeps only the place from which each of its millions of events
-//! comes.
+//! is encoded. Until then, a trace keeps, for each of its millions of events, only the slice from
+//! which the event is made.
 
 use std::fmt;
 

@@ -107,8 +107,8 @@ impl Tracks {
         }
     }
 
-    /// Adds the holds and the waits. A flow (an arrow in the viewer) goes from each wait to the end
-    /// of the hold before it, which let the waiter go on.
+    /// Adds the holds and the waits. A flow (an arrow in the viewer) connects each wait with the
+    /// release of the lock that let the waiter go on.
     fn add_locks(&mut self, slices: &Slices) {
         let of_hold = |hold: &Hold| track_of(hold.class, hold.cpu, hold.task);
         for (nth, Held { hold, .. }) in slices.holds.iter().enumerate() {

@@ -130,7 +130,8 @@ pub(super) fn compare(
     })
 }
 
-/// The indices in the plan of the machine and of the design that the run `case` has.
+/// Returns two indices in the plan: the index of the machine and the index of the design of the run
+/// `case`.
 fn place(prepared: &Prepared<'_>, planned: &PlannedMachine, case: &Case<Tuned>) -> (usize, usize) {
     let mut machines = prepared.machines.iter();
     let machine = machines.position(|of| of.machine == planned.machine);
@@ -139,8 +140,8 @@ fn place(prepared: &Prepared<'_>, planned: &PlannedMachine, case: &Case<Tuned>) 
     (machine.unwrap_or_default(), designs.unwrap_or_default())
 }
 
-/// Runs each design on each machine of `prepared` again with the first seed, only to keep their
-/// slices: what each CPU and task did, and when.
+/// Runs each design on each machine of `prepared` again with the first seed. The only purpose of
+/// these runs is to keep their slices: what each CPU and task did, and when.
 ///
 /// # Errors
 /// As [`Comparison::run`].

@@ -46,7 +46,8 @@ pub fn count(sweep: &Sweep) -> u64 {
     grid(sweep).min(draw)
 }
 
-/// The number of all combinations of the axes' values, or `u64::MAX` if it is larger.
+/// The number of all combinations of the axes' values. If this number does not fit into a `u64`,
+/// the result is `u64::MAX`.
 fn grid(sweep: &Sweep) -> u64 {
     let sizes = sweep.axes.iter().map(|axis| axis.values.len() as u64);
     sizes.fold(1, u64::saturating_mul)

@@ -280,8 +280,8 @@ impl Copy {
     }
 }
 
-/// Waits until `at`, as a program would do: if the time until then is long, this function sleeps,
-/// and if it is short, it computes.
+/// Waits until the time `at`, as a program would do: sleeps if the wait is long, and computes if
+/// the wait is short.
 fn wait_until(sim: &Sim, at: Nanos) {
     const SHORT: Nanos = Nanos(20_000);
     let gap = at.since(sim.now());

@@ -164,7 +164,8 @@ pub(super) fn seed_list(seeds: &[u64]) -> String {
 }
 
 /// The head and alignment of each column. The first column usually names the rows, and is aligned
-/// left. If the first column has only numbers and the last column names the rows, it is not.
+/// left. If the first column has only numbers and the last column names the rows, the first column
+/// is aligned right.
 fn columns(table: &Table) -> Vec<Column> {
     let columns = table.columns.iter().enumerate();
     let mut columns: Vec<Column> = columns.map(text_column(&table.rows)).collect();

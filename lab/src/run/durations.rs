@@ -15,7 +15,7 @@ use super::options::Effort;
 /// The text of the data file with the durations, as it was when Plimsoll was built.
 const FILE: &str = include_str!("../../data/durations.json");
 
-/// With how many seeds the runs in the file were made.
+/// The number of seeds with which the runs in the data file were made.
 pub(super) const SEEDS: f64 = 6.0;
 
 /// The stretches of each experiment, by the experiment's name. A stretch is all cases that the

@@ -5,8 +5,8 @@
 //! hold of the zone lock. Blocks that moved in succession on one CPU, in one thread and one zone,
 //! form one *move*. The event before a move to the zone shows the path of the move: a spill
 //! directly follows the free that filled the list, and a decay occurs inside `vmstat_update`. All
-//! other moves to the zone are drains. A move is also a drain if another CPU had put its blocks on
-//! the list.
+//! other moves to the zone are drains. A move is also a drain if the blocks were put on the list by
+//! another CPU than the one that moves them.
 
 use std::collections::HashMap;
 

@@ -18,8 +18,8 @@ pub struct Contentions {
     /// The number of waits that are still in progress at the end of the recording. The rows include
     /// these waits as if they had ended with the recording.
     pub open: u64,
-    /// How many ends of waits the recording has whose waits began before the recording. These waits
-    /// are not counted.
+    /// The number of waits that began before the recording and ended during the recording. The rows
+    /// do not include these waits.
     pub begun_before: u64,
     /// The number of waits whose end is missing although the thread later began another wait for
     /// the lock. These waits are not counted.

@@ -70,7 +70,7 @@ pub struct Waited {
 /// The task that had a lock directly before a waiter got it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Releaser {
-    /// Its CPU.
+    /// The CPU of this task.
     pub cpu: CpuId,
     /// The call site at which this task took the lock.
     pub site: Site,

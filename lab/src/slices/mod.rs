@@ -88,8 +88,8 @@ impl Traces {
         }
     }
 
-    /// Keeps the slices of a run. `place` has the indices of its machine and its design in the
-    /// command.
+    /// Keeps the slices of a run. `place` has the index of the run's machine and the index of the
+    /// run's design in the command.
     pub(crate) fn keep(&self, place: (usize, usize), slices: Slices) {
         self.lock().push((place, slices));
     }

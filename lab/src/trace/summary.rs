@@ -33,9 +33,10 @@ pub struct Summary {
     pub never_freed: u64,
     /// How many blocks were allocated twice without a free in between, because perf lost the free.
     pub lost_frees: u64,
-    /// The number of batched events whose page has a recorded free.
+    /// The number of `mm_page_free_batched` events whose page has a recorded free.
     pub batched_confirmed: u64,
-    /// The number of batched events whose page has no recorded free. They do not count as frees.
+    /// The number of `mm_page_free_batched` events whose page has no recorded free. These events do
+    /// not count as frees.
     pub batched_alone: u64,
     /// The number of blocks drained from per-CPU lists.
     pub drains: u64,

@@ -25,8 +25,9 @@ pub use report::{report, two_cpus};
 pub use simulated::{profile, simulate};
 
 /// The loads. In `load(2000, 500)`, each of two CPUs repeats two steps: it computes for 2000 ns on
-/// average, and then holds a lock that both CPUs use for 500 ns. The prices are measured on other
-/// loads than these, so that no prediction depends on the measurement with which it is compared.
+/// average, and then holds a lock for 500 ns. Both CPUs use the same lock. The prices are measured
+/// on other loads than these, so that no prediction depends on the measurement with which it is
+/// compared.
 pub const LOADS: [Load; 5] = [
     load(2000, 500),
     load(500, 500),

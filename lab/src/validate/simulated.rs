@@ -51,7 +51,7 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
 }
 
 /// Returns the waits of two simulated CPUs of `profile`, which compute and hold the lock for as
-/// long as the two CPUs of the measurement `real`.
+/// long as the two real CPUs did in the measurement `real`.
 #[must_use]
 pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     let options = SimOptions {

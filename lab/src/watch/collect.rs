@@ -226,8 +226,8 @@ impl Collector {
             Event::SkipTaskReaping(_) => self.mark("the reaper gives up", cpu, at_ns),
             Event::KswapdWake(_) => self.mark("kswapd wakes", cpu, at_ns),
             Event::KswapdSleep(_) => self.mark("kswapd sleeps", cpu, at_ns),
-            // There are too many events about single pages. The other ignored events are steps of
-            // something that a chart already shows.
+            // Ignore all other events. There are too many events about single pages, and the rest
+            // are steps of something that a chart already shows.
             _ => return,
         }
         self.events += 1;

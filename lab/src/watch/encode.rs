@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::bins::{BINS, Grid};
 use super::course::{Map, Unit};
 
-/// The number of steps between a value and twice this value.
+/// If a value doubles, the byte that encodes the value grows by this number.
 const STEPS: f64 = 6.0;
 /// The largest number of successive empty cells that one pair of bytes stands for.
 const RUN_MAX: usize = 256;

@@ -2,8 +2,8 @@
 //! a real kernel made. The recordings are of Linux 6.12 on four CPUs, and of Linux 6.18 on a
 //! computer with two CPUs.
 //!
-//! The expected counts are those of the current model. If there are fewer identical moves, a change
-//! has made Plimsoll decide differently from the kernel.
+//! The expected counts are the counts that Plimsoll reaches now. If a test finds fewer identical
+//! moves, a change has made Plimsoll decide differently from the kernel.
 
 use plimsoll_lab::exact::pages::PageLists;
 use plimsoll_lab::exact::{Judge, Judgement};

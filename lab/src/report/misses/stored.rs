@@ -1,8 +1,8 @@
 //! The measured values, in the form in which they are kept at the end of `docs/misses.md`.
 //!
 //! The page is made from the declared figures and from these values. So a test can make the page
-//! again without running an experiment. It fails if the committed page differs from the page that
-//! it makes.
+//! again without running an experiment. The test fails if the committed page differs from the page
+//! that the test makes.
 
 use serde::{Deserialize, Serialize};
 

@@ -37,8 +37,8 @@ impl<'a> Grouped<'a> {
     }
 }
 
-/// Groups `cases` by comparison and design. They must be in the order of their comparisons, designs
-/// and seeds.
+/// Groups `cases` by comparison and design. The cases must be in the order of their comparisons,
+/// designs and seeds.
 pub(super) fn grouped(cases: &[CaseLine]) -> Vec<Grouped<'_>> {
     let comparisons = cases.chunk_by(|one, next| one.comparison == next.comparison);
     comparisons

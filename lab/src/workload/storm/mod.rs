@@ -1,12 +1,12 @@
-//! A machine out of memory: processes that allocate (allocators) stall, a victim is killed, and its
-//! memory is freed.
+//! A storm: a machine runs out of memory. Processes that allocate (allocators) stall, a victim is
+//! killed, and the victim's memory is freed.
 //!
 //! Each process has memory that several CPUs touched, and its counters are spread over these CPUs.
 //! Hogs (processes that allocate until they are killed) grow on several threads, and allocators
-//! allocate in bursts, until no memory is left. Only the start of a storm is fixed. Everything else
-//! follows from the last resort: what the page allocator calls when reclaim finds nothing (here,
-//! the OOM killer). The run ends when every allocator has either got all its memory or died. Then
-//! all processes exit, and every page must be free again.
+//! allocate in bursts, until no memory is left. The settings of a storm do not say which processes
+//! are killed, or when. This depends on the last resort, the function that the page allocator calls
+//! when reclaim finds nothing (here, the OOM killer). The run ends when every allocator has either
+//! got all its memory or died. Then all processes exit, and every page must be free again.
 //!
 //! The submodule `population` has the processes. `world` has a machine with these processes, their
 //! reactions to a kill, and the reaper. `stalls` divides each stall of an allocation into its
@@ -36,7 +36,8 @@ pub(crate) use self::world::Kill;
 use self::world::StormWorld;
 use crate::run::testbed::Testbed;
 
-/// A machine that is about to run out of memory.
+/// The state at the start of a storm (a run in which the machine runs out of memory), and how the
+/// processes behave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Storm {
     /// The number of processes of each kind.
@@ -63,7 +64,7 @@ pub(crate) enum Ending {
     Stuck(Nanos),
 }
 
-/// The result of a storm.
+/// The result of a storm, a run in which the machine runs out of memory.
 #[derive(Clone, Debug)]
 pub(crate) struct StormResult {
     /// The stalls of the allocators. A stall is left out if the last resort (the OOM killer) was
@@ -91,7 +92,7 @@ const BURST: u64 = 64;
 const THINK: Nanos = Nanos::from_ms(2);
 
 impl Storm {
-    /// Runs the storm on the machine of `profile`.
+    /// Runs the storm on the machine of `profile`, until all processes have exited.
     ///
     /// # Panics
     /// If a page or a process is left at the end, or a count is not 0. This would be a bug in

@@ -1,4 +1,5 @@
-//! Turns the events of a storm into stalls, and each stall into its parts.
+//! Turns the events of a storm (a run in which memory runs out) into stalls of allocations, and
+//! divides each stall into parts.
 //!
 //! Every nanosecond of a stall is in exactly one part. These are the parts of a stall in which the
 //! stalled task selects a victim, kills it, and sleeps until the victim's pages are free:

@@ -234,7 +234,8 @@ impl StormWorld {
         });
     }
 
-    /// Starts a daemon that was notified of the kill of process `id` and calls `process_mrelease`.
+    /// Starts the helper: a daemon that has been notified of the kill of process `id`, and calls
+    /// `process_mrelease` for this process.
     fn start_helper(self: &Rc<Self>, sim: &Sim, id: u32) {
         let world = Rc::clone(self);
         sim.spawn(self.population.helper, move |sim| {

@@ -107,8 +107,8 @@ pub(crate) struct Raced {
     pub(crate) owed: Nanos,
     /// The hash of everything that happened in the run, including the creation of the victim.
     pub(crate) hash: u64,
-    /// How long all CPUs did work to which the simulator gives a separate time. This is everything
-    /// except waiting, taking free locks, and moving cache lines.
+    /// How long all CPUs together worked. The time of waiting, of taking free locks, and of moving
+    /// cache lines is not included.
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
@@ -335,8 +335,8 @@ fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     worked(&before, &testbed.sim.stats())
 }
 
-/// How long all CPUs did work to which the simulator gives a separate time, between two moments.
-/// This is everything except waiting, taking locks that no CPU holds, and moving cache lines.
+/// How long all CPUs together worked between two moments. The time of waiting, of taking free
+/// locks, and of moving cache lines is not included.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
     Nanos(sum(after) - sum(before))
