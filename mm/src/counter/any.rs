@@ -42,10 +42,10 @@ impl Counting {
         }
     }
 
-    /// Returns the factor by which [`precise_totals`] is faster than summing the groups one after
-    /// the other, in an order that is random in memory. The factor holds for groups to which every
-    /// CPU has added, and is 1 for variants for which [`precise_totals`] is not faster. The OOM
-    /// killer's selection uses the factor as its
+    /// Returns how many times faster [`precise_totals`] is than a loop that sums one group after
+    /// the other and jumps through memory in random order. The factor holds for groups to which
+    /// every CPU has added, and is 1 for variants for which [`precise_totals`] is not faster. The
+    /// OOM killer's selection uses the factor as its
     /// [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
     ///
     /// The factor was measured with `plimsoll bench oom`. In that benchmark, a selection needed the
@@ -174,9 +174,9 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the position of the group's per-CPU memory among that of all groups of the plan, or
-    /// 0 if the group has no per-CPU memory. A caller that sums groups in ascending order of their
-    /// positions reads memory in ascending order.
+    /// Returns the position of the group's per-CPU memory among the per-CPU memory of all groups of
+    /// the plan, or 0 if the group has no per-CPU memory. A caller that sums groups in ascending
+    /// order of their positions reads memory in ascending order.
     pub fn position(&self) -> u64 {
         match self {
             Self::Shared(_) => 0,

@@ -40,11 +40,11 @@ use crate::units::{CpuId, count_of};
 /// The largest number of counters in a group. The two other words of the group's first cache line
 /// are for book-keeping.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
-/// The index, in the group's first cache line, of the word that holds `T`: the largest amount that
-/// CPUs may have added and the tree has not yet passed up to its roots.
+/// The index, in the group's first cache line, of the word that holds `T`. Of what CPUs have added,
+/// at most `T` has not yet been passed up to the roots of the tree.
 const BEHIND: usize = WIDTH_MAX;
 /// The index, in the group's first cache line, of the word that tells which CPU added last, and how
-/// often an addition came from another CPU than the addition before.
+/// often an addition came from a different CPU than the previous one.
 const HOME: usize = WIDTH_MAX + 1;
 /// The number of low bits of the word [`HOME`] that hold the index of the CPU that added last, plus
 /// one. The higher bits count the changes from one CPU to another.
@@ -60,7 +60,7 @@ pub struct OneSidedTree<M: Machine> {
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
     /// The group's first cache line. A counter's word sums the additions before the tree existed,
-    /// and later ones whose CPU was uncertain. Two more words are [`BEHIND`] and [`HOME`].
+    /// and those of tasks that may have migrated. Two more words are [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -75,8 +75,8 @@ enum Growth {
 /// The tree into which a group has grown.
 struct Grown<M: Machine> {
     cells: Place<M>,
-    /// The lines of the tree. The first ones have a bit for each cell and item that was ever used.
-    /// Then follows one line for each item and root, with one word per counter.
+    /// The lines of the tree. The first ones have one bit per cell and item, which is set at the
+    /// first use. Then follows one line per item and root, with one word per counter.
     items: Items<M>,
     /// The index of the first cache line that belongs to an item. The lines before it hold the bits
     /// of the used cells and items.
@@ -175,7 +175,7 @@ impl<M: Machine> OneSidedTree<M> {
         self.grown.get().is_some()
     }
 
-    /// Creates the tree now unless it exists, for an owner that is about to run on many CPUs.
+    /// Creates the tree now unless it exists, for a process that is about to run on many CPUs.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if there is not enough memory.
@@ -269,7 +269,7 @@ impl<M: Machine> OneSidedTree<M> {
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let word = grown.cells.word(cpu, counter);
         let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            // The counter's word in the first line is part of all sums, so the tree is not used.
+            // The task may have migrated. All sums include the first line, so add there instead.
             self.first.add(machine, counter, delta, Relaxed);
             return;
         };
@@ -344,8 +344,8 @@ impl<M: Machine> OneSidedTree<M> {
     }
 
     /// Returns an upper bound on the number of CPUs that have never added. The bound is computed
-    /// from [`Self::behind`], which each CPU that adds for the first time raises by at least what
-    /// its cell can keep. It is on the cache line that every reader needs anyway.
+    /// from [`Self::behind`], to which each CPU's first addition adds at least what its cell can
+    /// keep. The value is on the cache line that every reader needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self

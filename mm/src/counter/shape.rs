@@ -269,7 +269,7 @@ impl Shape {
 
     /// Returns the accuracy that the authors of the proposed tree document: a sum is at most
     /// `levels × 2^order × batch` too small, and at most `levels × 2^order × (batch − 1)` too
-    /// large.
+    /// large. Here `2^order` is the number of CPUs, rounded up to a power of two.
     pub(super) fn published_accuracy(&self) -> Accuracy {
         let levels = if self.cpus == 1 {
             0
@@ -302,8 +302,8 @@ impl Shape {
     }
 }
 
-/// Returns how many of `starts` share the value of `key` that is most frequent. Starts with equal
-/// keys must be adjacent.
+/// Returns the largest number of `starts` for which `key` returns the same value. Such starts must
+/// be adjacent.
 fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
     let runs = starts.chunk_by(|&a, &b| key(a) == key(b));
     let most = runs.map(<[usize]>::len).max().unwrap_or(0);

@@ -101,9 +101,9 @@ impl<M: Machine> Tree<M> {
         self.items.line(counter * self.shape.items() + item)
     }
 
-    /// Panics if the group has no such counter. An access to the cells checks the index itself. An
-    /// access to the items does not, because the caller may have supplied more items than these
-    /// counters need.
+    /// Panics if the group has no counter with this index. An access to a cell checks the index
+    /// itself. An access to an item might not notice a wrong index, because the caller of
+    /// `init_many` may have supplied more items than the counters need.
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
     }

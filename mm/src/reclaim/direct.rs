@@ -48,9 +48,10 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
 
     fn reclaim_from(&self, memory: Memory<'_, M>, request: Request) -> Swept {
         let mut swept = Swept::default();
-        // If the first sweep reclaims nothing, Linux sweeps once more, and visits all cgroups then.
-        // If the second sweep reclaims nothing either, and active pages were skipped, Linux sweeps
-        // a third time, and also makes active pages inactive.
+        // A sweep is a series of passes over the nodes. If the first sweep reclaims nothing, Linux
+        // sweeps once more, and visits all cgroups then. If the second sweep reclaims nothing
+        // either, and active pages were skipped, Linux makes active pages inactive in a third
+        // sweep.
         for forced in [false, false, true] {
             if forced && !swept.skipped {
                 break;
@@ -104,9 +105,9 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         }
     }
 
-    /// Waits a tick at a time while other CPUs have isolated too many pages, but for a fiftieth of
-    /// a second at most (Linux: `VMSCAN_THROTTLE_ISOLATED`). Returns `false` if the allocating task
-    /// was killed.
+    /// Waits, one tick at a time, while other CPUs have isolated too many pages, that is, have
+    /// taken them off their lists. Waits for at most a fiftieth of a second (Linux:
+    /// `VMSCAN_THROTTLE_ISOLATED`). Returns `false` if the allocating task was killed.
     fn pause_for_isolated(&self, machine: &M, too_many: &dyn Fn() -> bool) -> bool {
         let ticks = u64::from(machine.hz().get()) / 50;
         machine.emit(Event::Begin(Phase::Throttle));

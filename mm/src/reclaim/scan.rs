@@ -78,7 +78,8 @@ enum Share {
 pub(super) fn counts(state: &State, priority: u32) -> PerList {
     let (a, f) = (Kind::Anon as usize, Kind::File as usize);
     let share = share(state, priority);
-    // As in Linux, a kind that has cost more than the other gets the smaller part.
+    // As in Linux, the more the reclaim of a kind of pages has cost, the fewer pages of this kind
+    // the pass looks at.
     let total = state.cost[a] + state.cost[f];
     let (anon, file) = (total + state.cost[a], total + state.cost[f]);
     let all = anon + file;
@@ -103,9 +104,9 @@ pub(super) fn counts(state: &State, priority: u32) -> PerList {
 }
 
 /// Called when a pass has reclaimed enough: decides how many pages of each list the pass still
-/// looks at. The pass looks at no more pages of the kind of which fewer pages are left. Of the
-/// other kind, it goes on until it has looked at the same fraction of the planned pages. Returns
-/// false if the pass is over.
+/// looks at. The pass stops looking at the kind of pages for which `left` is smaller. It goes on
+/// with the other kind until it has looked at the same fraction of the planned pages. Returns false
+/// if the pass is over.
 pub(super) fn keep_proportion(planned: &PerList, left: &mut PerList) -> bool {
     let [anon, file] = Kind::ALL.map(|kind| left.of(kind));
     if anon == 0 || file == 0 {

@@ -37,8 +37,7 @@ pub struct Budget<M: Machine> {
     group: Group,
 }
 
-/// The other processes under a budget that the OOM killer kills when it kills one process under
-/// that budget.
+/// Which other processes under a budget the OOM killer also kills when it kills one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     /// No other process.

@@ -7,8 +7,10 @@
 //! shared, so such a page stays in memory.
 //!
 //! A CPU takes a page out of the index of its file under the lock of the file, and the same CPU
-//! then frees the page. Reclaim takes a page out only if it has no use (see `lru/shares.rs`), and a
-//! CPU that looks a page up adds a use under the same lock. So no CPU uses a page that was freed.
+//! then frees the page. A page has a *use* for each entry of a page table that maps the page, and
+//! for each CPU that has looked it up (see `lru/shares.rs`). Reclaim takes a page out only if the
+//! page has no use, and a CPU that looks a page up adds a use under the same lock. So no CPU uses a
+//! page that was freed.
 //!
 //! Locks: a CPU that holds `Object` takes no other lock here. A CPU that allocates a page, frees it
 //! or puts it on the lists holds no lock but `Mmap`.
@@ -317,8 +319,8 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Takes `pfn` out of `file` and leaves `shadow`, the record of when the page left memory, in
-    /// its place, if the page is still at `index`, has no use and was never mapped shared. Returns
+    /// Takes `pfn` out of `file`, if the page is still at `index`, has no use and was never mapped
+    /// shared. Leaves `shadow`, the record of when the page left memory, in its place. Returns
     /// whether the page was taken out. If so, the caller owns the page.
     pub(crate) fn drop_cached(
         &self,

@@ -155,8 +155,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties and frees the existing page tables among `tables`, including all entries of any
-    /// kind.
+    /// Empties the existing page tables among `tables`, whatever kinds of pages they map, and frees
+    /// these tables.
     fn empty_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) {
         let mut from = tables.start;
         while let Some(spot) = self.table.next(from).filter(|spot| spot.index < tables.end) {
@@ -165,7 +165,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties a page table, including all entries of any kind, and frees it.
+    /// Empties a page table, whatever kinds of pages it maps, and frees it.
     fn empty_table(&self, gather: &mut Gather<'_, M>, spot: Spot<'_, M>, site: Site) {
         self.unmap_table(gather, spot, 0..ENTRIES, site, Whose::Mine);
         if let Some(frame) = self.take_table(gather.memory().machine, spot, site) {

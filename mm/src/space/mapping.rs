@@ -77,8 +77,9 @@ impl MappingKind {
         }
     }
 
-    /// Returns whether helpers may empty the mapping while its dying owner still runs. They may do
-    /// so if no other process uses the mapping's pages (Linux: the rule of `__oom_reap_task_mm`).
+    /// Returns whether helpers, such as the OOM reaper, may empty the mapping while the dying
+    /// process still runs. They may do so if no other process uses the mapping's pages (Linux: the
+    /// rule of `__oom_reap_task_mm`).
     #[must_use]
     pub const fn is_reapable(self) -> bool {
         matches!(self, Self::Anonymous | Self::PrivateFile)

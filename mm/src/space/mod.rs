@@ -136,8 +136,8 @@ pub enum Flag {
     Killed,
     /// Private pages may already be unmapped, so touching them is refused (Linux: `MMF_UNSTABLE`).
     Unstable,
-    /// A kill can free no more memory of this space, so the space must not be reaped or chosen
-    /// again (Linux: `MMF_OOM_SKIP`).
+    /// A kill can free no more memory of this space. So the reaper must not empty the space again,
+    /// and the OOM killer must not choose a process that uses the space (Linux: `MMF_OOM_SKIP`).
     Skip,
     /// The space has been handed to the reaper (Linux: `MMF_OOM_REAP_QUEUED`).
     ReapQueued,

@@ -38,8 +38,8 @@ pub enum Reaped {
 }
 
 impl Reaped {
-    /// Combines this outcome with `next`, the outcome of a later step. Returns the earlier of the
-    /// two outcomes that is not `All`.
+    /// Combines this outcome with `next`, the outcome of a later step. Returns this outcome, or
+    /// `next` if this outcome is `All`.
     const fn and(self, next: Self) -> Self {
         match self {
             Self::All => next,
@@ -126,7 +126,8 @@ impl<M: Machine> AddressSpace<M> {
         (reaped, Left::Nothing)
     }
 
-    /// Reaps mapping by mapping, each from its start and with a separate gather.
+    /// Reaps mapping by mapping, each from its start. Collects the unmapped pages of each mapping
+    /// in a separate [`Gather`].
     fn reap_each<'s, E>(
         &'s self,
         memory: Memory<'_, M>,
@@ -182,7 +183,7 @@ impl<M: Machine> AddressSpace<M> {
         outcome
     }
 
-    /// Empties `pages` of one mapping with a separate gather.
+    /// Empties `pages` of one mapping, and collects the unmapped pages in a separate [`Gather`].
     fn reap_apart(
         &self,
         memory: Memory<'_, M>,

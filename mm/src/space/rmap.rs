@@ -29,8 +29,8 @@ use crate::machine::{Lock, Machine, RwLock};
 use crate::site::{LockClass, Site};
 use crate::units::Vpn;
 
-/// The address space or file that the owners of pages name by one number, or `None` if the number
-/// is free.
+/// The address space or file that has a certain number, or `None` if no space or file has the
+/// number now. The owner of a page contains such a number.
 type Place<M> = <M as Machine>::RwLock<Option<Target<M>>>;
 
 /// An address space or a file whose pages are reclaimed.

@@ -4,9 +4,9 @@
 //! When the gather is full, translations are flushed before the lock is released. Then the gathered
 //! pages are freed, and the walk continues.
 //!
-//! Locks: `PageTable`. For a huge page that is not claimed, a CPU takes `UpperTable` first. A CPU
-//! that holds `PageTable` takes `Swap` and the locks of counters. It takes `Batches`, `Pcp` and
-//! `Zone` when it adds a batch to the gather, and `Lru` when it splits a huge page.
+//! Locks: `PageTable`. If another CPU may be unmapping the same huge page, a CPU takes `UpperTable`
+//! first. A CPU that holds `PageTable` takes `Swap` and the locks of counters. It takes `Batches`,
+//! `Pcp` and `Zone` when it adds a batch to the gather, and `Lru` when it splits a huge page.
 
 use core::ops::Range;
 

@@ -17,8 +17,8 @@ use crate::units::{Order, Pages, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps the huge page that contains `page`. Returns `None` if a page table is in use at that
-    /// place.
+    /// Maps the huge page that contains `page`. Returns `None` if a page table is in use where the
+    /// huge page would be mapped.
     pub(super) fn fault_whole(
         &self,
         memory: Memory<'_, M>,

@@ -31,7 +31,7 @@ impl Spares {
 
 impl<M: Machine> AddressSpace<M> {
     /// Makes a table live with the memory of `spares`, so that faults can fill the table. Returns
-    /// `false` if a huge page is mapped there.
+    /// `false` if a huge page is mapped in place of the table.
     pub(super) fn add_table(
         &self,
         memory: Memory<'_, M>,

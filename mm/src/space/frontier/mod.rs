@@ -188,8 +188,8 @@ impl Claim {
 }
 
 impl<M: Machine> Frontier<M> {
-    /// Makes the frontier of an address space of which no page table is claimed and no CPU empties
-    /// any.
+    /// Makes the frontier of an address space that no CPU empties yet, so that none of its page
+    /// tables is claimed.
     pub(crate) fn new(machine: &M) -> Self {
         let cpus = machine.topology().cpus() as usize;
         Self::with_rests(machine, cpus.min(RESTS))
@@ -243,9 +243,9 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        // If there may be page tables that were claimed and not begun, the helper first looks in
-        // the place for those of its CPU. An earlier helper that gave way on this CPU may have left
-        // claimed tables there, and this helper then goes on with them.
+        // Page tables that were claimed and not begun are stored in `rests`. An earlier helper on
+        // this CPU that gave way may have left such tables in the CPU's element of `rests`. So this
+        // helper looks there first.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
             Claimer::new(end, rest)
@@ -291,8 +291,8 @@ impl<M: Machine> Frontier<M> {
         let end = walker.end;
         let take = |rest: &Leftover<M>| rest.take(machine, end, &beyond);
         if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
-            // If `more` is false, no claimed table is left in that place, and another walker may
-            // use the place.
+            // If `more` is false, that element of `rests` has no table left, and another walker may
+            // use the element.
             walker.rest = walker.rest.filter(|_| more);
             return Some(claim);
         }

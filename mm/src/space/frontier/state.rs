@@ -3,8 +3,8 @@
 
 use crate::space::page_table::TABLES;
 
-/// The state of a frontier: which page tables of a dying address space are claimed, and who is at
-/// work.
+/// The state of a frontier: which page tables of a dying address space are claimed, and how many
+/// CPUs empty the space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     /// The low end of the unclaimed page tables: all tables with lower indices are claimed.

@@ -96,7 +96,7 @@ pub(crate) struct Lists {
     /// The number of isolated pages of each kind.
     isolated: [u32; Kind::ALL.len()],
     stamp: u32,
-    /// The costs and ages by which reclaim chooses between the kinds.
+    /// The costs and the age by which reclaim chooses between the kinds of pages.
     pub(crate) balance: Balance,
 }
 
@@ -230,7 +230,7 @@ impl Lists {
         })
     }
 
-    /// Puts a page that was just put to use on `list`, unless it was removed before this addition.
+    /// Adds to `list` a page that was just put to use, unless it was removed before this addition.
     /// If the chunk with the page's record does not exist and the global allocator has no memory
     /// for it, the page is not aged.
     pub(crate) fn add(&mut self, pfn: Pfn, list: List) {
