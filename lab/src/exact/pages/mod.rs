@@ -83,7 +83,7 @@ impl Judge for PageLists {
     }
 }
 
-/// The moment from which on a recording shows the contents of the lists. `None` if the recording
+/// The moment from which a recording shows the contents of the page lists. `None` if the recording
 /// lacks `/proc/zoneinfo` or has no refills.
 fn moment(recording: &Recording) -> Option<Moment> {
     let refills = |what: &What| matches!(what, What::ZoneLocked { .. });

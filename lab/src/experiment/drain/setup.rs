@@ -280,7 +280,8 @@ impl DrainSetup {
         )
     }
 
-    /// The number of free pages to leave above the midpoint between the low and the high watermark.
+    /// The number of pages to leave free in each normal zone, in addition to the midpoint between
+    /// the zone's low and high watermarks.
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.shape.workers) * self.shape.bytes;
         Pages::from_bytes(match self.pressure {

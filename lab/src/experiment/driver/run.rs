@@ -86,7 +86,7 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.figures()
     }
 
-    /// Shows in the progress that runs on `machine` begin. The progress calls these runs `about`.
+    /// Restarts the progress bar for runs on `machine`. The bar calls these runs `about`.
     pub(in crate::experiment) fn start(&self, machine: &str, about: &str) {
         self.progress
             .start_on(&self.filed.data.name, machine, about);

@@ -15,8 +15,9 @@ use super::pair::Pair;
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,
     /// The indices of bulk allocations that the replay has *hastened*: it counted each of them
-    /// earlier than its place in the recording, because the allocation explains missing pages. At
-    /// the recorded place, the replay does not perform the allocation again.
+    /// earlier than its place in the recording, because the allocation explains why the kernel's
+    /// lists had fewer pages than assumed. At the recorded place, the replay does not perform the
+    /// allocation again.
     hastened: HashSet<usize>,
 }
 

@@ -54,8 +54,8 @@ fn learnt_length(after: &[Op]) -> u32 {
 }
 
 /// If the replay used the kernel's next spill (return of pages to the zone) to correct the lists,
-/// an identical spill of Plimsoll proves nothing and is not compared. The spill after it is
-/// compared again. A spill that differs always counts as a difference.
+/// an identical spill of Plimsoll proves nothing and is not compared. The replay
+/// does compare the spill after that. A spill that differs always counts as a difference.
 #[test]
 fn a_spill_that_corrected_the_lists_is_set_aside() {
     let mut follow = with([10, 10, 10]);

@@ -137,8 +137,9 @@ impl StandIn {
         for (zone, info) in (0..).zip(zones) {
             stand_in.free_up_to(zone, info.free);
         }
-        // CPU 0 has not yet added the pages that were just freed to the zones' counters. The
-        // refresh (Linux: `vmstat_update`) adds them.
+        // The zones' counters do not yet include the pages that were just freed, because CPU 0
+        // still keeps their count for itself. The refresh (Linux: `vmstat_update`) adds this count
+        // to the zones' counters.
         stand_in.mm.refresh(&stand_in.machine);
         stand_in.machine.take_holds();
         Ok(stand_in)
