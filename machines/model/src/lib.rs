@@ -4,9 +4,9 @@
 //! load may see. [`shuttle`] tries random interleavings of more and longer threads; its memory is
 //! sequentially consistent.
 //!
-//! The tests are the [laws](plimsoll_mm::laws::Law) of the memory manager. A law has several
-//! bodies, each of which is the code of one thread. No body may spin on an atomic: a loop that
-//! waits for another body has endless interleavings.
+//! The tests are the [laws](plimsoll_mm::laws::Law) of the memory manager. A law is a contract that
+//! must hold in every interleaving. It has several bodies, each of which is the code of one thread.
+//! No body may spin on an atomic: a loop that waits for another body has endless interleavings.
 //!
 //! Each thread has its own handle, on its own CPU. Time advances only when a law sets it, and
 //! deferred jobs run only when a body runs them. So the checker decides when a timer fires.

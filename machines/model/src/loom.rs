@@ -14,17 +14,17 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// The largest number of bodies of a law, each of which is the code of one thread. With more
-/// bodies, no law finishes within minutes.
+/// The largest number of threads in one test. Each body of a law (a contract that loom checks) runs
+/// in one thread. With more threads, no test finishes within minutes.
 const BODIES_MAX: usize = 3;
 
-/// Loom tries the interleavings with at most this many preemptions, unless the law sets a limit or
-/// the environment variable `LOOM_MAX_PREEMPTIONS` sets another number. Nearly all races need at
-/// most two preemptions. `.ci/run` tries up to three, which takes about twice as long.
+/// The largest number of preemptions in the interleavings that loom tries by default. The
+/// environment variable `LOOM_MAX_PREEMPTIONS` and callers of [`run_law_within`] can set another
+/// limit. Nearly all races need at most two preemptions. `.ci/run` tries up to three, which takes
+/// about twice as long.
 const PREEMPTIONS: usize = 2;
 
-/// The largest number of steps of one interleaving. A law that needs more steps is too large for
-/// loom.
+/// The largest number of steps of one interleaving. If a test needs more steps, loom panics.
 const BRANCHES_MAX: usize = 10_000;
 
 /// Tries every interleaving of the bodies of `law` on a machine of `cpus` CPUs.

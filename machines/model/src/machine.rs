@@ -388,7 +388,7 @@ macro_rules! checked_machine {
         pub enum ModelTags {
             /// The tags are atomics of the checker: each access is a separate step.
             Modelled(Vec<ModelU8>),
-            /// The tags are atomics of `std`: no access is a separate step.
+            /// The tags are atomics of `std`: the checker never switches threads at an access.
             Plain(Vec<AtomicU8>),
         }
 

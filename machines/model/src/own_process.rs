@@ -2,7 +2,8 @@
 //!
 //! Loom maps and unmaps a stack for each thread of each interleaving. If several tests run in one
 //! process, they wait for the lock of the process's address space, and each unmapping interrupts
-//! the CPUs of the other tests. So the loom tests took longer with two threads than with one.
+//! the CPUs of the other tests. So the loom tests took longer when the test harness ran two tests
+//! at a time than when it ran one.
 
 use std::env::{current_exe, var_os};
 use std::process::Command;

@@ -75,8 +75,8 @@ fn looking_at_a_one_sided_tree_while_adding() {
 fn setting_while_adding() {
     in_own_process(|| {
         // The first two kinds of counters (shared and flat) store to words to which other CPUs add.
-        // Loom then lets a later load return an addition from before the store, which C11 forbids.
-        // Shuttle checks these two kinds.
+        // After such a store, loom lets a load return the result of an addition from before the
+        // store, which C11 forbids. So only shuttle checks these two kinds.
         for setup in counter::setups().into_iter().skip(2) {
             run_law(&counter::setting_while_adding(setup), CPUS);
         }

@@ -52,8 +52,8 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// Loom does not know that a holder will leave, so a waiter may find the lock held forever. So
-/// waiters give up in this test; under shuttle they wait.
+/// Loom does not know that the holder will release the lock, so it lets a waiter find the lock held
+/// forever. For this reason waiters give up in this test; under shuttle they wait.
 #[test]
 fn a_biased_lock_has_one_holder_of_two_threads() {
     explore(None, laws::an_owner_meets_a_drain);

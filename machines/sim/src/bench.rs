@@ -2,8 +2,8 @@
 //!
 //! Each function simulates a flat machine, on which any two CPUs are equally far from each other.
 //! The cost of a step is the CPU time of the host thread, divided by the number of simulated steps.
-//! So the cost includes the time in which the step draws random numbers. The functions neither warm
-//! up nor repeat; the caller does.
+//! So the cost includes the time in which the step draws random numbers. Each function measures
+//! once, without a warm-up; the caller warms up and repeats the measurement.
 
 use std::cell::Cell;
 use std::fs;
@@ -104,8 +104,8 @@ fn order_points(world: World, cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// Measures steps that do local work of a fixed length, without an order point, at which other CPUs
-/// could run first.
+/// Measures steps that do local work of a fixed length. The steps contain no order point, that is,
+/// no point at which CPUs with earlier clocks run first.
 #[must_use]
 fn local_spend(world: World, cpus: u32, steps: u64) -> Cost {
     measure(world, cpus, steps, |sim, ()| {

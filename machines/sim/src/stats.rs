@@ -106,11 +106,11 @@ pub struct LockStats {
     pub wait_total: Nanos,
     /// A log2 histogram of the waits; see [`HIST_BINS`].
     pub wait_hist: [u64; HIST_BINS],
-    /// The total time for which the locks were held.
+    /// The longest wait; `None` if no acquisition had to wait.
     pub wait_max: Option<LongestWait>,
-    /// The longest time from an acquisition to the release.
+    /// The total time for which the locks were held.
     pub hold_total: Nanos,
-    /// The longest hold.
+    /// The longest time from an acquisition to the release.
     pub hold_max: Nanos,
     /// A log2 histogram of the holds; see [`HIST_BINS`].
     pub hold_hist: [u64; HIST_BINS],

@@ -1,5 +1,5 @@
-//! Laws that hold under every model checker, and broken variants of them that every checker must
-//! catch.
+//! Laws (contracts) that hold under every model checker, and broken variants of these laws. Every
+//! checker must find the errors in the broken variants.
 //!
 //! The test that includes this module provides the machine and runs laws on it.
 

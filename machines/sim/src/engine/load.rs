@@ -223,8 +223,9 @@ impl Member {
     /// of this entry was idle at `now`, it still is, because a CPU wakes only when it has the
     /// smallest key.
     ///
-    /// A CPU that became idle exactly at `now` counts as idle if it ran ahead until then. If it did
-    /// not run ahead, it counts as busy if its number is larger than that of the running CPU.
+    /// Suppose that the CPU of this entry became idle exactly at `now`. If its clock had run ahead
+    /// of other CPUs until then, the CPU counts as idle. Otherwise it counts as busy if its number
+    /// is larger than that of the running CPU.
     fn was_busy(&self, now: u64) -> bool {
         self.busy.get() || self.idle_since.get() > now
     }

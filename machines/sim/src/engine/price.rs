@@ -171,7 +171,8 @@ impl Prices {
         u64::from(self.moved_bytes[work as usize]) * u64::from(n)
     }
 
-    /// Returns whether all CPUs have the same prices at all times.
+    /// Returns whether each kind of step takes the same time on all CPUs, at every moment of the
+    /// run.
     pub(crate) fn are_alike(&self) -> bool {
         self.paces.is_empty()
     }
@@ -228,8 +229,8 @@ impl Prices {
         self.loaded.set(pace);
     }
 
-    /// The price, in nanoseconds, of moving a dirty line from CPU `from` to CPU `to`. The line
-    /// belongs to memory near CPU `home`.
+    /// The price, in nanoseconds, of moving a dirty line from CPU `from` to CPU `to`. The memory of
+    /// the line is near CPU `home`.
     ///
     /// The price depends on `home` only if `from` and `to` are in one socket but in different
     /// last-level caches. The request for the line then leaves the cache of `to` and goes to the

@@ -216,9 +216,10 @@ impl Inner {
         }
     }
 
-    /// Prepares the engine for running `cpu` on a machine whose CPUs have different prices or must
-    /// not take the fast path of a per-CPU lock. Loads the prices of `cpu`, and sets `local`, the
-    /// CPU that may take this fast path.
+    /// Prepares the engine for running `cpu`. This is for machines on which steps take different
+    /// times on different CPUs, or on which no CPU may take the fast path of a per-CPU lock. Loads
+    /// the prices (times of steps) of `cpu`. Also sets `local`, the CPU that may take this fast
+    /// path.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);

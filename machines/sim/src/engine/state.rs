@@ -78,8 +78,8 @@ pub(crate) struct Inner {
     /// acquires the lock; with [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) it must
     /// wait for them before it releases the lock.
     pub(crate) ceremonial: bool,
-    /// True if all CPUs always have the same prices, and owners of per-CPU locks may take the fast
-    /// path.
+    /// True if two conditions hold: each kind of step always takes the same time on all CPUs, and
+    /// `ceremonial` is false.
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,

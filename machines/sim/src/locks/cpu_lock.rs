@@ -24,8 +24,8 @@ use crate::locks::lock_queue::{Queue, Section};
 pub struct SimCpuLock<T> {
     /// The owner's clock when the owner's last critical section started, in nanoseconds.
     owner_start: Cell<u64>,
-    /// The queue of the CPUs that wait for the lock. The lock's cache line belongs to memory near
-    /// the owner.
+    /// The queue of the CPUs that wait for the lock. The model assumes that the lock is in memory
+    /// near its owner.
     queue: Queue,
     value: RefCell<T>,
 }

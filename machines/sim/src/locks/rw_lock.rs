@@ -23,7 +23,7 @@ pub struct SimRwLock<T> {
 }
 
 impl<T> SimRwLock<T> {
-    /// Creates a lock of `class`, whose cache line belongs to memory near CPU `home`.
+    /// Creates a lock of `class`. In the model, the lock is in memory near CPU `home`.
     ///
     /// # Panics
     /// If `class` is not a class of sleeping locks.

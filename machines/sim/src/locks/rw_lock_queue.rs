@@ -156,8 +156,8 @@ impl RwQueue {
         sim.record.held(self.class, stay.site, hold_ns);
         let until = sim.clock.get();
         self.get_out(sim, role);
-        // Observers are told only now for how long the lock was held, so that they hear of it just
-        // before the waits that ended with it.
+        // Observers are told only now for how long the lock was held. So they hear of this hold
+        // just before they hear of the waits that end because the lock was released.
         sim.held_until(
             LockId::of(self),
             self.class,

@@ -1,5 +1,5 @@
-//! The effects of load on a machine at one card (low, middle or high): what busy CPUs take from
-//! each other.
+//! The effects of load on a machine at one card (low, middle or high): how much busy CPUs slow each
+//! other down.
 //!
 //! There are two effects, one on the speed of cores and one on memory bandwidth, and both are
 //! optional. Without them, each CPU runs as if it were alone on the machine.

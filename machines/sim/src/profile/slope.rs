@@ -59,7 +59,7 @@ impl Slopes {
         }
     }
 
-    /// Returns these averages after `change` has been applied to each price.
+    /// Applies `change` to each of these average prices, and returns the results.
     pub(super) fn map(self, change: impl Fn(u32) -> u32) -> Self {
         let map = |slope: Slope| Slope {
             ns: change(slope.ns),

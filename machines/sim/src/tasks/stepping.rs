@@ -52,8 +52,8 @@ impl Inner {
         self.held_until(lock, class, site, access, [from, self.clock.get()]);
     }
 
-    /// Tells the observers that the running CPU has held a lock. `times` are the start and the end
-    /// of this time.
+    /// Tells the observers that the running CPU has held a lock. `times` are the times at which the
+    /// CPU acquired and released the lock.
     #[inline(always)]
     pub(crate) fn held_until(
         &self,

@@ -167,7 +167,8 @@ fn nothing_is_lost_and_a_seed_is_a_run() {
 }
 
 /// In strict mode the owner of a per-CPU lock waits for CPUs with earlier clocks. So no CPU sees an
-/// effect from its own future. All lock models then agree even in this test, which has faults.
+/// effect from its own future. For this reason all lock models give equal results in strict mode,
+/// even in this test, which injects faults.
 #[test]
 fn lock_models_agree_on_everything_in_strict_mode() {
     for seed in 0..10 {

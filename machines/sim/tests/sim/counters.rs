@@ -169,8 +169,8 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
         })
     };
     let idle = ns(&sim, |_| {});
-    // Besides visiting the CPUs, a sum fetches up to four cache lines of the group itself. No other
-    // CPU has touched these lines, so each fetch costs only a cache hit.
+    // A sum over a group of counters visits the CPUs, and also fetches up to four cache lines that
+    // the group shares. No other CPU has touched these lines, so each fetch costs only a cache hit.
     let looks = |groups: u64, work| groups * u64::from(CPUS) * price(work);
     let (all, few) = (sum(1) - idle, sum(8) - idle);
     let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);

@@ -124,11 +124,11 @@ fn an_allocation_drains_beside_another_drain_only_if_the_policy_says_so() {
     }
 }
 
-/// The lists have eight blocks of 512 pages. `high` falls by an eighth, so the lists have one block
-/// too many. In Linux 6.12 and 6.18, each hold of the zone lock moves one block but counts as only
-/// 63 pages (a batch). The decay (the periodic shrinking of the lists) continues until these counts
-/// add up to the pages that are too many. So these kernels return nine blocks, or all blocks if
-/// there are fewer.
+/// The lists have eight blocks of 512 pages. Their longest allowed length (`high`) falls by an
+/// eighth, so they have one block too many. In Linux 6.12 and 6.18, each hold of the zone lock
+/// moves one block but counts as only 63 pages (a batch). The decay (the periodic shrinking of the
+/// lists) continues until these counts add up to the 512 pages of the block that is too many. So
+/// these kernels return nine blocks, or all blocks if there are fewer.
 #[test]
 fn long_term_kernels_return_more_than_a_decay_asks_for() {
     let decayed = |holds| {

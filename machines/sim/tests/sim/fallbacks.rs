@@ -17,8 +17,8 @@ use support::small::{any, profile};
 use support::{Dice, Small, seeds};
 
 const OWNER: CpuId = CpuId(0);
-/// The number of pages that the owner of the page lists frees. It is a little above `high`, so the
-/// last frees return pages to the zone.
+/// The number of pages that the owner of the page lists frees. This is a little more than `high`,
+/// the longest allowed length of the lists, so the last frees return pages to the zone.
 const FREED: usize = 700;
 /// The value of [`Knob::HighFraction`]. It sets `high`, the number at which frees return pages to
 /// the zone, to 655 pages.

@@ -1,5 +1,5 @@
-//! Tests that neither random numbers that other CPUs draw nor observers change a run. Also tests
-//! that an idle machine costs the host next to nothing.
+//! Tests that the random numbers of a CPU do not depend on the draws of other CPUs, and that
+//! observers do not change a run. Also tests that an idle machine costs the host next to nothing.
 
 use crate::common;
 

@@ -400,7 +400,8 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
             assert!(touched.is_ok(), "{touched:?}");
         }
         assert_eq!(world.killed(), [2]);
-        // Process 3 is now the only one in the group, and is the next victim itself.
+        // Process 3 is now the only process under the budget `group`, so it is the next victim
+        // itself.
         let mut page = START.0 + 700;
         let end = loop {
             let touched = world

@@ -59,8 +59,9 @@ fn page_lists_may_be_long_after_kswapd_has_reclaimed() {
     assert!(after > Pages(100), "{after:?}");
 }
 
-/// Small pages that reclaim could move to swap were nearly everywhere in memory. Huge pages that
-/// are there now cannot be moved to swap, so they are on the list of unevictable pages.
+/// Nearly all memory has been used for small pages, which reclaim could move to swap. Part of the
+/// same memory is now used for huge pages. These cannot be moved to swap, so they are on the list
+/// of unevictable pages.
 #[test]
 fn a_huge_page_is_unevictable_where_a_small_page_was_evictable() {
     let world = World::new(1, 1000, 1);
@@ -150,15 +151,15 @@ fn each_page_that_leaves_has_a_distance_of_its_own() {
     );
 }
 
-/// When anonymous pages leave memory, the pages of files that left before them have been away for
-/// longer.
+/// When anonymous pages leave memory, the refault distance of each file page that left before them
+/// grows.
 #[test]
 fn anonymous_pages_that_leave_make_earlier_pages_older() {
     let world = World::new(1, 1000, 2);
     let _space = world.filled(400);
     let file = world.cached(1000, NODE);
     let left = drop_some(&world, 40);
-    // The page that left last is needed again at once.
+    // The file page that left last is needed again at once, so it comes back as an active page.
     world.read(&file, left - 1..left, NODE);
     assert_eq!(world.len(List::ActiveFile), 1);
     world.press();
@@ -169,7 +170,8 @@ fn anonymous_pages_that_leave_make_earlier_pages_older() {
     let competing = world.len(List::Inactive) + world.len(List::Active);
     assert!(competing + 40 < world.swapped(), "{competing}");
     let before = world.len(List::ActiveFile);
-    // The page that left before it is needed again after hundreds of anonymous pages have left.
+    // The file page that left second to last is needed again only after hundreds of anonymous pages
+    // have left, so it does not come back as an active page.
     world.read(&file, left - 2..left - 1, NODE);
     assert!(world.len(List::ActiveFile) <= before, "it left long ago");
 }

@@ -16,8 +16,7 @@ pub(crate) const HANDOVER: u64 = 25;
 pub(crate) const WAKE_UP: u64 = 1500;
 pub(crate) const TICK: u64 = 1_000_000;
 
-/// Eight CPUs, a lock whose cache line belongs to memory near CPU 0, and a record of each time that
-/// a task held the lock.
+/// Eight CPUs, a lock in memory near CPU 0, and a record of each time that a task held the lock.
 #[derive(Clone)]
 pub(crate) struct Fixture {
     pub(crate) sim: Sim,

@@ -310,7 +310,7 @@ impl Actor {
     /// CPUs that have just sent a page to `cpu` and are about to drain its inbox.
     fn has_no_pages(&self, sim: &Sim, cpu: CpuId) {
         let waits = self.shared.scenario.design.owning == Owning::Inbox;
-        // Such a CPU may be preempted for as long as a few time slices.
+        // The CPU that is about to drain the inbox may be preempted for a few time slices.
         let looks = if waits { 100 } else { 1 };
         for _ in 0..looks {
             if self.shared.mm.pages().listed(sim, cpu) == Pages::ZERO {

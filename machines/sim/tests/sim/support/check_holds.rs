@@ -1,5 +1,5 @@
-//! Promise: no hold of a zone lock moves more pages than the hold policy of the run (the rule for
-//! this) allows.
+//! Promise: no hold of a zone lock moves more pages than the hold policy of the run allows. A hold
+//! policy is a rule that limits how many pages one hold moves.
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::holds::Holds;
@@ -9,7 +9,7 @@ use plimsoll_mm::units::{Order, Pages};
 /// The number of pages in the largest block on a page list.
 const LISTED_MAX: u32 = Order::HUGE.pages().0;
 
-/// Checks that no hold of a zone lock moves more pages than `policy`, the name of the rule, allows.
+/// Checks that no hold of a zone lock moves more pages than the rule with the name `policy` allows.
 #[derive(Debug)]
 pub(crate) struct HoldLimit {
     policy: &'static str,

@@ -182,8 +182,8 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
 
 /// The tasks that are freeing page tables. If the last user of an address space works alone, it
 /// first empties all mappings. Only then does it free the page tables, which must be empty. If
-/// helpers share the work ([`Reaping::MeetInTheMiddle`]), this need not hold, and nothing is
-/// checked.
+/// helpers share the work ([`Reaping::MeetInTheMiddle`]), this order is not required, and nothing
+/// is checked.
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     reaping: Reaping,

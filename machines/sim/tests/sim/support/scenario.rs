@@ -30,7 +30,7 @@ pub(crate) struct Scenario {
     pub(crate) tasks: u32,
     /// The number of steps of each task.
     pub(crate) steps: u32,
-    /// A task thinks for less than this number of nanoseconds before each step.
+    /// Before each step, a task does local work for less than this number of nanoseconds.
     pub(crate) think_ns: u32,
     /// After a CPU has stopped, it stays offline for up to this time, or until the end of the run.
     pub(crate) offline_for: Nanos,
@@ -113,8 +113,9 @@ impl Scenario {
     /// Draws a scenario for `seed` in which CPUs that own blocks go offline again and again, while
     /// the other CPUs free pages of these blocks.
     ///
-    /// The tasks are preempted often, and think little. So at the time at which a CPU loses its
-    /// blocks, some task has often read the owner of a page, but not sent the page yet.
+    /// The tasks are preempted often, and do little local work between their steps. So when a CPU
+    /// loses its blocks, some other task has often read that this CPU owns a page, but has not yet
+    /// sent the page to the CPU.
     pub(crate) fn with_owners_that_leave(seed: u64) -> Self {
         let dice = &mut Dice::new(seed, u64::MAX);
         let drawn = Self::new(seed);
