@@ -1,5 +1,5 @@
-//! Two laws about the global allocator, the heap: one for a heap that fails, and in `waiting/` one
-//! for a heap that waits.
+//! Tests of two laws, that is, contracts of the memory manager with the global allocator (the
+//! heap). One law is about a heap that fails. The other, in `waiting/`, is about a heap that waits.
 //!
 //! The law of the failing heap says: whichever allocation of the global allocator is the first to
 //! fail, nothing panics or aborts, errors report that there is no memory, and nothing leaks. Also,

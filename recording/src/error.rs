@@ -68,8 +68,8 @@ pub enum ReadError {
         /// The text of the line, shortened.
         text: String,
     },
-    /// An event is earlier than an event before it in the file. A late buffer of `perf` cannot
-    /// explain so large a difference.
+    /// An event is earlier than an event before it in the file. The difference is too large to come
+    /// from a buffer that `perf` has written late.
     Backwards {
         /// The name of the file, as the caller gave it.
         file: String,

@@ -23,9 +23,9 @@ pub struct Header {
     pub pageblock_pages: u32,
     /// The command that was run, as a person would type it.
     pub command: String,
-    /// Texts of the recorded computer, by name and moment: `zoneinfo before`, `zoneinfo after`,
-    /// `pagetypeinfo before`, `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`,
-    /// and so on.
+    /// Texts that were read on the recorded computer. Each text has a name, and some names say when
+    /// the text was read: `zoneinfo before`, `zoneinfo after`, `pagetypeinfo before`,
+    /// `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`, and so on.
     pub texts: Vec<(String, String)>,
     /// The tracepoints and probes that were enabled.
     pub recorded: Vec<String>,

@@ -11,8 +11,8 @@ fn chunk(bytes: &[u8], at: usize) -> (&[u8], usize) {
 
 /// Every later version must read a file of version 3 as this version does. A test that writes and
 /// then reads would miss a change of both the writer and the reader, so this test compares bytes.
-/// It has only the kinds of events that version 3 added; recordings in the repository test the
-/// older kinds.
+/// This test has only the kinds of events that version 3 added; recordings in the repository test
+/// the older kinds.
 #[test]
 fn events_of_reclaim_have_these_bytes_in_version_3() {
     let whats = [

@@ -197,8 +197,9 @@ impl<M: Machine> Cached<M> {
         assert_eq!(self.len(List::ActiveFile), 1);
     }
 
-    /// Makes both pages active, uses them, and runs two more passes. Asserts that the first of them
-    /// makes both inactive, because the node has no inactive pages, and that the second drops both.
+    /// Makes both pages active, uses them, and runs two more passes. Asserts that the first pass
+    /// makes both pages inactive, because the node has no inactive pages, and that the second pass
+    /// drops both pages.
     fn forgets_touches(&self, machine: &M) {
         let uses = || {
             self.touch(machine, ONE, Access::Read);
@@ -411,8 +412,9 @@ pub fn used_pages_become_active<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Reclaim finds a page of a file touched, and later cannot find out whether the page was touched.
-/// When it finds the page touched again, the page becomes active.
+/// Reclaim finds that a page of a file was touched. A later look of reclaim cannot find out whether
+/// the page was touched again. When a look finds the page touched once more, the page becomes
+/// active.
 #[must_use]
 pub fn a_touch_is_remembered<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -423,8 +425,8 @@ pub fn a_touch_is_remembered<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Pages of a file become inactive because there are too few inactive pages. Only later uses count
-/// for them.
+/// Pages of a file become inactive because there are too few inactive pages. Reclaim then drops a
+/// page, unless it is used after it became inactive.
 #[must_use]
 pub fn inactive_pages_begin_untouched<M: Machine>() -> Law<M, Cached<M>> {
     Law {

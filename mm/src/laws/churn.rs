@@ -22,7 +22,7 @@ use crate::units::{CpuId, Order, Pages};
 /// The number of pages that a CPU moves from the zone to its page list at a time.
 const BATCH: Pages = Pages(4);
 
-/// Makes an allocator of 16 pages, as most tests do, but its lists move several pages at a time.
+/// Makes an allocator of 16 pages, whose page lists move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     batched_in(machine, holds, Layout::arena(Pages(16)))
 }

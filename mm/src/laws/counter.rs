@@ -235,8 +235,8 @@ impl<M: Machine> Counted<M> {
         assert!(is_right, "{self:?}: a carry is lost: {arrived}");
     }
 
-    /// Returns the largest error that the additions in `late`, if they are under way, may add to an
-    /// approximate sum.
+    /// Returns the largest error that the additions in `late` can add to an approximate sum while
+    /// they are under way.
     fn slack(&self, late: &[i64]) -> Accuracy {
         let slack = late.iter().map(|&delta| self.shape.in_flight(delta)).sum();
         Accuracy {

@@ -137,8 +137,9 @@ fn law<M: Machine>(
     }
 }
 
-/// Another CPU frees two pages into the inbox of CPU 0, their owner (the pages that others have
-/// freed for it), while CPU 0 collects the pages in its inbox. Each page is collected once.
+/// Another CPU frees two pages of a block that CPU 0 owns. Each page goes to the inbox of CPU 0,
+/// which has the pages that others have freed for CPU 0. At the same time, CPU 0 collects the pages
+/// in its inbox. Each page is collected once.
 #[must_use]
 pub fn sending_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -261,8 +262,8 @@ pub fn owner_locks_and_everything<M: Machine>() -> Law<M, Handed<M>> {
 
 /// A CPU frees a page of a block that CPU 0 owns, and then drains the lists of CPU 0, while the
 /// decay of CPU 0 (periodic work, which shortens its lists) empties its inbox. The page does not
-/// stay with CPU 0: the drain does not miss a page that has left the inbox, but is not counted on
-/// the lists yet.
+/// stay with CPU 0: the drain does not miss a page that has left the inbox and is not yet counted
+/// on the lists.
 #[must_use]
 pub fn draining_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     Law {
@@ -285,10 +286,10 @@ pub fn draining_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     }
 }
 
-/// A CPU goes offline while a second CPU frees pages of its blocks: so many that the second CPU
-/// empties the inbox of the first. A third CPU allocates, which may make it the owner of these
-/// blocks, and frees. No page is lost. The CPU that is offline owns no block afterwards, and no
-/// page is left on its lists or in its inbox.
+/// A CPU goes offline while a second CPU frees pages of the first CPU's blocks. There are so many
+/// of these pages that the second CPU empties the inbox of the first. A third CPU allocates and
+/// frees, and may become the owner of these blocks. No page is lost. The CPU that is offline owns
+/// no block afterwards, and no page is left on its lists or in its inbox.
 #[must_use]
 pub fn disowning_against_sending<M: Machine>() -> Law<M, Handed<M>> {
     Law {
@@ -341,8 +342,8 @@ pub fn disowning_against_decaying<M: Machine>() -> Law<M, Handed<M>> {
 }
 
 /// A CPU goes offline and loses its blocks, while another CPU frees a page of one of them. The page
-/// does not stay in the inbox. This is the shortest form of [`disowning_against_sending`], so that
-/// loom can check the orderings.
+/// does not stay in the inbox of the offline CPU. This is the shortest form of
+/// [`disowning_against_sending`], so that loom can check the orderings.
 #[must_use]
 pub fn disowning_against_one_page<M: Machine>() -> Law<M, Handed<M>> {
     Law {

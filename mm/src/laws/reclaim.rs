@@ -183,8 +183,8 @@ impl<M: Machine> Pressed<M> {
         self.has(machine, 2);
     }
 
-    /// Makes four pages active. Asserts that their number decides when costs are halved: the costs
-    /// stay at one page, a quarter of that number.
+    /// Makes four pages active. Asserts that costs are halved until they are at most a quarter of
+    /// the number of these pages, that is, one page.
     fn weighs_costs_by_all_pages(&self, machine: &M) {
         MAPPED.for_each(|page| self.touch(machine, page));
         self.spaces.lru().drain(machine, self.manager.pages());

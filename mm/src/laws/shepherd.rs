@@ -1,7 +1,7 @@
 //! Laws (tests for threads, model checkers and the simulator) of the shepherd (Linux:
 //! `vmstat_shepherd`), the job that restarts the vmstat work of CPUs on which this work is not
-//! scheduled. Once started, it is scheduled on exactly one online CPU, although CPUs go offline and
-//! come back.
+//! scheduled. Once started, the shepherd is scheduled on exactly one online CPU, although CPUs go
+//! offline and come back.
 
 use alloc::vec;
 use core::fmt;

@@ -73,8 +73,8 @@ impl Usage {
     pub fn pages(self) -> i64 {
         let pages = self.resident_pages.saturating_add(self.swap_pages);
         let pages = pages.saturating_add(self.table_bytes / PAGE_SIZE);
-        // The caller may pass any counts. A process whose sum does not fit 63 bits has the most
-        // points anyway.
+        // The caller can pass any counts. If the sum of the pages does not fit 63 bits, the process
+        // counts as having `i64::MAX` pages.
         i64::try_from(pages).unwrap_or(i64::MAX)
     }
 }

@@ -258,7 +258,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     }
 
     /// Lets `process` use the reserves, and thaws it if it was frozen. Does nothing if the process
-    /// has left its address space: selections do not wait for such a process.
+    /// has left its address space.
     fn mark_victim(&self, machine: &M, process: &Arc<Process<M>>) {
         // Count the victim before marking it, so that `victims` never misses a process that is just
         // being marked. Relaxed is enough: the change of the state below has Release ordering, so a

@@ -113,8 +113,8 @@ pub enum First {
 }
 
 impl Rules {
-    /// Makes rules by which the process with the most points is considered first, the selector that
-    /// `design` names finds this process, and there is no swap.
+    /// Makes rules with these values: the process with the most points is considered first, the
+    /// selector that `design` names finds this process, and there is no swap.
     #[must_use]
     pub const fn of(design: &Design) -> Self {
         Self {
@@ -191,8 +191,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
     }
 
-    /// Returns the last resort with `selector` as the rule by which victims are chosen, instead of
-    /// [`Rules::selecting`].
+    /// Makes this last resort choose victims by `selector`, instead of [`Rules::selecting`].
     #[must_use]
     pub fn selecting_by(mut self, selector: impl Selector + 'static) -> Self {
         self.selector = Some(Box::new(selector));
@@ -397,8 +396,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         dies
     }
 
-    /// Returns the allocating process, as the number of a candidate, if the rules say that this
-    /// process is to be killed and that no other process is to be considered.
+    /// Returns the candidate number of the allocating process, if the rules say that this process
+    /// is to be killed and that no other process is to be considered.
     fn requester(
         &self,
         census: &Census<'_, M>,

@@ -23,8 +23,8 @@ pub enum Released {
     /// All memory that can be reaped has been emptied, by this call or by other CPUs at the same
     /// time.
     All,
-    /// There was nothing to do: the memory had already been reaped, given up on, or emptied by the
-    /// exit of the process.
+    /// There was nothing to do: the exit of the process or the reaper had already emptied the
+    /// memory, or the reaper had given up on it.
     Before,
 }
 
@@ -53,7 +53,8 @@ pub enum ReleaseError {
 /// goes on to empty the memory when that task has changed the mappings.
 ///
 /// # Errors
-/// See [`ReleaseError`]. Only with [`ReleaseError::Again`] may some memory have been emptied.
+/// See [`ReleaseError`]. With [`ReleaseError::Again`], some memory may have been emptied. With any
+/// other error, this call has emptied none.
 pub fn release<'p, M: Machine>(
     memory: Memory<'_, M>,
     process: Option<&'p Process<M>>,

@@ -66,8 +66,7 @@ impl World {
         self.manager.pages().drain_cpu(&self.machine, CpuId(cpu));
     }
 
-    /// Keeps the zone from giving pages to any CPU, by a watermark above the number of its free
-    /// pages.
+    /// Sets a watermark above the number of free pages, so that the zone gives no pages to any CPU.
     fn close(&self) {
         let pages = self.manager.pages();
         let all = u64::from(PAGES.0) * 4;
@@ -123,8 +122,8 @@ fn fragments_that_went_to_the_zone_are_recovered_before_a_block_is_claimed() {
 }
 
 /// All pages of a block are in the zone again, and the block's owner still remembers that the zone
-/// has fragments of it. When the owner next takes pages from the zone, it claims one whole block,
-/// and takes no fragments in addition.
+/// has fragments of the block. When the owner next takes pages from the zone, it claims one whole
+/// block, and takes no fragments in addition.
 #[test]
 fn a_block_that_is_whole_again_in_the_zone_is_not_recovered_as_a_fragment() {
     let world = World::new(Owning::Inbox);
@@ -162,7 +161,7 @@ fn decay_returns_whole_blocks_and_keeps_fragments() {
         "{}",
         world.listed(0)
     );
-    // Only the block of which pages are in use may have been split.
+    // Only the block that has pages in use may have been split.
     let free = zone.free.0;
     assert_eq!(PAGES.0 - free, world.listed(0) + 100);
     world.free(0, part);
@@ -227,7 +226,7 @@ fn a_whole_block_can_be_robbed() {
     world.is_whole();
 }
 
-/// A block that has no piece of the wanted order is left to its owner.
+/// A CPU that needs pages robs no block that has no free piece of the requested order.
 #[test]
 fn a_block_is_robbed_only_if_it_can_serve_the_request() {
     let world = World::new(Owning::Inbox);

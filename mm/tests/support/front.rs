@@ -18,15 +18,16 @@ type Run = (CpuId, Box<[u32]>);
 #[derive(Default)]
 pub(crate) struct Depot {
     runs: Mutex<Vec<Run>>,
-    /// True if the next free behaves as if it had read the page's tag, which says whether the page
-    /// is free, before another free changed it.
+    /// True if the next free of a page behaves as if it had raced with another free: as if it had
+    /// read the page's tag, which says whether the page is free, before the other free changed the
+    /// tag.
     is_late: AtomicBool,
 }
 
 impl Depot {
-    /// Makes the next free to a front (a CPU's stack of free pages) succeed, although another free
-    /// has changed the page's tag, which says whether the page is free: such a free has read the
-    /// tag before the other one.
+    /// Makes the next free of a page to a front (a CPU's stack of free pages) succeed, although the
+    /// page is already free. This happens if two frees race: both read the page's tag, which says
+    /// whether the page is free, before either changes the tag.
     pub(crate) fn let_the_next_free_be_late(&self) {
         self.is_late.store(true, Relaxed);
     }

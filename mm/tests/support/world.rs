@@ -24,8 +24,9 @@ use plimsoll_mm::vmstat::counters::NodeItem;
 use super::heap;
 use super::machine::Plain;
 
-/// The number of CPUs of the machine. With this number, a one-sided counter, which begins as one
-/// shared cache line, creates its tree when the CPU that adds has changed twice.
+/// The number of CPUs of the machine. With this number of CPUs, a one-sided counter begins as one
+/// shared cache line. It creates its tree when the CPU that adds to the counter has changed for the
+/// second time.
 pub(crate) const CPUS: u32 = 40;
 pub(crate) const MEMORY: Pages = Pages(4096);
 

@@ -60,7 +60,7 @@ const PIECES: [&str; 24] = [
 enum Edit {
     /// Replaces a word, and the blank after it.
     Word(Index, &'static str),
-    /// Replaces a part of a word that ends at a blank or at one of `=:.[]`.
+    /// Replaces a part of a word. The part ends at a blank or at one of `=:.[]`.
     Value(Index, &'static str),
     Byte(Index, u8),
     Cut(Index),

@@ -163,8 +163,9 @@ struct Search<'a, C: ?Sized> {
     len: u32,
     scope: &'a Scope,
     band: Band<'a>,
-    /// The candidate with the most exact points in this round. Its points are exact because they
-    /// were summed, or because its approximate sum was exact.
+    /// The candidate with the most points, among the candidates whose exact points this round
+    /// knows. The points of a candidate are exact if its pages were summed, or if its approximate
+    /// sum was exact.
     best: Option<Slot>,
     precise_sums: u64,
     batches: u64,
@@ -240,8 +241,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     /// Second pass: sums the pages of the candidates that may have the most points, one by one,
     /// until one candidate surely has the most points or no candidate is left.
     fn sum_best_first(&mut self) -> Result<(), Stop> {
-        // The loop ends: each turn takes at least one candidate out of the band, the candidates
-        // that may have the most points.
+        // The loop ends: each turn takes at least one candidate out of the band (the set of
+        // candidates that may have the most points).
         while let Some((top, second)) = self.band.top() {
             self.candidates.compared(self.band.take_comparisons());
             let best = self.best.map(|slot| slot.low());
@@ -382,8 +383,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     }
 
     /// Returns the largest key (points, then number) that any candidate without a slot may have.
-    /// Ignores candidates that are known only to be below the floor, the largest of all smallest
-    /// possible keys, if the floor is at most `low`.
+    /// The floor is the largest of all smallest possible keys. If the floor is at most `low`, this
+    /// method ignores candidates below the floor, because their keys are smaller than `low`.
     fn left_out(&self, low: Key) -> Option<Key> {
         let below_floor = self.band.floor().filter(|floor| *floor > low);
         below_floor.max(self.band.rest())

@@ -2,8 +2,8 @@
 //! or shrink. The tests try every such change, of every candidate, before every query of the
 //! selection.
 //!
-//! A selection promises this about the last look at each candidate: the fewest points that the
-//! victim may have are not below the most that any other candidate may have.
+//! A selection promises the following, according to the last look at each candidate: no other
+//! candidate can have more points than the smallest number of points that the victim can have.
 
 use alloc::vec::Vec;
 
@@ -265,7 +265,7 @@ fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1));
 }
 
-/// In this test the patch that was proposed for Linux must not take a precise sum, so the patch
+/// In this test the patch that was proposed for Linux is allowed no precise sum. So the patch
 /// judges the other process by its estimate plus the bound of the estimate's error. This total
 /// exceeds the placeholder points of the origin, and yet the patch chooses the origin.
 #[test]

@@ -69,7 +69,8 @@ fn extreme() -> impl Strategy<Value = Member> {
     )
 }
 
-/// Generates candidates with up to 800 MB of resident pages, counted on a machine with 256 CPUs.
+/// Generates candidates with up to 800 MB of resident pages. The errors of their cheap readings are
+/// as large as those of counters on a machine with 256 CPUs.
 fn usual() -> impl Strategy<Value = Member> {
     (
         0_i64..200_000,

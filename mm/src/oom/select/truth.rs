@@ -186,7 +186,7 @@ impl Population {
         self.keys().into_iter().map(|(_, key, _)| key).max()
     }
 
-    /// Returns how many points less than the maximum the victim of `selection` has; `None` if there
+    /// Returns by how many points the victim of `selection` is below the maximum; `None` if there
     /// is no victim.
     pub(super) fn regret(&self, selection: &Selection) -> Option<u64> {
         let Outcome::Victim(victim) = selection.outcome else {
