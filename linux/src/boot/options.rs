@@ -134,7 +134,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Checks everything that does not depend on this computer.
+    /// Checks the options, except for limits that depend on this computer.
     ///
     /// # Errors
     ///

@@ -96,7 +96,8 @@ impl SemanticPatch {
         })
     }
 
-    /// Applies this patch to `draft` and checks the expected words.
+    /// Applies this patch to `draft`. Then checks that each word in `expected` occurs in `draft` as
+    /// often as the patch states.
     fn apply(&self, tools: &Tools, draft: &Path, source: &Source) -> Result<(), Error> {
         let mut command = tools.command("spatch");
         command

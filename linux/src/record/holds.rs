@@ -1,5 +1,6 @@
 //! Records when CPUs release the zone lock. Linux has no tracepoint there, so the recorder probes
-//! the function that releases locks, and filters for releases by the page allocator.
+//! the function that releases locks, and records only the calls in which the page allocator
+//! releases a zone lock.
 
 use plimsoll_recording::{Header, Kallsyms};
 
@@ -74,8 +75,9 @@ pub(super) fn enable(
     header.missing.push(missing);
 }
 
-/// Returns a filter for releases whose return address is inside one of [`FUNCTIONS`]; `None` if the
-/// kernel hides the addresses of functions.
+/// Returns a filter that keeps a release of a lock if its return address is inside one of
+/// [`FUNCTIONS`], so that only releases of zone locks remain; `None` if the kernel hides the
+/// addresses of functions.
 fn filter(kallsyms: &Kallsyms) -> Option<String> {
     let extents = FUNCTIONS.iter().flat_map(|name| kallsyms.extents(name));
     let terms = extents.map(|(from, to)| format!("(caller > {from:#x} && caller < {to:#x})"));

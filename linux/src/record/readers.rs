@@ -27,7 +27,7 @@ pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The threads that take sub-buffers out of the ring buffers, while they run.
+/// The running threads that take sub-buffers out of the ring buffers.
 #[derive(Debug)]
 pub(super) struct Readers {
     threads: Vec<JoinHandle<io::Result<()>>>,

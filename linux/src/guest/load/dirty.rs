@@ -1,5 +1,5 @@
 //! The load `dirty`: each CPU changes a few counters in each period, so that the kernel never stops
-//! scheduling its vmstat work.
+//! scheduling the CPU's vmstat work.
 
 use std::io;
 
@@ -45,8 +45,8 @@ fn programs(guest: &Guest, values: &Values) -> Vec<Vec<Op>> {
             0
         };
         let mut program = vec![Op::Cpu(cpu)];
-        // The worker of each CPU counts periods from the number of its CPU on, so that not all
-        // workers unmap in the same period.
+        // Each worker begins to count periods at the number of its CPU, so that not all workers
+        // unmap in the same period.
         for (period, kept) in (0..periods).zip(u64::from(cpu)..) {
             program.push(Op::Until(late_us + period * period_us));
             if kept % PERIODS_KEPT == PERIODS_KEPT - 1 {

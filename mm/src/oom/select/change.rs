@@ -265,9 +265,10 @@ fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1));
 }
 
-/// In this test the patch that was proposed for Linux is allowed no precise sum. So the patch
-/// judges the other process by its estimate plus the bound of the estimate's error. This total
-/// exceeds the placeholder points of the origin, and yet the patch chooses the origin.
+/// In this test the patch that was proposed for Linux must not sum the pages of any candidate
+/// precisely. So the patch judges the other process by its estimate plus the bound of the
+/// estimate's error. This total exceeds the placeholder points of the origin, and yet the patch
+/// chooses the origin.
 #[test]
 fn the_patch_keeps_an_origin_however_uncertain_another_process_is() {
     let mut origin = Member::exactly(10);

@@ -30,9 +30,9 @@ const SPARED: i32 = -1000;
 /// The interval at which the leader looks for processes that have exited, and reads the kernel's
 /// log.
 const LOOK: Duration = Duration::from_millis(20);
-/// The time between the allocations of two successive MiB by any processes, in milliseconds. This
-/// delay gives a victim time to exit. It also keeps shortages apart, because the kernel logs at
-/// most ten tables of processes in five seconds.
+/// The time from the allocation of one MiB, by any process, to the allocation of the next MiB, in
+/// milliseconds. This delay gives a victim time to exit. It also keeps shortages apart, because the
+/// kernel logs at most ten tables of processes in five seconds.
 const STEP_MS: u64 = 30;
 
 pub(super) const LOAD: Load = Load {
