@@ -39,7 +39,7 @@ fn how() -> How {
     }
 }
 
-/// Texts that are not blank, with all characters that TOML has to escape.
+/// Generates texts that are not blank and can contain every character that TOML has to escape.
 fn text() -> impl Strategy<Value = String> {
     let texts = prop_oneof![
         "[a-z]{1,8}",
@@ -137,7 +137,7 @@ fn timeline() -> impl Strategy<Value = Vec<Moment>> {
     vec(moment, 0..4)
 }
 
-/// Plans of the right form. The names in them do not have to exist.
+/// Generates plans of the right form. The names in these plans do not have to exist.
 fn plans() -> impl Strategy<Value = Plan> {
     let parameters = btree_map(any::<String>(), 0..=WHOLE_MAX, 0..4).prop_map(|mut of| {
         of.remove("name");
@@ -185,7 +185,7 @@ const FILES: [&str; 3] = [
     include_str!("../../experiments/own-variant.toml"),
 ];
 
-/// A file with some characters removed, doubled or replaced.
+/// Generates experiment files in which some characters are removed, doubled or replaced.
 fn damaged() -> impl Strategy<Value = String> {
     let edit = (any::<prop::sample::Index>(), 0_u8..3, any::<char>());
     (prop::sample::select(FILES.to_vec()), vec(edit, 1..6)).prop_map(|(file, edits)| {

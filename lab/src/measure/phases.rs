@@ -85,7 +85,7 @@ impl PhaseRecorder {
         }
     }
 
-    /// Returns the tree of all phases, which must have ended.
+    /// Returns the tree of all phases. All phases must have ended.
     ///
     /// # Panics
     /// If a phase has not ended.

@@ -58,7 +58,7 @@ struct Trace {
     names: Names<Name>,
     categories: Names<&'static str>,
     values: Names<&'static str>,
-    /// How many flows (arrows in the viewer) the runs have that have been added.
+    /// The number of flows (arrows in the viewer) in all runs that have been added so far.
     flows: u64,
 }
 

@@ -98,14 +98,14 @@ fn kind(kind: Kind) -> Value {
     }
 }
 
-/// Makes the schema of a table that can have the numbers of the workload of any built-in
+/// Makes the schema of a table that can have the numeric settings of the workload of any built-in
 /// experiment.
 fn numbers() -> Value {
     let numbers = subjects().flat_map(|of| of.numbers());
     json!({ "type": "object", "properties": Map::from_iter(numbers.map(number)) })
 }
 
-/// Makes the schema of a number that a file gives to the workload of a built-in experiment.
+/// Makes the schema of one numeric setting of the workload of a built-in experiment.
 fn number(of: &Number) -> (String, Value) {
     let one = json!({ "type": "integer", "minimum": of.min, "maximum": of.max });
     let schema = if of.is_list {

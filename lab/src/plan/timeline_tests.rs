@@ -98,9 +98,9 @@ fn a_timeline_that_cannot_happen_is_refused() {
     );
     assert_eq!(keys(vec![moment("1ms", "", "2")]), ["[0].online"]);
     assert_eq!(keys(vec![moment("1ms", "", "")]), ["[0]"]);
-    // The check takes moments in the order of time, and not in the order of the file. In this test,
-    // the first entry of the file brings a CPU back at 2 ms. The second entry takes this CPU away
-    // at 1 ms.
+    // The check goes through the moments in the order of time, and not in the order of the file. In
+    // this test, the first entry of the file brings a CPU back at 2 ms. The second entry takes this
+    // CPU away at 1 ms.
     let (back, away) = (moment("2ms", "", "1"), moment("1ms", "1", ""));
     prepare(&plan("stress-vm", vec![back.clone(), away.clone()])).unwrap();
     assert_eq!(keys(vec![away.clone(), away]), ["[1].offline"]);

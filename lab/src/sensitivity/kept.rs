@@ -203,8 +203,8 @@ impl Headline {
         factor(self.plain.ratio, at.ratio)
     }
 
-    /// The headline's ratio changes by one factor at half of `price`, and by another at twice
-    /// `price`. This is the larger of the two factors.
+    /// The headline's ratio changes by one factor at half of `price`, and by another factor at
+    /// twice `price`. The result is the larger of the two factors.
     #[must_use]
     pub fn effect(&self, price: &Price) -> f64 {
         self.moves(&price.half).max(self.moves(&price.twice))

@@ -17,9 +17,8 @@ const SEED: u64 = 1;
 
 /// Measures every load, predicts its waits, and returns tables of the measured and predicted waits.
 ///
-/// # Errors
-/// If the built-in machine cannot be loaded. A computer that cannot measure is not an error: the
-/// table then states why it cannot.
+/// # Errors If the built-in machine cannot be loaded. It is not an error if this computer cannot
+/// measure the waits: the table then states the reason.
 pub fn two_cpus(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench two-cpus");
     progress.expect(LOADS.len());

@@ -8,14 +8,15 @@ use plimsoll_sim::Wait;
 
 use super::course::{Between, LongWait, Pair, SiteWaits};
 
-/// How many bins of a histogram lie between a wait and a wait of twice the length.
+/// If one wait is twice as long as another, the index of its bin in the histogram is larger by this
+/// number.
 const STEPS: f64 = 8.0;
 /// The number of bins of a histogram. The last bin has all waits of a minute or more.
 const HIST: usize = 288;
 /// How many of the longest waits are kept.
 const LONGEST: usize = 300;
-/// The largest number of groups into which CPUs are divided. For each pair of groups, the waits for
-/// each other are summed.
+/// The largest number of groups into which CPUs are divided. For each pair of groups, the waits of
+/// one group's CPUs for the other group's CPUs are summed.
 const GROUPS_MAX: u32 = 64;
 
 /// The waits of a run.

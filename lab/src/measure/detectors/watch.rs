@@ -192,16 +192,16 @@ mod tests {
 
     #[test]
     fn each_report_of_a_long_stretch_counts() {
-        // Neither CPU reschedules for 60 seconds. The detector reports a soft lockup after 20 to 24
-        // seconds, and again 24 seconds later. It reports an RCU stall after 21 seconds, and would
-        // report it again only after 84 seconds.
+        // Neither CPU reschedules for 60 seconds. For each CPU, one detector reports a soft lockup
+        // after 20 to 24 seconds, and again 24 seconds later. Another detector reports an RCU stall
+        // after 21 seconds, and would report it again only after 84 seconds.
         let stalls = held_for(60);
         assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (4, 2));
     }
 
     /// The timers of the two CPUs fire two seconds apart. Both CPUs are stuck from the start. The
-    /// timer of CPU 0 fires at 24 seconds, that of CPU 1 at 22 seconds, too early for a report, and
-    /// at 26.
+    /// timer of CPU 0 fires at 24 seconds. The timer of CPU 1 fires at 22 seconds, which is too
+    /// early for a report, and again at 26 seconds.
     #[test]
     fn the_timers_of_two_cpus_fire_at_different_times() {
         assert_eq!(held_for(25).soft_lockups, 1);
@@ -234,7 +234,8 @@ mod tests {
         for cpu in 0..2 {
             let lock = Rc::clone(&lock);
             sim.spawn(CpuId(cpu), move |sim| {
-                // In the second round, the wait is too short for a report.
+                // In the second iteration, CPU 0 holds the lock for 2 seconds. The wait of CPU 1 is
+                // then too short for a report.
                 for seconds in [seconds, 2] {
                     let apart = if cpu == 0 { 500 } else { 1000 };
                     sim.sleep(Nanos::from_ms(apart));

@@ -52,9 +52,10 @@ pub enum Kind {
     Pairs,
     /// A number, or a list of numbers. The numbers can be negative.
     Numbers,
-    /// A table of the workload's numbers that have other values in a quick run.
+    /// A table of those numeric settings of the workload that have other values in a quick run.
     Quick,
-    /// For each machine, a table of the workload's numbers that have other values on this machine.
+    /// For each machine, a table of those numeric settings of the workload that have other values
+    /// on this machine.
     On,
     /// A table whose values are texts. The reader allows any keys in it.
     Named,
