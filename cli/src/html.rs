@@ -22,11 +22,11 @@ pub(crate) struct HtmlArgs {
 pub(crate) struct HtmlFile {
     file: Option<PathBuf>,
     command: String,
-    /// The machines of which the page shows the prices, the times that the simulator charges for
-    /// operations.
+    /// The machines whose prices the page shows. A price is the time that the simulator charges for
+    /// an operation.
     machines: Vec<String>,
-    /// The courses (what happened in a run over time) that runs of the command have left and that
-    /// the page does not have yet.
+    /// The courses that runs of the command have left here and that the page does not have yet. A
+    /// course is what happened in a run over time.
     left: Courses,
     courses: Vec<Course>,
 }

@@ -56,12 +56,13 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Whether programs read the text. Then there are no blank lines between results.
+    /// Returns whether text in this format is for programs. Such text has no blank lines between
+    /// results.
     const fn is_for_programs(self) -> bool {
         matches!(self, Self::Json | Self::Csv)
     }
 
-    /// Renders tables that belong to no report; `name` names the set of tables in JSON.
+    /// Renders tables that belong to no report. In JSON, the set of tables has the name `name`.
     pub(crate) fn tables(self, name: &str, tables: &[Table], width: usize) -> String {
         match self {
             Self::Table => table::render_tables(tables, width),

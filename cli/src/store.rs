@@ -96,7 +96,7 @@ impl Keeping {
         Ok(keeping)
     }
 
-    /// Returns `progress`, with a journal, a file of finished runs, if results are kept.
+    /// Returns `progress`. If results are kept, adds a journal (a file of finished runs) to it.
     /// `experiment` is the name of the experiment or the command that runs.
     pub(crate) fn journal(&self, progress: Progress, experiment: &str) -> Progress {
         match &self.run {

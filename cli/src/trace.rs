@@ -87,8 +87,8 @@ impl TraceFile {
     }
 }
 
-/// Warns if the trace ends before its window does because the trace is full, or if nothing happened
-/// in the window.
+/// Warns if the trace became full before the end of its window, or if nothing happened in the
+/// window.
 fn warn_of_gaps(run: &Slices) {
     let ms = |ns: u64| format!("{:.3} ms", ns as f64 / 1e6);
     let (name, ended) = (&run.design, ms(run.ended.0));

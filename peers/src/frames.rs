@@ -65,7 +65,8 @@ impl Drop for Pool {
 // SAFETY: the pool is plain memory. Only the allocator that manages it hands out its frames, each
 // to one thread at a time.
 unsafe impl Send for Pool {}
-// SAFETY: as for `Send`.
+// SAFETY: the pool is plain memory. Only the allocator that manages it hands out its frames, each
+// to one thread at a time.
 unsafe impl Sync for Pool {}
 
 struct Exposed;

@@ -77,7 +77,8 @@ pub(crate) unsafe fn list_mut<'a, T>(
     match count {
         0 => Ok(&mut []),
         _ if pointer.is_null() => Err(is_null(name)),
-        // SAFETY: the caller guarantees `count` values for reads and writes, used by nothing else.
+        // SAFETY: the caller guarantees that there are `count` values for reads and writes, and
+        // that nothing else uses these values.
         _ => Ok(unsafe { slice::from_raw_parts_mut(pointer, count) }),
     }
 }

@@ -40,8 +40,8 @@ impl Source {
         Ok(from_file)
     }
 
-    /// Returns the description of a run of the whole experiment file. If `part` is given, only
-    /// these combinations of settings are run.
+    /// Returns the description of a run of the whole experiment file. If `part` is given, describes
+    /// a run of only this part of the sweep.
     fn new_run(
         &self,
         from_file: &FromFile,

@@ -8,8 +8,9 @@ use plimsoll_lab::report::{Report, Table, summary};
 
 use crate::output::{BadInput, Sink};
 
-/// Writes the part after the last report. It is a table of all answers if there are several
-/// reports, and the figures published for Linux beside ours, if the run has a table of them.
+/// Writes the part after the last report. If there are several reports, this part has a table of
+/// all answers. If `figures` is given, the part also has the figures published for Linux beside
+/// ours.
 pub(crate) fn write(
     sink: &mut Sink,
     reports: &[Report],
@@ -25,8 +26,8 @@ pub(crate) fn write(
     }
 }
 
-/// Refuses a comparison in which nothing differed: in each of `reports`, all runs were identical.
-/// The reports are written and kept before, and say why nothing differed.
+/// Returns an error if nothing differed in a comparison: in each of `reports`, all runs were
+/// identical. The caller has already written and kept the reports, which say why nothing differed.
 pub(crate) fn check_differs(reports: &[Report]) -> Result<(), BadInput> {
     let mut answers = reports.iter().map(|report| &report.answer);
     if reports.is_empty() || !answers.all(Answer::is_all_identical) {
@@ -37,8 +38,8 @@ pub(crate) fn check_differs(reports: &[Report]) -> Result<(), BadInput> {
     Err(BadInput(refused.to_owned()))
 }
 
-/// The figures that Linux patches or their discussions report for these experiments, each beside
-/// ours, and those that no experiment measures.
+/// Returns the figures that Linux patches or their discussions report for these experiments, each
+/// beside our figure. Also returns the published figures that no experiment measures.
 pub(crate) fn figures_of(reports: &[Report]) -> Vec<Beside> {
     let of_reports = reports.iter().flat_map(|report| report.figures.clone());
     of_reports.chain(experiment::unmeasured()).collect()

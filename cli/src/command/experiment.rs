@@ -22,12 +22,13 @@ use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
 use crate::trace::TraceFile;
 
-/// Returns whether the file is that of a built-in experiment.
+/// Returns whether the file that the command line names is the file of a built-in experiment.
 pub(crate) fn is_built_in(args: &Run) -> anyhow::Result<bool> {
     Ok(experiment::of_file(&args.file)?.is_some())
 }
 
-/// Reads the experiment file of the command line, and changes what the other arguments change.
+/// Reads the experiment file that the command line names, and applies the other arguments to its
+/// plan.
 pub(crate) fn load(args: &Run) -> anyhow::Result<FromFile> {
     let mut from_file = FromFile::load(&args.file)?;
     let settings: Vec<&str> = args.set.iter().map(String::as_str).collect();

@@ -1,8 +1,8 @@
 //! `plimsoll explain`: says which CPUs waited longest in a run whose results were kept, and why.
 //!
 //! The store of results does not record what each CPU did during a run. So this command runs the
-//! first seed of each design again; the same inputs give the same run, and the hashes of the kept
-//! run show whether they did.
+//! first seed of each design again; the same inputs give the same run. The hashes of the kept run
+//! show whether the repeated run is really the same.
 
 use clap::Parser;
 use plimsoll_lab::explain::{self, Explanation};

@@ -179,7 +179,8 @@ fn overall(
     overall
 }
 
-/// Replaces the durations of `experiments` in a data file by the durations of this run.
+/// Stores in a data file how long each of `experiments` took in this run. These durations replace
+/// the older ones of the same experiments.
 fn save_durations(
     file: &Path,
     experiments: &[&dyn Experiment],

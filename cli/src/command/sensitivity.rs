@@ -40,8 +40,8 @@ pub(crate) fn run(args: &Sensitivity) -> anyhow::Result<()> {
     }
 }
 
-/// Reads the results that `file` has before this run. So the command reports a file that it cannot
-/// read or write before anything runs.
+/// Reads the results that `file` has before this run. So if the command cannot read or write the
+/// file, it says so before anything runs.
 fn before(file: &Path) -> anyhow::Result<Kept> {
     output::writable(file, "--save")?;
     if !file.exists() {

@@ -13,11 +13,12 @@ use plimsoll_host::pool::{Bound, Pool};
 use plimsoll_mm::page::Request;
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
-/// The number of pairs of rounds. Each pair has one round with the handle and one without it.
+/// The number of pairs of rounds. Each pair has one round that uses the thread's handle on the
+/// pool, and one round that does not.
 const ROUNDS: usize = 301;
 /// The number of pages that a round allocates and frees one by one.
 const PAGES: usize = 64;
-/// The number of times that a round allocates and frees these pages.
+/// The number of times that a round allocates and frees its [`PAGES`] pages.
 const TIMES: usize = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -35,8 +35,8 @@ const HOST: Pages = Pages(1024);
 const GUEST: Range<u64> = 512..512 + 1536;
 /// The largest number of pages in swap.
 const SLOTS: u32 = 1024;
-/// The number of pages that are moved to swap together. The guest's number of pages is a multiple
-/// of this.
+/// The number of pages that are moved to swap together. The number of the guest's pages is a
+/// multiple of this constant.
 const TOGETHER: u64 = 64;
 /// The hypervisor moves pages to swap while more guest pages than this are in memory.
 const RESIDENT_MAX: u64 = 700;
@@ -92,7 +92,8 @@ struct Shadow(Arc<Mutex<Translations>>);
 #[derive(Default)]
 struct Translations {
     frames: HashMap<Vpn, Pfn>,
-    /// The number of notifications that have begun.
+    /// The number of times that the guest was notified that translations become invalid. A
+    /// notification counts from its beginning.
     told: u64,
     /// The ranges whose notification has begun and has not ended.
     open: Vec<Range<Vpn>>,
@@ -202,7 +203,8 @@ impl Guest<'_> {
             written.load(Relaxed),
             "page {page} keeps its contents"
         );
-        // SAFETY: as for the read above.
+        // SAFETY: the translation is valid while the lock is held, so the frame is the guest's, and
+        // no other virtual CPU writes to it.
         unsafe { number.write(before + 1) };
         written.store(before + 1, Relaxed);
     }

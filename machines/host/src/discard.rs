@@ -24,8 +24,8 @@ use plimsoll_mm::units::{Order, Pages, Pfn};
 use crate::Host;
 use crate::arena::Arena;
 
-/// The largest number of blocks that are sorted together. An address space frees at most this many
-/// blocks at a time.
+/// The largest number of blocks that are sorted together, to find the adjacent ones. An address
+/// space frees at most this many blocks at a time.
 const TOGETHER: usize = 32;
 
 /// Returns the memory of an [`Arena`]'s unused frames to the kernel (Linux: `MADV_DONTNEED`).
@@ -161,7 +161,8 @@ impl ToKernel {
     /// thread may read or write it.
     #[expect(unsafe_code, reason = "as for `Arena::give_back`")]
     pub(crate) unsafe fn give_block(&self, host: &Host, first: Pfn, order: Order) -> bool {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the caller guarantees what `give` requires: until the call returns, nothing uses
+        // the memory of these frames.
         unsafe { self.give(self.counts(host), first, order.pages()) }
     }
 
@@ -180,7 +181,8 @@ impl ToKernel {
         // Relaxed is enough: no other memory access depends on the counts. The addition has to be
         // atomic, because two threads may use the counts of one CPU.
         counts.calls.fetch_add(1, Relaxed);
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the caller guarantees what `give_back` requires: until the call returns, nothing
+        // uses the memory of these frames.
         let given = unsafe { self.0.arena.give_back(first, pages) };
         match given {
             Ok(()) => {

@@ -79,7 +79,7 @@ pub struct Returned {
     /// taken.
     pub given: u64,
     /// The number of pages whose memory the kernel refused. [`ToKernel::take_error`] has the reason
-    /// of the first refusal.
+    /// for the first refusal.
     pub refused: u64,
 }
 

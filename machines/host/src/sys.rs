@@ -24,7 +24,7 @@ mod imp {
     const MPOL_BIND: c_long = 2;
     /// `MPOL_MF_MOVE` of `linux/mempolicy.h`: the call moves only pages that no other process maps.
     const MPOL_MF_MOVE: c_long = 2;
-    /// The number of nodes of a mask (Linux: at most 1024).
+    /// The number of nodes for which a mask has bits (Linux: at most 1024).
     const NODES_MAX: usize = 1024;
     const WORD_BITS: usize = c_ulong::BITS as usize;
 

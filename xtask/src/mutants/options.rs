@@ -25,7 +25,8 @@ pub(crate) struct Options {
     pub(crate) again: bool,
     pub(crate) sample: Option<usize>,
     pub(crate) seed: u64,
-    /// The index, from 0, of the part of the mutants to try, and the number of parts.
+    /// The mutants are divided into parts, of which this run tries one: the index of this part,
+    /// from 0, and the number of parts.
     pub(crate) shard: (usize, usize),
     pub(crate) jobs: usize,
     pub(crate) list: bool,

@@ -203,8 +203,8 @@ impl Tenant {
             if space.map(memory, request).is_err() {
                 return;
             }
-            // The first eighth of the pages is touched page by page; the others are populated
-            // together.
+            // The first eighth of the pages is touched page by page; the other pages are populated
+            // by one call.
             let first = Vpn(at + pages / 8);
             let mut each = (at..first.0).map(|page| space.fault(memory, Vpn(page), Access::Write));
             if each.any(|faulted| faulted.is_err())

@@ -24,15 +24,16 @@ pub enum HugePages {
 /// aborts the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFork {
-    /// Nothing: an access is a segmentation fault (Linux: `MADV_DONTFORK`). The parent pays nothing
-    /// for the fork. On systems other than Linux, a child inherits the memory, as with `Inherit`.
+    /// The child has no memory there: an access is a segmentation fault (Linux: `MADV_DONTFORK`).
+    /// The parent pays nothing for the fork. On systems other than Linux, a child inherits the
+    /// memory, as with `Inherit`.
     Absent,
-    /// Zeros, in memory that belongs to the child (Linux: `MADV_WIPEONFORK`). Only private memory
-    /// can have this option.
+    /// The child has memory of its own there, which contains zeros (Linux: `MADV_WIPEONFORK`). Only
+    /// private memory can have this option.
     Zeroed,
-    /// A copy of the contents at the time of the fork. The parent pays a page fault for its first
-    /// write to each page after the fork. If the arena has a file descriptor, parent and child
-    /// share the memory instead.
+    /// The child has a copy of the contents at the time of the fork. The parent pays a page fault
+    /// for its first write to each page after the fork. If the arena has a file descriptor, parent
+    /// and child share the memory instead.
     Inherit,
 }
 
@@ -187,7 +188,8 @@ pub enum ArenaError {
         /// The kernel's error.
         why: io::Error,
     },
-    /// The kernel had too little memory for all frames, or does not support populating them at once.
+    /// The kernel did not have enough memory for all frames, or it does not support populating all
+    /// frames at once.
     Populate {
         /// The kernel's error.
         why: io::Error,

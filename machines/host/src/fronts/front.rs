@@ -159,7 +159,7 @@ impl Front<Host> for HostFront {
 
     #[inline(always)]
     fn limit(&self) -> u32 {
-        // Relaxed is enough: a push loads the limit again.
+        // Relaxed is enough: a push does not rely on this value, but loads the limit itself.
         self.stack.limit.load(Relaxed)
     }
 

@@ -54,9 +54,11 @@ pub(crate) struct Stack {
 /// The calls of [`Stack::admit`] by strangers: threads that are not the stack's user.
 #[derive(Default)]
 struct Strangers {
-    /// The number of calls since the user last used the stack.
+    /// The number of calls of [`Stack::admit`] by other threads since the stack's user last used
+    /// the stack.
     calls: u32,
-    /// The value of [`Stack::state`] at the last of these calls.
+    /// The value of [`Stack::state`] at the last call of [`Stack::admit`] by a thread that is not
+    /// the stack's user.
     state: u64,
 }
 
@@ -75,7 +77,7 @@ impl Stack {
     /// The number of pages in a stack with this state.
     #[inline(always)]
     fn depth(state: u64) -> usize {
-        // The mask leaves 16 bits.
+        // The cast loses nothing, because the mask leaves only 16 bits.
         (state & PAGES) as usize
     }
 
@@ -124,7 +126,8 @@ impl Stack {
     #[inline(always)]
     pub(crate) fn push_at(&self, me: Sitter<'_>, page: u32) -> bool {
         let pushed = self.sit(me, || {
-            // Relaxed is enough, as in `pop_at`.
+            // Relaxed is enough from here on: only this thread uses the stack, and the load of the
+            // stack's home has made the stores of earlier users visible.
             let state = self.state.load(Relaxed);
             let depth = Self::depth(state);
             if depth >= self.limit.load(Relaxed) as usize {

@@ -36,9 +36,9 @@ const UNOWNED: usize = 2;
 /// steps of 2.
 const FIRST: usize = 4;
 
-/// The factor by which each end of a bias multiplies `wanted`. Before a lock is biased to a thread,
-/// which then takes the lock by plain stores, the thread must take the lock `wanted` times in a
-/// row.
+/// The factor by which a lock multiplies its `wanted` when its bias ends. Before a lock is biased
+/// to a thread, which then takes the lock by plain stores, the thread must take the lock `wanted`
+/// times in a row.
 const BIAS_GROWTH: u32 = 16;
 
 /// The place where a thread notes which biased lock (a lock that it takes by plain stores) it

@@ -15,7 +15,7 @@ use plimsoll_mm::space::{AddressSpace, ExitError, MapRequest, Memory, Place, Spa
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
-/// The first page of the mapping whose pages are gathered.
+/// The first page of the mapping whose pages the tests remove.
 const START: Vpn = Vpn(513);
 
 /// Maps and touches `pages` pages, and calls `goes` to remove them. Returns the number of steps in

@@ -1,5 +1,5 @@
-//! Checks when a zone counts as below its high watermark, and which zones keep short lists because
-//! kswapd reclaims. Both must be as in Linux.
+//! Checks when a zone counts as below its high watermark, and of which zones the page lists stay
+//! short because kswapd reclaims. Both must be as in Linux.
 //!
 //! The tests observe refills: while a zone is below its high watermark, no refill raises `high`,
 //! the number of pages that a CPU may keep.

@@ -1,5 +1,5 @@
-//! Runs the laws of reclaim for pages of files on real threads. A law is a contract that holds on
-//! every machine.
+//! Runs, on real threads, the laws about the reclaim of file pages. A law is a contract that holds
+//! on every machine.
 
 use plimsoll_mm::laws::cached;
 

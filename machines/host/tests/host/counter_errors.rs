@@ -1,6 +1,7 @@
 //! Counters refuse areas (per-CPU memory), shapes (forms of the tree) and items (memory for the
 //! tree above its leaves) that do not fit together. The error says what is wrong, and nothing is
-//! written. If an address space ends with pages still counted, the error names their kind.
+//! written. If an address space ends while pages of it are still counted, the error names the kind
+//! of these pages.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

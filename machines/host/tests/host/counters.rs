@@ -1,4 +1,4 @@
-//! Runs the laws of counters on real threads. A law is a contract that holds on every machine.
+//! Runs, on real threads, the laws about counters. A law is a contract that holds on every machine.
 
 use plimsoll_host::Host;
 use plimsoll_mm::laws::Law;

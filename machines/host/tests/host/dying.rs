@@ -1,5 +1,5 @@
-//! Runs the laws of dying address spaces on real threads. A law is a contract that holds on every
-//! machine.
+//! Runs, on real threads, the laws about dying address spaces. A law is a contract that holds on
+//! every machine.
 
 use plimsoll_mm::laws::{frontier, reaping, touching};
 

@@ -20,7 +20,7 @@ fn host() -> Host {
 }
 
 /// Reads the count, lets other threads run, and writes the count plus one. An update is lost if
-/// another thread enters in the meantime.
+/// another thread gets the lock in the meantime.
 fn slow_increment(count: &mut u64) {
     let seen = *count;
     if seen.is_multiple_of(512) {

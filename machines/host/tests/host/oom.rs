@@ -1,5 +1,5 @@
-//! Runs the laws of kills, exits and the reaper on real threads. A law is a contract that holds on
-//! every machine.
+//! Runs, on real threads, the laws about kills, exits and the reaper. A law is a contract that
+//! holds on every machine.
 
 use plimsoll_mm::laws::oom;
 

@@ -1,5 +1,5 @@
-//! Runs the laws of the page allocator and of the vmstat work on real threads. A law is a contract
-//! that holds on every machine.
+//! Runs, on real threads, the laws about the page allocator and the vmstat work. A law is a
+//! contract that holds on every machine.
 
 use plimsoll_mm::laws;
 

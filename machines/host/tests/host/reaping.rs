@@ -119,7 +119,8 @@ impl Fixture {
         assert_eq!(space.destroy(&self.host), Ok(()));
     }
 
-    /// Maps, touches and unmaps until the address space is reaped. The last user then ends it.
+    /// Maps, touches and unmaps pages until the address space is reaped. Then the last of the two
+    /// threads that use the address space ends it.
     fn use_and_leave(&self, life: &Life, cpu: u32) {
         let seed = life.seed * u64::from(CPUS) + u64::from(cpu);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -167,15 +168,16 @@ impl Fixture {
         }
     }
 
-    /// Lets the users run for a while, then tries to reap up to three times.
+    /// Lets the threads that use the address space run for a while, then tries up to three times to
+    /// reap it.
     fn reap(&self, life: &Life) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(life.seed);
         thread::sleep(Duration::from_micros(random.random_range(100..2500)));
         for _ in 0..random.random_range(1..4) {
             let _reaped = life.space.try_reap(self.memory());
         }
-        // Set the flag that makes the users leave. An attempt sets this flag too, but not if the
-        // mappings were just being changed.
+        // Set the flag that makes the users leave. An attempt to reap sets this flag too, but not
+        // if the mappings were just being changed.
         life.space.raise(&self.host, Flag::Unstable);
     }
 

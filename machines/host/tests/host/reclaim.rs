@@ -1,4 +1,4 @@
-//! Runs the laws of reclaim on real threads. A law is a contract that holds on every machine.
+//! Runs, on real threads, the laws about reclaim. A law is a contract that holds on every machine.
 
 use plimsoll_mm::laws::{kswapd, reclaim};
 

@@ -295,7 +295,7 @@ fn no_budget_is_exceeded() {
         }
         assert_eq!(touch(&world, 2048), Faulted::Mapped { swapped: false });
         advises(&over, "give some back, or raise the limit");
-        // Swapping out one page makes room for another.
+        // Swapping out one page makes room in the budget for another page.
         assert_eq!(world.space.swap_out(memory, Vpn(100)..Vpn(101)), 1);
         assert_eq!(touch(&world, 300), Faulted::Mapped { swapped: false });
         assert_eq!(fault_refused(&world, 100, Access::Read), over);

@@ -23,7 +23,7 @@ use plimsoll_mm::vmstat::counters::ZoneItem;
 
 const CPUS: u32 = 4;
 const PAGES: u32 = 6 * 1024 + 333;
-/// The most blocks that a thread keeps.
+/// The largest number of blocks that a thread keeps.
 const HELD_MAX: usize = 300;
 
 /// The machine, its manager, and for each page a word that names the thread that owns it.

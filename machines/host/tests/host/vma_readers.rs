@@ -1,8 +1,9 @@
 //! Tests of threads that read the tree of mappings while another thread changes it.
 //!
 //! The start of a mapping determines its end and its id. So the tests notice if a reader puts
-//! together a mapping from the parts of two. Mappings with even numbers never change. Mappings with
-//! odd numbers are added, removed, cut and overwritten.
+//! together a mapping from the parts of two mappings. Mappings are numbered in the order of their
+//! addresses. Mappings with even numbers never change. Mappings with odd numbers are added,
+//! removed, cut and overwritten.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};

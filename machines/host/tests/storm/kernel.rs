@@ -1,4 +1,4 @@
-//! Makes the kernel disturb the threads of the storm: moves them to other CPUs, sends them signals,
+//! Makes the kernel disturb the threads of a test: moves them to other CPUs, sends them signals,
 //! and forks.
 #![expect(unsafe_code, reason = "signals and forks have no safe interface")]
 

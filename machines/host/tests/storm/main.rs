@@ -28,8 +28,8 @@ use plimsoll_mm::units::{CpuId, Order, Pfn};
 use kernel::Signals;
 use load::Load;
 
-/// The number of CPUs of the memory manager. Some threads of the storm act as one of these CPUs,
-/// others as none.
+/// The number of CPUs of the memory manager. Some threads of the test act as one of these CPUs, and
+/// other threads act as none.
 const CPUS: u32 = 4;
 /// The CPU that goes offline and comes back.
 const LEAVES: CpuId = CpuId(3);

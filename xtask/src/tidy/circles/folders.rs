@@ -20,7 +20,7 @@ const LAYERED: [&str; 4] = ["machines/model", "mm", "recording", "xtask"];
 /// is allowed to name. The third is the reason.
 type Common = (&'static str, &'static str, &'static str);
 
-/// The exceptions, each with a reason.
+/// The exceptions from the rule that folders must not form circles, each with a reason.
 const COMMON: [Common; 1] = [(
     "mm",
     "design",

@@ -2,8 +2,8 @@
 //!
 //! The load of a stack's home (the CPU whose threads may use the stack) is an acquire, which pairs
 //! with the release by which another thread made this CPU the home. The other loads and stores are
-//! plain. Two kinds of threads read what they store: threads on the same CPU, between which the
-//! kernel switches, and threads that have issued a barrier to stop the sequence.
+//! plain. Two kinds of threads read the values that the sequences store: threads on the same CPU,
+//! between which the kernel switches, and threads that have issued a barrier to stop the sequence.
 
 #![expect(unsafe_code, reason = "restartable sequences are written in assembly")]
 

@@ -144,7 +144,8 @@ mod tests {
     use super::*;
     use crate::fronts::stack::{NOBODY, Stack};
 
-    /// An area that the kernel does not know, so restartable sequences run but are never stopped.
+    /// Returns an area that the kernel does not know. So the kernel never stops a restartable
+    /// sequence that uses this area.
     fn area_on(cpu: u32) -> Area {
         let area = Area::new();
         area.cpu_id.store(cpu, Relaxed);

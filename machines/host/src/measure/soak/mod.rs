@@ -38,7 +38,8 @@ pub struct SoakOptions {
 }
 
 impl Default for SoakOptions {
-    /// A minute, 256 MiB, and a drain every 2 ms in every other second.
+    /// A soak takes one minute, and its allocator has 256 MiB. In every other second, each thread
+    /// drains all page lists every 2 ms.
     fn default() -> Self {
         Self {
             length: Duration::from_secs(60),
@@ -64,7 +65,8 @@ pub struct Times {
 /// The results of a soak, a long measurement of allocations. All times are in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Soak {
-    /// The times of allocations: single pages, and every 16th time a block of 2 to 8 pages.
+    /// The times of allocations. One in 16 allocations, chosen at random, is of a block of
+    /// 2 to 8 pages; the others are of single pages.
     pub allocs: Times,
     /// The times of frees, half of them of pages that the other thread allocated.
     pub frees: Times,
@@ -76,7 +78,7 @@ pub struct Soak {
     pub failed: u64,
     /// The number of all chunks, and the number of disturbed chunks.
     pub chunks: [u64; 2],
-    /// The number of page faults of the two threads. They come from first touches of the
+    /// The number of page faults of the two threads. The faults come from first touches of the
     /// allocator's records.
     pub faults: u64,
     /// The number of pages that the periodic vmstat work moved from page lists to their zones, to

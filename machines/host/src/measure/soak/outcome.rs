@@ -11,8 +11,8 @@ use crate::sys;
 const SLACK_NS: u64 = 3000;
 /// The shortest time that may be due to a lock whose holder lost its CPU, in nanoseconds.
 const LONG_NS: u64 = 10_000;
-/// The largest number of times of at least [`LONG_NS`], and of chunks of operations in which the
-/// thread lost its CPU, that are kept for one thread.
+/// The largest number of entries in a list of times of at least [`LONG_NS`], or in a list of the
+/// spans during which a thread lost its CPU.
 pub(super) const ROOM: usize = 1 << 17;
 
 /// The kinds of times, in the order of [`Soak::times`].

@@ -1,5 +1,5 @@
-//! Strategies for numbers from the whole range of their types. They draw extremes and small numbers
-//! often.
+//! Strategies for numbers from the whole range of their types. The strategies often draw small
+//! numbers, and the ends of the range.
 
 use proptest::prelude::*;
 
