@@ -6,7 +6,7 @@ use core::fmt;
 /// The reason why the shape of a counter tree cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeError {
-    /// The batch is not a power of two of at least 2.
+    /// The batch is less than 2, or is not a power of two.
     Batch(u32),
     /// The number of CPUs is 0.
     NoCpus,

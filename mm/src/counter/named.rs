@@ -41,7 +41,8 @@ impl fmt::Display for CounterRow {
 
 /// Counters with names, to which all CPUs add without sharing a cache line.
 ///
-/// The set of counters is fixed when it is made, so an addition needs no look-up of names.
+/// The list of counters is given to [`NamedCounters::new`] and never changes, so an addition needs
+/// no look-up of names.
 pub struct NamedCounters<M: Machine> {
     specs: Box<[CounterSpec]>,
     /// The groups of counters. Each group has `width` counters; in the last group, some of them may

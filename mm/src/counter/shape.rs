@@ -19,7 +19,7 @@ use crate::topology::{CpuPlace, Topology};
 use crate::units::{CpuId, count_of};
 
 /// In a tree of counters, each CPU's cell passes multiples of this amount on to the next level. The
-/// amount is a power of two of at least 2.
+/// amount is a power of two, and at least 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch(u32);
 
@@ -29,8 +29,7 @@ impl Batch {
 
     /// Creates a batch of `size`.
     ///
-    /// # Errors
-    /// [`ShapeError::Batch`] unless `size` is a power of two of at least 2.
+    /// # Errors [`ShapeError::Batch`] if `size` is less than 2, or is not a power of two.
     pub const fn new(size: u32) -> Result<Self, ShapeError> {
         if size >= 2 && size.is_power_of_two() {
             Ok(Self(size))

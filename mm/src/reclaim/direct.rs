@@ -12,7 +12,7 @@ use crate::space::Memory;
 use crate::units::{Jiffies, Nanos, NodeId, Pages, narrow};
 
 /// The longest time that an allocation waits for kswapd before the allocation reclaims pages
-/// itself. In Linux, only requests that may not use file systems have this limit.
+/// itself. In Linux, only requests that must not use file systems have this limit.
 const RESERVE_WAIT: Nanos = Nanos::SECOND;
 
 /// The results of one or more sweeps, added up. Each field has the meaning of the same field of

@@ -283,7 +283,8 @@ impl<M: Machine> Duty for OfNode<'_, M> {
     }
 
     /// Reclaims until the node is balanced, that is, until some zone is above its high watermark.
-    /// Stops earlier if even a pass over half of the lists frees nothing or looks at too few pages.
+    /// Stops earlier if even a pass over half of the lists frees nothing, or looks at fewer pages
+    /// than the pass was to free.
     fn reclaim(&self, highest: ZoneKind) {
         let Self {
             memory,
@@ -310,8 +311,8 @@ impl<M: Machine> Duty for OfNode<'_, M> {
             // Kswapd never waits for pages that other CPUs have isolated.
             let passed = shrinker.pass(pass, |_| true);
             reclaimed += passed.reclaimed;
-            // The next pass looks at a larger part of the lists only if this one freed nothing, or
-            // looked at too few pages.
+            // The next pass looks at a larger part of the lists only if this pass freed nothing, or
+            // looked at fewer pages than it was to free.
             if passed.reclaimed == 0 || passed.scanned < pass.target {
                 priority -= 1;
             }

@@ -25,8 +25,8 @@ pub(super) const fn inactive_is_low(inactive: u64, active: u64) -> bool {
     inactive * ratio < active
 }
 
-/// How much reclaim prefers pages of files: 0 means that it takes no anonymous pages, 200 that it
-/// takes no pages of files if it can (Linux: `vm.swappiness`, with its initial value).
+/// The weight of anonymous pages when reclaim divides its work between the kinds of pages; pages of
+/// files have the weight `200 - SWAPPINESS` (Linux: the initial value of `vm.swappiness`).
 const SWAPPINESS: u64 = 60;
 
 /// One number for each list of a node: the length of the list, or how many of its pages a pass

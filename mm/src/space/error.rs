@@ -33,7 +33,7 @@ pub enum MapError {
     },
     /// This mapping occupies pages that were requested at a fixed address (Linux: `EEXIST`).
     Overlaps(Vma),
-    /// No gap has this number of pages (Linux: `ENOMEM`).
+    /// No gap between the mappings has room for this number of pages (Linux: `ENOMEM`).
     NoRoom(u64),
     /// There would be more mappings than this limit (Linux: `vm.max_map_count`, `ENOMEM`).
     /// Unmapping the middle of a mapping splits it into two.

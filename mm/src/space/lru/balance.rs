@@ -30,7 +30,7 @@ pub(crate) struct Balance {
 pub(crate) struct Shadow {
     pub(crate) node: u32,
     pub(crate) age: u64,
-    /// True if the page had been active.
+    /// True if the page was active at some time before it left memory.
     pub(crate) was_active: bool,
 }
 

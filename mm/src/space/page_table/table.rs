@@ -99,8 +99,8 @@ impl Entries {
         Entry::decode(*self.entries.get(index as usize)?)
     }
 
-    /// Writes an entry of a table that faults may fill, replacing the current one. A page counts as
-    /// touched.
+    /// Replaces the entry at `index` of a table that faults may fill. If the new entry maps a page
+    /// in memory, the page counts as touched.
     pub(in crate::space) fn set(&mut self, index: u32, entry: Entry) {
         let there = &mut self.entries[index as usize];
         self.used += u32::from(*there == NONE);
