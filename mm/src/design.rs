@@ -179,8 +179,9 @@ impl Design {
     /// variant, which replaces the base's variant of the same mechanism.
     ///
     /// # Errors
-    /// Returns the first part of the name that is unknown, that is a base but not in
-    /// front, or that names a variant of the same mechanism as an earlier part.
+    /// Returns the first part of the name that is wrong. A part is wrong if it is unknown, if it is
+    /// a base but not the first part, or if it names a variant of the same mechanism as an earlier
+    /// part.
     pub fn named(name: &str) -> Result<Self, BadName> {
         let mut parts = name.split('+').peekable();
         let is_base = |part: &&str| Self::BASES.iter().find(|(name, _)| name == part);

@@ -162,8 +162,8 @@ pub enum Phase {
     Flush,
     /// Freeing unmapped pages (Linux: `free_pages_and_swap_cache`).
     FreePages,
-    /// Finishing a gather: flushing it for the last time, and freeing its pages and its own memory
-    /// (Linux: `tlb_finish_mmu`).
+    /// Ending the batched unmapping of pages: flushing translations for the last time, and freeing
+    /// the last pages and the memory of the batches (Linux: `tlb_finish_mmu`).
     FinishGather,
     /// Freeing slots of swap (Linux: `free_swap_and_cache_nr`).
     FreeSwap,
@@ -234,7 +234,7 @@ pub enum Changed {
     /// The refresh found no work, or only pages whose return to the zone had been interrupted
     /// before. So no further refresh of the CPU is scheduled.
     No,
-    /// The refresh added the CPU's differentials to shared counters, or returned pages, or the next
-    /// refresh may find something to do. So the CPU's work is scheduled again.
+    /// The refresh added the CPU's differentials to shared counters, or returned pages to a zone,
+    /// or the next refresh may find something to do. So the CPU's work is scheduled again.
     Yes,
 }

@@ -168,9 +168,9 @@ pub const LINE_WORDS: usize = 8;
 
 /// [`LINE_WORDS`] shared 64-bit integers, which fill a cache line of their own.
 ///
-/// A line is for integers that are always accessed together. Each method accesses the integer with
-/// the index `word`, as the same method of [`Word`] does. All methods panic if `word` is not less
-/// than [`LINE_WORDS`].
+/// A line is for integers that are always accessed together. Each method does to the integer with
+/// the index `word` what the method of the same name does to a [`Word`]. All methods panic if
+/// `word` is not less than [`LINE_WORDS`].
 pub trait Line<M> {
     /// Returns the value.
     fn load(&self, machine: &M, word: usize, order: Ordering) -> i64;
@@ -343,8 +343,9 @@ pub trait CpuLock<M, T> {
 /// One byte for each page frame. It holds the state of the page, and is read without a lock.
 ///
 /// All operations are relaxed and affect one byte. Only the page's current owner writes the page's
-/// tag. The owner of a free page is the holder of the zone lock. The owner of a page on a list is
-/// the holder of the pcp lock. The owner of an allocated page is the caller that allocated it.
+/// tag. The owner of a free page is the holder of the zone lock. The owner of a page on a CPU's
+/// page list is the holder of that list's pcp lock. The owner of an allocated page is the caller
+/// that allocated it.
 ///
 /// Fresh tags read as if every 1024th page were the first page of a free block of the largest
 /// order: [`Tags::FRESH_HEAD`] for those pages and `0` for all others. So a machine need not store
@@ -386,8 +387,8 @@ pub trait Front<M: Machine> {
 
     /// Frees an allocated page to the stack: changes the tag of `page` from `old` to `new`, then
     /// pushes the page. If two calls free the same page, one of them finds that the tag is not
-    /// `old`, unless both read the tag before either changes it. The machine's documentation says
-    /// how likely that is.
+    /// `old`, unless both read the tag before either changes it. The documentation of the machine
+    /// says how likely it is that both calls read the tag first.
     fn free(&self, machine: &M, tags: &M::Tags, page: u32, old: u8, new: u8) -> Freed;
 
     /// Pushes a page whose tag the caller has set. Returns `false`, without having done anything,

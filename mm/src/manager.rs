@@ -216,7 +216,7 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Adds one to the counter of `item` on this CPU's node, or subtracts one.
+    /// Adds one to the counter of `item` on this CPU's node or subtracts one, as `step` says.
     #[inline]
     pub fn step_node(&self, machine: &M, item: NodeItem, step: Direction) {
         self.node_here(machine).step(machine, item as usize, step);
@@ -330,9 +330,9 @@ impl<M: Machine> Manager<M> {
         self.defer_shepherd(machine, word_of(here));
     }
 
-    /// Returns the work that is pending on `cpu`, whose vmstat work is not scheduled. Reads the
-    /// lengths of the CPU's page lists only if the design's shepherd restarts the work of a CPU
-    /// because of its pages. Linux's shepherd does not do so.
+    /// Returns what a refresh would find to do on `cpu`, a CPU on which no refresh is scheduled.
+    /// Reads the lengths of the CPU's page lists only if the design's shepherd restarts the work of
+    /// a CPU because of its pages. Linux's shepherd does not do so.
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
         let counters = self.pages.zones().len() + self.nodes.len();
         machine.spend(Work::ScanCpu, count_of(counters));
@@ -354,8 +354,9 @@ impl<M: Machine> Manager<M> {
 
     /// Schedules the shepherd on the CPU with the number `from`, or on some online CPU if that CPU
     /// is offline or `from` is [`NOWHERE`]. Does nothing if `shepherd_home` is no longer `from`,
-    /// because another CPU has then moved the shepherd. Every design rounds the shepherd's timer as
-    /// Linux does: the machine has only one shepherd, so there are no timers to spread.
+    /// because another CPU has then moved the shepherd. In every design, the shepherd's timer
+    /// follows Linux's schedule (`RoundJiffies`): the machine has only one shepherd, so there are
+    /// no timers to spread over the interval.
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);

@@ -1,10 +1,10 @@
-//! A [`Front`], a CPU's stack of free pages, for a machine without such stacks: it never holds a
+//! The [`Front`] (a CPU's stack of free pages) of a machine without such stacks. It never holds a
 //! page.
 
 use crate::machine::{Freed, Front, Machine};
 
-/// A [`Front`], a CPU's stack of free pages, without room. Allocations and frees use the page lists
-/// instead.
+/// A [`Front`] (a CPU's stack of free pages) that never has room for a page. Allocations and frees
+/// use the page lists instead.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFront;
 

@@ -33,13 +33,13 @@ pub enum LockClass {
     Object,
     /// The queue of processes that wait for the reaper (Linux: `oom_reaper_lock`).
     ReapQueue,
-    /// The list of page tables that a helper had claimed, could not empty, and handed back to the
-    /// other CPUs that empty the dying address space.
+    /// The list of page tables that a CPU left to the other CPUs that empty the same dying address
+    /// space. The CPU had claimed these page tables but could not empty them.
     LeftOver,
     /// The right to decide which process is killed (Linux: `oom_lock`).
     OomKill,
-    /// The memory that is set aside for the batches of gathers (Linux: `mmu_gather`). Linux keeps
-    /// the records of a batch in a page, so it has no such lock.
+    /// The memory that is set aside for batches of unmapped pages (Linux: those of an
+    /// `mmu_gather`). Linux keeps the records of a batch in a page, so Linux has no such lock.
     Batches,
     /// One CPU's batch of pages that are about to enter the lists by which pages are aged (Linux:
     /// `cpu_fbatches.lock`).
@@ -208,7 +208,7 @@ pub enum Site {
     Release,
     /// Memory has run out, and a process may have to be killed (Linux: `out_of_memory`).
     OutOfMemory,
-    /// A gather of unmapped pages takes memory for more pages, or gives it back (Linux:
+    /// Memory for another batch of unmapped pages is taken, or given back (Linux:
     /// `tlb_next_batch`).
     Gather,
     /// Used pages are taken off their list, because reclaim is about to look at them (Linux:
@@ -371,8 +371,8 @@ pub enum Work {
     Ipi,
     /// Creating and ending a process, without its pages.
     Process,
-    /// Examining one process while the OOM killer chooses one: the step to it in the list, and its
-    /// task, signals and address space, but not its counters.
+    /// Examining one process while the OOM killer chooses a victim: going on to this process in the
+    /// list, and reading its task, signals and address space, but not its counters.
     Candidate,
     /// One comparison while blocks, or processes that the OOM killer may choose, are sorted;
     /// [`sort_comparisons`] counts them.

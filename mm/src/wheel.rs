@@ -232,7 +232,7 @@ mod tests {
     /// that several CPUs fire together.
     #[test]
     fn the_wheel_crowds_what_round_jiffies_spreads() {
-        // 1000 is not a multiple of 64, so which CPUs fire together depends on the second.
+        // 1000 is not a multiple of 64, so in different seconds, different CPUs fire together.
         let cases = [
             (1000, 72, 20..=22),
             (250, 72, 3..=3),

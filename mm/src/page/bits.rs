@@ -40,8 +40,8 @@ impl Bits {
         }
     }
 
-    /// Adds the pages `bits` of the word that has the bit of the page at `offset`. None of them may
-    /// be in the set yet.
+    /// Adds the pages whose bits are 1 in `bits`. These are bits of one word of the set: the word
+    /// that has the bit of the page at `offset`. None of the pages may be in the set yet.
     #[inline]
     pub(super) fn add_to_word(&mut self, offset: u32, bits: u64) {
         let (word, _) = at(offset);

@@ -121,9 +121,11 @@ fn merged(free: &BTreeSet<u32>, pages: u32) -> [u32; Order::COUNT] {
 enum Op {
     Take(u8),
     Give(usize),
-    /// Takes this number of single pages at once from the bitmaps, and none from lists.
+    /// Takes up to this number of single pages at once from the bitmaps. Does nothing in a zone
+    /// that keeps its free pages on lists.
     TakePages(usize),
-    /// Frees all single pages that were allocated, at once, to the bitmaps.
+    /// Frees all allocated single pages to the bitmaps at once. Does nothing in a zone that keeps
+    /// its free pages on lists.
     GivePages,
 }
 

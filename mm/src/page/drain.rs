@@ -28,9 +28,9 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Drains every CPU's lists as [`PageAllocator::drain_all`] does, but waits for a drain in
-    /// progress and then drains again. Every page that was on a list, in a [`Front`] or on its way
-    /// to the CPU that owns its block at the time of the call is in its zone when this returns,
-    /// unless it was allocated meanwhile.
+    /// progress and then drains again. Moves these pages to their zones, unless they are allocated
+    /// first: those that were on a list or in a [`Front`] at the time of the call, and those that
+    /// were then on their way to the CPU that owns their block.
     ///
     /// The drain may miss pages that another CPU is just moving:
     /// - between its [`Front`] and its lists, up to 64 pages;
@@ -108,7 +108,7 @@ impl<M: Machine> Zone<M> {
         slot.owed.take(machine);
         // The inbox, which has the pages that other CPUs freed for `cpu`, is read before the count.
         // While a CPU moves pages from the inbox to the lists, the count is not zero
-        // (`bring_home`).
+        // (`bring_home`), so this drain does not overlook these pages.
         self.open_inbox(machine, cpu, Site::Drain);
         let direct = Pages(self.empty_front(machine, cpu, Site::Drain));
         if slot.count.read(machine) == 0 {
@@ -209,8 +209,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes `cpu`'s pcp lock. Under this lock, moves to the zone the pages that `decide` returns
-    /// as excess, up to the limit that the design sets for one hold of the lock. Returns the part
-    /// of the excess that was not moved.
+    /// as excess, up to the limit that the design sets for one hold of the pcp lock. Returns the
+    /// part of the excess that was not moved.
     fn hold_on(
         &self,
         machine: &M,

@@ -2,9 +2,9 @@
 //! coldest pages are returned to the zone. This file also splits an allocated block into single
 //! pages that are then freed one by one.
 //!
-//! This return of pages is a spill. A spill is one or more holds of the zone lock. Between two
-//! holds, the spill drops the zone lock and the pcp lock to let other CPUs in. The next hold then
-//! takes more pages from the same CPU's lists.
+//! The return of pages from lists that have reached `high` is called a spill. A spill consists of
+//! one or more holds of the zone lock. Between two holds, the spill drops the zone lock and the pcp
+//! lock to let other CPUs in. The next hold then takes more pages from the same CPU's lists.
 //!
 //! Locks: `spill_hold` takes the zone lock inside the pcp lock; `free_direct` takes the zone lock
 //! alone.

@@ -308,9 +308,10 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Emits the event for a block that moves from the zone to a page list. In the design in which
-    /// freed pages return to the CPU that owns their block, through an inbox, also makes this CPU
-    /// the owner of the 512 pages around the block, unless these pages have an owner already.
+    /// Emits the event for a block that moves from the zone to a page list. Some designs return
+    /// each freed page, through an inbox, to the CPU that owns the 512 pages around it. In such a
+    /// design, also makes this CPU the owner of the 512 pages around the block, unless these pages
+    /// have an owner already.
     #[inline]
     pub(super) fn note_taken(&self, machine: &M, page: u32, order: Order) {
         if self.owners.has_inboxes() {

@@ -20,8 +20,8 @@ pub struct TypedBlock {
 /// The state of one CPU's lists in one zone (Linux: `struct per_cpu_pages`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListState {
-    /// The number of pages on the lists at which a free returns pages to the zone. Tuning changes
-    /// this number.
+    /// If a free leaves at least this number of pages on the lists, it returns pages to the zone.
+    /// Tuning changes this number.
     pub high: Pages,
     /// The next refill of single pages takes at most `batch << alloc_factor` pages.
     pub alloc_factor: u32,

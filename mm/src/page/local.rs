@@ -52,10 +52,10 @@ impl<'p, M: Machine> Local<'p, M> {
         self.pages
     }
 
-    /// Allocates a block: [`PageAllocator::alloc`].
+    /// Allocates a block as [`PageAllocator::alloc`] does.
     ///
     /// # Errors
-    /// [`AllocError`].
+    /// Those of [`PageAllocator::alloc`].
     #[inline(always)]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         if is_plain(request)
@@ -67,10 +67,10 @@ impl<'p, M: Machine> Local<'p, M> {
         self.pages.alloc(machine, request)
     }
 
-    /// Frees a block: [`PageAllocator::free`].
+    /// Frees a block as [`PageAllocator::free`] does.
     ///
     /// # Errors
-    /// [`FreeError`]; nothing has changed then.
+    /// Those of [`PageAllocator::free`]; nothing has changed then.
     #[inline(always)]
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         if order == Order::ZERO

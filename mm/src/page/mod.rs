@@ -346,8 +346,9 @@ impl<M: Machine> PageAllocator<M> {
         Some(zone.node())
     }
 
-    /// Adds `delta` pages to `item` in the zone that contains `pfn`, through the calling CPU's
-    /// differential. Does nothing for a frame in no zone.
+    /// Adds `delta` pages to the counter of `item` in the zone that contains `pfn`. The pages are
+    /// first added to the calling CPU's own part of the counter (its differential). Does nothing
+    /// for a frame in no zone.
     #[inline]
     pub fn count(&self, machine: &M, pfn: Pfn, item: ZoneItem, delta: i64) {
         if let Some((zone, _)) = self.locate(pfn) {
@@ -355,8 +356,9 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// For each of `pfns`, adds `each` to `item` in the zone that contains that frame, through the
-    /// calling CPU's differential. Skips frames in no zone.
+    /// For each of `pfns`, adds `each` to the counter of `item` in the zone that contains that
+    /// frame. These additions go first to the calling CPU's own part of the counter (its
+    /// differential). Skips frames in no zone.
     pub(crate) fn count_each(&self, machine: &M, pfns: &[Pfn], item: ZoneItem, each: i64) {
         let mut rest = pfns;
         while let Some(&first) = rest.first() {

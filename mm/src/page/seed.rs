@@ -1,5 +1,5 @@
-//! Starting from the state of another allocator: its free blocks and the contents of its CPUs'
-//! lists.
+//! Gives an allocator the state of another allocator: the same free blocks, and the same contents
+//! of the CPUs' lists.
 //!
 //! When a recording of a real machine begins, memory is already in use. The functions here set the
 //! known parts of that state before the recording is replayed.

@@ -261,8 +261,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 /// Creates the zonelists. For each node and kind, the list has the indices of the node's zones from
-/// that kind downwards. The zones of the next nodes follow in the same way, from the node with the
-/// next number on.
+/// that kind downwards. The zones of the other nodes follow in the same way, in ascending order of
+/// the node numbers. After the last node comes node 0.
 fn zonelists<M: Machine>(zones: &[Zone<M>], nodes: u32) -> Vec<[Vec<u32>; ZoneKind::ALL.len()]> {
     let nodes = zones
         .iter()

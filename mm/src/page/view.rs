@@ -19,7 +19,7 @@ pub struct ZoneView {
     pub node: NodeId,
     /// The number of pages of memory in the zone, without holes.
     pub managed: Pages,
-    /// The number of pages on the free lists.
+    /// The number of free pages, which are on the free lists or in bitmaps.
     pub free: Pages,
     /// The number of free blocks of each order.
     pub blocks: [u32; Order::COUNT],

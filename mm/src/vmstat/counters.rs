@@ -20,7 +20,8 @@ use crate::units::{CpuId, at_least_0};
 /// The counters that each zone has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneItem {
-    /// The number of pages on the free lists (Linux: `NR_FREE_PAGES`).
+    /// The number of free pages, which are on the free lists or in bitmaps (Linux:
+    /// `NR_FREE_PAGES`).
     FreePages,
     /// The number of anonymous pages in use (Linux: `NR_ZONE_ACTIVE_ANON` and
     /// `NR_ZONE_INACTIVE_ANON`).

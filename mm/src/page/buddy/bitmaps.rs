@@ -48,8 +48,8 @@ struct Split {
 }
 
 impl Split {
-    /// A lower bound on the order of the largest free block after a block of `order` was freed.
-    /// Called before the number of free pages is changed.
+    /// Returns a lower bound on the order that the largest free block has once a block of `order`
+    /// is freed. Called before the pages of that block are added to `free`.
     #[inline]
     fn least(&self, order: Order) -> Order {
         if self.free == 0 {
@@ -92,9 +92,10 @@ impl Bitmaps {
         self.freed(links, page - offset, order.pages().0, least, has)
     }
 
-    /// Frees the pages `bits`, at least one, of the word with the index `word`, counted from the
-    /// start of the zone. If the huge block around them is now whole, takes that block out of the
-    /// bitmaps, and returns its first page.
+    /// Frees the pages whose bits are 1 in `bits`, which must not be 0. All of them have their bits
+    /// in the word with the index `word`, counted from the start of the zone. If the huge block
+    /// around these pages is now whole, takes that block out of the bitmaps, and returns its first
+    /// page.
     pub(super) fn give_word(&mut self, links: &mut Links, word: u32, bits: u64) -> Option<u32> {
         let page = word * 64;
         let offset = page % HUGE;

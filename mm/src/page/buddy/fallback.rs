@@ -28,7 +28,8 @@ pub(in crate::page) struct Wanted {
 /// rmqueue_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::page) enum RmqueueMode {
-    /// Try the lists of the request's own type, then claim, then steal.
+    /// Try the lists of the request's own type. Then try to claim a page block of another type, and
+    /// change its type. Then try to steal a block from a page block of another type.
     #[default]
     Normal,
     /// Steal at once: a block had to be stolen earlier in this hold of the zone lock, so claiming

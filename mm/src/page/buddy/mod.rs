@@ -44,7 +44,7 @@ pub(crate) struct Buddy {
     bitmaps: Option<Bitmaps>,
     /// The number of pages of the zone, holes included. No block extends beyond these pages.
     spanned: Pages,
-    /// The number of free pages, which are on the lists.
+    /// The number of free pages, which are on the lists or in the bitmaps.
     free: Pages,
     /// The number of free pages in blocks kept for atomic requests (Linux: `nr_free_highatomic`).
     free_kept: Pages,
@@ -148,7 +148,7 @@ impl Buddy {
     #[cold]
     fn open<T: Tags>(&mut self, frames: Frames<'_, T>, mobility: Mobility) -> Option<()> {
         let first = self.take(frames, Order::HUGE, mobility)?;
-        // The pages stay free.
+        // `take` has subtracted the pages from the number of free pages, but they stay free.
         self.free += Order::HUGE.pages();
         frames.tags.set(first, tag::TAIL);
         self.bitmaps.as_mut()?.open(&mut self.links, first);
@@ -338,7 +338,7 @@ impl Buddy {
         }
     }
 
-    /// The number of free pages, which are on the lists.
+    /// The number of free pages, which are on the lists or in the bitmaps.
     pub(crate) fn free(&self) -> Pages {
         self.free
     }

@@ -8,9 +8,9 @@ use crate::site::Site;
 use crate::units::Pages;
 
 /// Only drains move one batch per hold of the zone lock. Every other return of pages to the zone is
-/// one hold, as in [`Unbatched`](super::Unbatched). This is the second patch of the series in its
-/// first two versions. The patch changed only `drain_pages_zone`, and later versions of the series
-/// left it out.
+/// one hold, as in [`Unbatched`](super::Unbatched). This was the second patch in the first two
+/// versions of the series that Linux merged. The patch changed only `drain_pages_zone`, and later
+/// versions of the series left it out.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchedDrains;
 

@@ -66,11 +66,11 @@ impl<M: Machine> Mail<M> {
 /// pushes a group changes both.
 pub(super) struct Inbox<M: Machine>(M::Line);
 
-/// The index of the inbox's word that holds the number of the topmost group of 64 pages plus 1, or
-/// 0 if the inbox is empty.
+/// The index of the word of an [`Inbox`] that says which group (of 64 pages) is topmost on the
+/// stack. The word holds the group's number plus 1, or 0 if the inbox is empty.
 const TOP: usize = 0;
-/// The index of the inbox's word that counts the groups of 64 pages on its stack. While CPUs push
-/// groups or empty the inbox, the count may be too large or too small.
+/// The index of the word of an [`Inbox`] that counts the groups (of 64 pages) on the stack. While
+/// CPUs push groups or empty the inbox, the count may be too large or too small.
 const COUNT: usize = 1;
 
 impl<M: Machine> Inbox<M> {
@@ -119,9 +119,9 @@ impl<M: Machine> Owners<M> {
         mail.expect("a block has its mail before it has an owner")
     }
 
-    /// Sends the pages `bits` of `group`, a group of 64 pages, to the inbox of `cpu`. If this call
-    /// pushed the group, returns the number of groups that are then in the inbox; otherwise returns
-    /// `None`.
+    /// Sends those of the 64 pages of `group` whose bits are 1 in `bits` to the inbox of `cpu`. If
+    /// this call pushed the group, returns the number of groups that are then in the inbox;
+    /// otherwise returns `None`.
     pub(super) fn send(&self, machine: &M, cpu: CpuId, group: Group, bits: u64) -> Option<u64> {
         let mail = self.mail(group.block());
         let bits = bits.cast_signed();
@@ -149,10 +149,9 @@ impl<M: Machine> Owners<M> {
         Some(count.max(0).cast_unsigned())
     }
 
-    /// Makes known to CPUs that send pages to the inbox of `cpu` later that the caller has taken
-    /// blocks away from `cpu`. A CPU that pushes a group of pages either did so before this call,
-    /// so that the caller finds the group in the inbox afterwards, or sees that `cpu` has lost the
-    /// blocks.
+    /// Called after blocks were taken away from `cpu`. A CPU that pushes a group of pages onto the
+    /// inbox of `cpu` either did so before this call, or sees that `cpu` has lost the blocks. In
+    /// the first case, the caller finds the group in the inbox afterwards.
     pub(super) fn show_loss(&self, machine: &M, cpu: CpuId) {
         if let Some(Inbox(inbox)) = self.inboxes.get(cpu.index()) {
             // Release pairs with the Acquire of the exchange in `send`. Acquire pairs with the

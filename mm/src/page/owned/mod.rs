@@ -50,7 +50,7 @@ pub enum Owning {
     #[default]
     None,
     /// The page goes onto the list of the CPU that claimed its block, under the lock of that list.
-    /// (linux-mm, 3 April 2026, "mm: page_alloc: pcp buddy allocator")
+    /// This was proposed on linux-mm on 3 April 2026 ("mm: page_alloc: pcp buddy allocator").
     Rfc,
     /// The page goes into the inbox of the CPU that claimed its block, without a lock. That CPU
     /// collects the page later.

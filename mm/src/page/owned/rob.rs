@@ -58,10 +58,11 @@ impl<M: Machine> Zone<M> {
         self.drain(machine, cpu);
     }
 
-    /// Waits until every spill or decay that has begun has released the pcp lock of its CPU. A CPU
-    /// that moves pages from its lists to the inbox of their owner holds its pcp lock, so it cannot
-    /// drain the owner's lists afterwards. After this call, the pages are in the inbox, and later
-    /// spills and decays see the owners that the caller sees.
+    /// Waits until every spill or decay that has begun has released the pcp lock of its CPU. In a
+    /// spill or decay, a CPU may send pages to the inbox of their owner. That CPU holds its own pcp
+    /// lock meanwhile, so it cannot also take the owner's pcp lock to drain the lists of an owner
+    /// that has gone offline. After this call, the pages are in the inbox, and later spills and
+    /// decays see the owners that the caller sees.
     fn wait_for_spills(&self, machine: &M) {
         for cpu in machine.topology().ids() {
             self.slot(cpu).pcp.with(machine, Site::Control, |_| {});

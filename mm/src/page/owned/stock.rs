@@ -4,8 +4,8 @@
 //! all set is whole again. Whole blocks return to the zone first, each in one operation under the
 //! zone lock.
 //!
-//! Memory for the records is allocated together with the memory for the page lists. A page for
-//! which there is no room goes onto a page list instead.
+//! Memory for the bitmaps is allocated together with the memory for the page lists. If there is no
+//! room for a block's bitmap, the block's pages go onto the page lists instead.
 //!
 //! Locks: a `&mut Stock` exists only while its CPU's pcp lock is held.
 
@@ -78,8 +78,8 @@ impl Record {
         self.bits.has(order)
     }
 
-    /// Adds the pages `bits` of the group of 64 pages with the index `group`. None of them may be
-    /// in this bitmap of free pages yet.
+    /// Adds the pages whose bits are 1 in `bits`. They belong to the group of 64 pages with the
+    /// index `group`. None of them may be in this bitmap of free pages yet.
     pub(super) fn add(&mut self, group: usize, bits: u64) {
         debug_assert_eq!(self.bits.0[group] & bits, 0, "no page is here twice");
         self.bits.0[group] |= bits;

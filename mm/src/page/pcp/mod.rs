@@ -113,8 +113,8 @@ impl TuningInput {
 pub(crate) struct Pcp {
     /// The number of pages on all lists and in `stock`.
     pub(super) count: u32,
-    /// The number of pages on the lists at which frees return pages to the zone. Tuning keeps this
-    /// number between the zone's `high_min` and `high_max`.
+    /// If a free leaves at least this number of pages on the lists, it returns pages to the zone.
+    /// Tuning keeps this number between the zone's `high_min` and `high_max`.
     high: u32,
     /// The next refill of single pages takes at most `batch << alloc_factor` pages. A refill may
     /// add 1 to `alloc_factor`; each free halves `alloc_factor`.
@@ -122,7 +122,8 @@ pub(crate) struct Pcp {
     /// The number of pages freed in a row. Each allocation halves this number.
     free_count: u32,
     /// A free certainly returns no pages to the zone if it leaves at most this number of pages on
-    /// the lists (such a free is *quiet*; see `quiet.rs`). 0 after each change of `high`.
+    /// the lists (such a free is *quiet*; see `quiet.rs`). Each change of `high` sets this number
+    /// to 0.
     quiet_max: u32,
     /// Frees add to `free_count` only while `free_count` is below this number. The number is
     /// computed together with `quiet_max`, and valid as long as `quiet_max` is.
@@ -281,7 +282,8 @@ impl Pcp {
         true
     }
 
-    /// Puts a block at the cold end: refilled blocks are allocated in the order of arrival.
+    /// Puts a block at the cold end of a list. So the blocks of a refill are allocated in the order
+    /// in which they were put on the list.
     pub(super) fn push_cold(&mut self, list: usize, order: Order, page: u32) {
         self.lists[list].push_front(page);
         self.count += order.pages().0;

@@ -5,7 +5,8 @@ use super::Pcp;
 use crate::units::{Order, count_of};
 
 impl Pcp {
-    /// Puts single pages at the cold end, in the order in which they will be allocated.
+    /// Puts single pages at the cold end of a list. The page that comes first in `pages` will be
+    /// allocated first.
     pub(in crate::page) fn extend_cold(&mut self, list: usize, pages: &[u32]) {
         let stack = &mut self.lists[list];
         if stack.is_empty() {

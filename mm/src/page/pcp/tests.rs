@@ -200,7 +200,8 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
     assert_eq!(calm.decay(&tuning_input()), (0, false));
 }
 
-/// Returns tuning inputs with `high` as both bounds of `high`, so that tuning is off.
+/// Returns tuning inputs in which the lower and the upper bound of the lists' `high` are both the
+/// argument `high`, so that tuning is off.
 fn fixed(high: u32) -> TuningInput {
     let sizes = Sizes {
         batch: Pages(63),

@@ -1,8 +1,8 @@
 //! The schedule variants, which decide when a CPU's vmstat work fires next.
 //!
-//! A schedule is a pure function of the moment, called after each firing. The machine's timer may
-//! then add a delay: work that is due at `Due::Wheel` runs late by up to the timer wheel's
-//! granularity, and work that is due at `Due::At` is not late.
+//! A schedule is a pure function of a [`Moment`]. The manager calls it each time the work has run.
+//! The machine's timer may then add a delay: work that is due at `Due::Wheel` runs late by up to
+//! the timer wheel's granularity, and work that is due at `Due::At` is not late.
 
 mod aligned;
 mod phased;

@@ -29,7 +29,7 @@ pub trait Shepherd: fmt::Debug + Sync {
     fn kick(&self, moment: &Moment) -> (Due, WhenIdle);
 }
 
-/// The work that is pending on a CPU that has stopped its periodic work.
+/// What is left to do on a CPU that has stopped its periodic work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftovers {
     /// The CPU has no differentials, and at most `high_min` pages on its lists.
