@@ -75,7 +75,7 @@ pub fn first_groups_at_once<M: Machine>() -> Law<M, EmptyArea<M>> {
 }
 
 /// Two CPUs create and destroy a group of counters, while a third CPU drops its group without
-/// destroying it. The memory of the dropped group comes back as well.
+/// destroying it. The area gets the memory of the dropped group back, too.
 #[must_use]
 pub fn a_group_dropped_meanwhile<M: Machine>() -> Law<M, EmptyArea<M>> {
     let drops: Body<M, EmptyArea<M>> = |machine, area| drop(area.count_alone(machine));

@@ -167,7 +167,7 @@ impl<M: Machine> Cached<M> {
     }
 
     /// Asserts that the next pass drops neither of the file's two pages, and that the two passes
-    /// after it drop at least one of them.
+    /// after the next one drop at least one of these pages.
     fn has_second_chances(&self, machine: &M) {
         // Each page was used twice: the set-up and one CPU have touched the page that is mapped,
         // and the set-up and the other CPU have read the other page.

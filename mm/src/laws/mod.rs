@@ -173,8 +173,8 @@ impl<M: Machine> FewPages<M> {
     }
 }
 
-/// One CPU drains the page lists of another CPU, which allocates and frees meanwhile. No page is
-/// lost or allocated twice.
+/// One CPU drains the page lists of another CPU while that CPU allocates and frees. No page is lost
+/// or allocated twice.
 #[must_use]
 pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -187,8 +187,8 @@ pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Two CPUs allocate and free pages, and one of them also drains all lists. They hold the zone lock
-/// for as long as Linux does. No page is lost or allocated twice.
+/// Two CPUs allocate and free pages, and one of them also drains all lists. Both CPUs hold the zone
+/// lock for as long as Linux does. No page is lost or allocated twice.
 #[must_use]
 pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -82,8 +82,8 @@ pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// A holder of translations (Linux: an MMU notifier) refuses to let helpers empty one table. The
-/// table is emptied all the same in the end.
+/// A holder of translations (Linux: an MMU notifier) refuses to let helpers empty one table. In the
+/// end, this table is emptied too.
 #[must_use]
 pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
     law(

@@ -218,8 +218,8 @@ pub fn shrinking_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
     )
 }
 
-/// Two CPUs add the same block to a zone and remove it again, at the same time. If both add it at
-/// once, or both remove it at once, one of them gets an error.
+/// Two CPUs add the same block to a zone and remove it again, at the same time. If both add the
+/// block at once, or both remove the block at once, one CPU gets an error.
 #[must_use]
 pub fn two_resize<M: Machine>() -> Law<M, Blocks<M>> {
     let body: Body<M, Blocks<M>> = |machine, blocks| {
@@ -261,7 +261,7 @@ pub fn reporting_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
 }
 
 /// One CPU gives the memory of a free block back to the host while another CPU removes that block.
-/// The block is not removed meanwhile.
+/// The block is not removed while its memory is being given back.
 #[must_use]
 pub fn reporting_against_shrinking<M: Machine>() -> Law<M, Blocks<M>> {
     law(

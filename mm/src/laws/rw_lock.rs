@@ -301,8 +301,8 @@ pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// A writer continues as a reader while another CPU waits to write. The other CPU does not get in
-/// between.
+/// A writer continues as a reader while another CPU waits to write. The other CPU does not get the
+/// lock between the write and the read.
 #[must_use]
 pub fn no_writer_between<M: Machine>() -> Law<M, Guarded<M>> {
     Law {

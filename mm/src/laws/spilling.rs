@@ -1,6 +1,6 @@
 //! Laws (tests for threads, model checkers and the simulator) of a spill, by which a CPU moves free
 //! pages from its page lists to the zone. The spill releases the zone lock several times. The
-//! question is whether another CPU can use the page lists meanwhile.
+//! question is whether another CPU can use the page lists while the zone lock is released.
 //!
 //! Locks: the locks that a free takes; the reader takes the pcp lock.
 
@@ -20,9 +20,9 @@ const PAGES: u32 = 16;
 /// a time.
 const HIGH: usize = 4;
 
-/// The state of the tests in this file: pages that CPU 0 is about to free one by one. When it frees
-/// the last of them, it spills: it moves all others from its page lists to the zone, and releases
-/// the zone lock after each batch.
+/// The state of the tests in this file: pages that CPU 0 is about to free one by one. When CPU 0
+/// frees the last of these pages, it spills: it moves all other pages from its page lists to the
+/// zone, and releases the zone lock after each batch.
 pub struct Spilling<M: Machine> {
     few: FewPages<M>,
     held: Vec<Pfn>,

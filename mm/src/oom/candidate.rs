@@ -58,7 +58,7 @@ pub trait Candidates {
     }
 
     /// This method is called when a selection has made `comparisons` comparisons to sort slots, so
-    /// that a simulated machine can add the time that they take
+    /// that a simulated machine can add the time that these comparisons take
     /// ([`Work::Compare`](crate::site::Work::Compare)) to the CPU's clock. An implementation on
     /// another machine need not override this.
     fn compared(&self, comparisons: u32) {

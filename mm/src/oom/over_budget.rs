@@ -37,7 +37,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
                 Some(Relief::Retry | Relief::Allocated(_)) => gave_up = false,
                 Some(Relief::Reserves) => return Err(FaultError::Killed),
                 // Try once more: the last process that could be killed may have been dying during
-                // the selection, and may have left by now.
+                // the selection. That process may have left its address space since.
                 Some(Relief::GiveUp(_)) if !gave_up => gave_up = true,
                 Some(Relief::GiveUp(_)) | None => return Err(FaultError::OverBudget(over)),
             }

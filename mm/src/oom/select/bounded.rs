@@ -325,8 +325,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.rules.budget.saturating_sub(self.precise_sums)
     }
 
-    /// Returns whether the search should now sum all candidates that may have the most points
-    /// together, as one batch.
+    /// Returns whether the search should now sum the pages of all candidates that may have the most
+    /// points in one batch.
     fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
         let summed = self.precise_sums - self.rent.sums_before;
         if summed < self.rent.ask_at {
@@ -352,7 +352,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         is_slow || summed >= latest
     }
 
-    /// Returns the number of single sums that cost as much as summing all candidates together.
+    /// Returns how many sums of single candidates cost as much as summing the pages of all
+    /// candidates together.
     fn price_of_all(&self) -> u64 {
         u64::from(self.len / self.candidates.batch_gain().max(1))
     }

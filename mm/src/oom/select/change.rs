@@ -236,8 +236,8 @@ fn whoever_exits_before_it_is_summed_is_passed_over_without_beginning_again() {
         matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1),
         "{outcome:?}"
     );
-    // The selection then makes two queries for each of the other candidates, and one for the
-    // victim.
+    // After candidate 0 has exited, the selection makes two queries for each of the other
+    // candidates, and one for the victim.
     assert_eq!(population.questions(), 6 + 1 + 2 + 2 + 1);
 }
 

@@ -203,7 +203,7 @@ fn bounded_is_never_wrong_in_any_population() {
 fn the_patch_is_wrong_wherever_many_are_alike() {
     let wrong = POPULATIONS.map(|(_, member)| tally(Selecting::TwoPass16, 300, member).wrong);
     // Among members of equal size no choice is wrong. In the populations with one hog or with two
-    // giants, 16 sums are enough. In the other three, nearly every choice is wrong.
+    // giants, 16 sums are enough. In the other three populations, nearly every choice is wrong.
     assert_eq!(wrong, [200, 0, 0, 0, 200, 199]);
 }
 

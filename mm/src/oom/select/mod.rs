@@ -49,7 +49,7 @@ use crate::counter::{Range, Reading};
 pub enum Selecting {
     /// The largest estimate is chosen: [`Approximate`].
     Approximate,
-    /// Every candidate is summed precisely: [`Precise`].
+    /// The pages of every candidate are summed precisely: [`Precise`].
     Precise,
     /// The patch proposed for Linux, with at most 16 precise sums: [`TwoPass`].
     TwoPass16,
@@ -123,8 +123,8 @@ pub enum Outcome {
 pub struct Victim {
     /// The number of the chosen candidate.
     pub candidate: u32,
-    /// The range of the candidate's points. It is a single number if the points were summed or read
-    /// exactly, and `i64::MAX` if the candidate is an origin.
+    /// The range of the candidate's points. The range is a single number if the points come from a
+    /// precise sum or an exact reading, and `i64::MAX` if the candidate is an origin.
     pub points: Range,
     /// An upper bound on the points by which any other candidate may exceed the victim. If it is 0,
     /// the victim is the maximum.

@@ -13,7 +13,7 @@ pub struct Slot {
     standing: Standing,
     /// The range of the candidate's points, as last read.
     range: Range,
-    /// The number of the candidate's pages summed so far, while the candidate is being summed.
+    /// While the candidate's pages are being summed, the number of pages summed so far.
     sum: i64,
     note: i64,
 }
@@ -30,7 +30,7 @@ impl Slot {
         note: 0,
     };
 
-    /// Returns the number of the candidate that is to be summed.
+    /// Returns the number of the candidate whose pages are to be summed.
     #[must_use]
     pub const fn candidate(&self) -> u32 {
         self.candidate
@@ -41,7 +41,7 @@ impl Slot {
         self.sum = self.sum.saturating_add(pages);
     }
 
-    /// Stores a number for use by the code that is summing the candidate, such as the position of
+    /// Stores a number for use by the code that sums the candidate's pages, such as the position of
     /// the candidate's counters in memory.
     pub const fn set_note(&mut self, note: i64) {
         self.note = note;
@@ -80,8 +80,8 @@ impl Slot {
         }
     }
 
-    /// Prepares the slot for summing with the adjustment `adj`. Keeps the range, unless it was
-    /// computed with another adjustment.
+    /// Prepares the slot for a sum of the candidate's pages; the candidate's adjustment is `adj`.
+    /// Keeps the range, unless it was computed with another adjustment.
     pub(super) fn to_sum(self, adj: ScoreAdj) -> Self {
         let standing = Standing::Counted(adj);
         let range = if self.standing == standing {

@@ -298,8 +298,8 @@ fn a_hundred_thousand_candidates_need_a_few_slots() {
             behind: 0,
         })
     );
-    // Only the 39 candidates before the last one may be above the last one. These 39 and the last
-    // one are summed.
+    // Only the 39 candidates before the last one may be above the last one. The pages of these 39
+    // candidates and of the last one are summed.
     assert_eq!((population.least_sums(), selection.precise_sums), (40, 40));
 }
 
@@ -318,7 +318,7 @@ fn if_all_are_in_the_band_most_are_summed_together() {
     assert_eq!(population.regret(&selection), Some(0));
     assert_eq!(selection.batches, 1);
     // After 16 sums it is clear that no other candidate can be ruled out without summing its pages.
-    // So all of them are summed together, as one batch.
+    // So the pages of all other candidates are summed together, as one batch.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (16, 1984));
 }
@@ -350,7 +350,7 @@ fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_
 #[test]
 fn a_band_that_is_cheaper_one_by_one_is_not_summed_together() {
     // Of 2000 candidates, 100 may have the most points, and summing all together costs as much as
-    // 250 single sums. So the 100 are summed one by one.
+    // 250 single sums. So the pages of these 100 candidates are summed one by one.
     let small = (0..1900).map(|_| Member::exactly(1));
     let members = all_in_the_band().take(100).chain(small);
     let population = Population::new(members, machine()).gaining(8);
@@ -383,8 +383,9 @@ fn with_one_slot_the_best_is_not_summed_twice_and_a_budget_is_kept() {
     let member = |pages: i64| Member::new(pages, 500, 500, 500);
     let mut members = [200, 990, 300, 700, 100].map(member);
     members[2].reading.range.max = 1200;
-    // The only slot holds candidate 2, whose range reaches highest. After candidate 2 has been
-    // summed, all candidates whose ranges reach above its sum are summed, in ascending order.
+    // The only slot holds candidate 2, whose range reaches highest. After the pages of candidate 2
+    // have been summed, the pages of each candidate whose range reaches above this sum are summed,
+    // in the order of the candidates' numbers.
     let expected = [(2, 1000), (2, 700), (2, 700), (1, 10), (1, 10), (1, 0)];
     for (budget, (candidate, behind)) in (0..).zip(expected) {
         let population = Population::new(members, machine());

@@ -79,10 +79,11 @@ pub(super) struct Population {
     questions: Cell<u32>,
     changes: Vec<(u32, u32, Change)>,
     pub(super) sums: Cell<u64>,
-    /// The number of batches of candidates that the selection summed.
+    /// The number of batches in which the selection summed the pages of several candidates
+    /// together.
     pub(super) batches: Cell<u64>,
     pub(super) batch_gain: u32,
-    /// The largest number of candidates that the selection summed together.
+    /// The largest number of candidates whose pages the selection summed in one batch.
     pub(super) batch_max: Cell<usize>,
 }
 

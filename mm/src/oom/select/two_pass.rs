@@ -42,13 +42,13 @@ pub struct TwoPass {
     pub sums_max: u64,
 }
 
-/// The candidate chosen so far, which a later one may replace.
+/// The candidate chosen so far, which a later candidate may replace.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
     key: Key,
     standing: Standing,
-    /// The number of points by which the candidate's estimate may be too small; 0 if the candidate
-    /// was summed.
+    /// The number of points by which the candidate's estimate may be too small; 0 if the
+    /// candidate's pages were summed precisely.
     under: u64,
     range: Range,
 }
