@@ -40,8 +40,8 @@ impl<M: Machine> fmt::Debug for Cpus<M> {
     }
 }
 
-// All accesses are relaxed: a CPU that reads a stale rank only runs its periodic work once at the
-// wrong time.
+// All accesses are relaxed: if a CPU reads a stale rank, the only effect is that its periodic work
+// runs once at the wrong time.
 impl<M: Machine> Cpus<M> {
     pub(crate) fn new(machine: &M) -> Self {
         let topology = machine.topology();

@@ -2,7 +2,7 @@
 //! pages or the choice of a victim.
 //!
 //! Two runs that are compared differ only in their designs. A name like `linux+shepherd-phased`
-//! starts from a base and replaces variants one by one.
+//! consists of a base design (`linux`) and of variants that replace those of the base.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -344,7 +344,7 @@ pub enum Work {
     TlbFlush,
     /// Freeing one swap slot.
     SwapFree,
-    /// Adding, changing or removing one mapping, without its pages.
+    /// Adding, changing or removing one mapping, but not the work for its pages.
     MapEdit,
     /// Freeing one mapping when its address space ends: its record, and its links to a file or to
     /// anonymous memory.
@@ -369,7 +369,7 @@ pub enum Work {
     Interrupt,
     /// The sender's share of sending an interrupt to another CPU (Linux: IPI).
     Ipi,
-    /// Creating and ending a process, without its pages.
+    /// Creating and ending a process, but not the work for its pages.
     Process,
     /// Examining one process while the OOM killer chooses a victim: going on to this process in the
     /// list, and reading its task, signals and address space, but not its counters.

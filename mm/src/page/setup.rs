@@ -222,7 +222,7 @@ impl<M: Machine> PageAllocator<M> {
         let drift = threshold::drift_mark(online, normal, distance, marks.high);
         zone.set_watermarks(machine, marks, drift);
 
-        // A node without CPUs of its own is used by all CPUs.
+        // If no CPU of the zone's node is online, all online CPUs share the zone.
         let sharing = match self.cpus.online_on(machine, zone.node) {
             0 => online,
             cpus => cpus,

@@ -31,7 +31,7 @@ impl Sizes {
         high_max: Pages(0),
     };
 
-    /// The largest batch, in pages, because a packed word has ten bits for the batch.
+    /// The largest batch, in pages. A packed word has ten bits for the batch.
     pub const BATCH_MAX: Pages = Pages(1023);
 
     /// The largest value of `high`, in pages.

@@ -15,7 +15,7 @@ pub(super) struct List {
 /// The end of a list at which a block is inserted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The end from which blocks are taken, so this block is taken next.
+    /// The end from which blocks are taken. A block inserted here is taken next.
     Head,
     /// The other end, for a block that should be taken last, because it is likely to merge soon.
     Tail,

@@ -51,8 +51,8 @@ pub(crate) struct Buddy {
     /// The number of pages of all blocks kept for atomic requests, free or not (Linux:
     /// `nr_reserved_highatomic`).
     kept: Pages,
-    /// For each block of the largest order, whether all its pages are in holes. Only then can
-    /// `add_block` add the block to the zone.
+    /// For each block of the largest order, whether all its pages are in holes. `add_block` adds a
+    /// block to the zone only if this is true of the block.
     absent: Vec<bool>,
     /// For each huge block, whether it was free when `visit` last looked at it, and whether its
     /// memory has been returned to the system below the allocator.

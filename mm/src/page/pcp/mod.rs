@@ -142,7 +142,7 @@ pub(crate) struct Pcp {
     pub(super) stock: Stock,
 }
 
-/// The lists of page numbers, in the order of [`list_of`].
+/// The lists of page numbers. [`list_of`] returns the index of a list in this array.
 pub(super) type Lists = [VecDeque<u32>; LISTS];
 
 /// Creates empty lists for a zone of `managed` pages, with room for the largest number of blocks
