@@ -6,7 +6,8 @@
 //! happen, because `SeqCst` accesses have a total order. The machine's locks are mutexes of loom.
 //! Any waiter can get such a mutex next, which allows more interleavings than a queued lock does.
 //!
-//! The machine's time is not an atomic of loom, so reading the time is not a separate step.
+//! The machine's time is not an atomic of loom, so loom does not switch threads when the time is
+//! read.
 
 use ::loom::{model, thread};
 use plimsoll_mm::laws::Law;

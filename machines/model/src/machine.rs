@@ -4,7 +4,7 @@
 //! takes the crate as an argument. Words, lines (the words of one cache line) and page tags are the
 //! checker's atomics, with the given orderings. Locks are the checker's mutexes: any waiter may be
 //! next, which allows more interleavings than a queued lock does. The time is not an atomic of the
-//! checker, so reading it is not a separate step.
+//! checker, so the checker does not switch threads when the time is read.
 
 /// Defines the machine `$Machine` in terms of the crate `$checker`.
 macro_rules! checked_machine {
@@ -235,7 +235,8 @@ macro_rules! checked_machine {
             }
         }
 
-        /// Atomic integers of the model. Each access to one of them is a separate step.
+        /// Atomic integers of the model. The checker can switch threads at each access to one of
+        /// them.
         #[derive(Debug)]
         pub struct ModelLine([AtomicI64; LINE_WORDS]);
 
@@ -282,7 +283,7 @@ macro_rules! checked_machine {
             }
         }
 
-        /// A plain integer of the model. Each access is a separate step.
+        /// A plain integer of the model. The checker can switch threads at each access.
         #[derive(Debug)]
         pub struct ModelField(ModelU64);
 
@@ -386,7 +387,7 @@ macro_rules! checked_machine {
         /// atomics of `std` if not.
         #[derive(Debug)]
         pub enum ModelTags {
-            /// The tags are atomics of the checker: each access is a separate step.
+            /// The tags are atomics of the checker, which can switch threads at each access.
             Modelled(Vec<ModelU8>),
             /// The tags are atomics of `std`: the checker never switches threads at an access.
             Plain(Vec<AtomicU8>),

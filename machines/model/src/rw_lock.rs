@@ -3,8 +3,8 @@
 //!
 //! The lock is the reader-writer lock of the checker. Any waiter may be next, which allows more
 //! interleavings than a queue does. A writer that downgrades still excludes readers, which allows
-//! fewer interleavings. A caller that may be killed first tries to acquire the lock without
-//! waiting, because only a caller that has to wait tests whether it was killed.
+//! fewer interleavings. A caller that can be killed begins with an attempt that does not wait. Only
+//! if this attempt fails does the caller test whether it was killed.
 
 /// Defines the lock of `$Machine` in terms of the crate `$checker`.
 macro_rules! checked_rw_lock {
@@ -18,8 +18,8 @@ macro_rules! checked_rw_lock {
         #[derive(Debug)]
         pub struct ModelRwLock<T> {
             lock: Inner<T>,
-            /// The number of callers that wait to write. Reading this number is not a step of the
-            /// model.
+            /// The number of callers that wait to write. The checker never switches threads when
+            /// this number is read.
             writers: AtomicU32,
         }
 

@@ -5,7 +5,8 @@
 //! consistent, even if the code gives another ordering. The machine's locks are mutexes of shuttle.
 //! Any waiter can get such a mutex next, which allows more interleavings than a queued lock does.
 //!
-//! The machine's time is not an atomic of shuttle, so reading the time is not a separate step.
+//! The machine's time is not an atomic of shuttle, so shuttle does not switch threads when the time
+//! is read.
 
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use ::shuttle::{Config, Runner, thread};
@@ -14,7 +15,8 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// The seed of the random choices. It is fixed, so that a law that failed will fail again.
+/// The seed of the random choices. It is the same in every run, so a test that failed will fail
+/// again.
 const SEED: u64 = 0x706c_696d;
 
 /// The number of preemptions that PCT (probabilistic concurrency testing) tries to place in an

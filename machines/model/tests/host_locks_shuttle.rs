@@ -65,7 +65,8 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 use ticket::Ticket;
 
-/// The seed of the random choices. It is fixed, so that a law that failed will fail again.
+/// The seed of the random choices. It is the same in every run, so a test that failed will fail
+/// again.
 const SEED: u64 = 0x706c_696d;
 
 fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {

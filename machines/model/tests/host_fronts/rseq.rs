@@ -38,7 +38,8 @@ impl Cpu {
         Sequence { cpu: self, begun }
     }
 
-    /// Runs the steps of a sequence again and again, until a run is not stopped.
+    /// Runs the steps of a sequence repeatedly, until they have run to the end without being
+    /// stopped.
     pub(crate) fn restart<R>(&self, steps: impl Fn(&Sequence<'_>) -> Option<R>) -> R {
         loop {
             if let Some(done) = steps(&self.begin()) {

@@ -257,8 +257,8 @@ pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
     owned.is_whole();
 }
 
-/// Asserts that only one thread at a time holds a lock for which one thread waits and which two
-/// other threads only try to acquire.
+/// Asserts that only one thread at a time holds a lock. One thread waits for the lock, and two
+/// other threads only try to acquire it.
 pub(crate) fn tries_are_alone_too<L: RawLock + Send + Sync + 'static>() {
     let guarded = Arc::new(Guarded::<L>::default());
     let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));
@@ -351,7 +351,8 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Waits to be first or killed. If the thread is first, adds to the sum and returns true.
+    /// Waits until the thread is first in the queue or is killed. If the thread is first, adds to
+    /// the sum and returns true.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {

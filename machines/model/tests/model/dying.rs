@@ -65,9 +65,9 @@ fn loom_touched_while_unmapped() {
     });
 }
 
-/// Runs without preemptions, because the law has many steps. Even so, a read of the mappings while
-/// they change sees every intermediate state, because loom tries every value that a load may see.
-/// The laws for readers of the tree of mappings cover such reads too.
+/// Loom runs this law without preemptions, because the law has many steps. Even so, a read of the
+/// mappings while they change sees every intermediate state, because loom tries every value that a
+/// load may see. The laws for readers of the tree of mappings cover such reads too.
 #[test]
 fn loom_touched_while_replaced() {
     in_own_process(|| {

@@ -116,7 +116,7 @@ impl Inner {
     }
 
     /// Advances the running CPU's clock by a random number of nanoseconds. Returns the CPU's key
-    /// (time and number) after that. Outside a run, changes nothing and returns 0.
+    /// (time and CPU number) after that. Outside a run, changes nothing and returns 0.
     #[cold]
     pub(crate) fn shake(&self) -> u64 {
         let cpu = self.cpu();

@@ -189,7 +189,7 @@ impl LoadState {
         moved.set(moved.get() + bytes);
     }
 
-    /// Lets `cpu`, which has the smallest key (time and number) of all CPUs, enter the window
+    /// Lets `cpu`, which has the smallest key (time and CPU number) of all CPUs, enter the window
     /// (interval of constant speed) that contains the time `now`. Returns the speed and the stretch
     /// of `cpu` in this window; `percent` is the speed of `cpu` on an idle machine.
     pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
@@ -219,8 +219,8 @@ impl LoadState {
 
 impl Member {
     /// Returns whether the CPU of this entry was busy at time `now`. The running CPU has the
-    /// smallest key (time and number), so no CPU has anything left to do before `now`. If the CPU
-    /// of this entry was idle at `now`, it still is, because a CPU wakes only when it has the
+    /// smallest key (time and CPU number), so no CPU has anything left to do before `now`. If the
+    /// CPU of this entry was idle at `now`, it still is, because a CPU wakes only when it has the
     /// smallest key.
     ///
     /// Suppose that the CPU of this entry became idle exactly at `now`. If its clock had run ahead

@@ -136,7 +136,7 @@ impl Inner {
         mine
     }
 
-    /// Suspends the current task. The running CPU continues when its new key `when` (time and
+    /// Suspends the current task. The running CPU continues when its new key `when` (time and CPU
     /// number) is the smallest of all keys.
     #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
@@ -156,7 +156,7 @@ impl Inner {
         }
     }
 
-    /// Repeatedly resumes the earliest CPU, until no CPU has a key (time and number) before
+    /// Repeatedly resumes the earliest CPU, until no CPU has a key (time and CPU number) before
     /// `horizon`, or the run is stopped.
     pub(crate) fn run_loop(&self, horizon: u64) {
         while !self.run.halt.get() {
@@ -166,8 +166,8 @@ impl Inner {
         }
     }
 
-    /// Resumes the CPU with the earliest key. Returns `false` if no CPU has a key (time and number)
-    /// before `horizon`.
+    /// Resumes the CPU with the earliest key. Returns `false` if no CPU has a key (time and CPU
+    /// number) before `horizon`.
     #[inline(always)]
     fn step(&self, horizon: u64) -> bool {
         let first = self.tree.earliest();

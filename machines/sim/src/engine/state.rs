@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     /// The running CPU, if it may take its own per-CPU locks without first letting CPUs with
     /// earlier clocks run. Otherwise [`NO_CPU`](crate::engine::cpu::NO_CPU).
     pub(crate) local: Cell<CpuId>,
-    /// The smallest key (time and number) of all CPUs except the running one.
+    /// The smallest key (time and CPU number) of all CPUs except the running one.
     pub(crate) limit: Cell<u64>,
     /// The number of times that the engine has resumed a CPU. As long as this number stays the
     /// same, no other CPU has run.

@@ -153,7 +153,8 @@ impl Queue {
         self.free_at.get() == NO_CPU
     }
 
-    /// Returns whether a CPU that arrives with key `mine` (time and number) finds the lock held.
+    /// Returns whether a CPU that arrives with key `mine` (time and CPU number) finds the lock
+    /// held.
     #[inline]
     pub(crate) fn is_taken(&self, mine: u64) -> bool {
         self.is_held() || self.free_key.get() > mine

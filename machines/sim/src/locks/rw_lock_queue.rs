@@ -203,7 +203,7 @@ impl RwQueue {
     }
 
     /// Sends a request to the lock's line, and waits until it has arrived there. Meanwhile, CPUs
-    /// with earlier keys (times and numbers) run.
+    /// with earlier keys (times and CPU numbers) run.
     fn request(&self, sim: &Inner) -> Request {
         let asked = time_of(sim.order());
         let (line, this) = (self.line.get(), sim.this_cpu());

@@ -123,7 +123,8 @@ impl CostKey {
         matches!(self, Self::Work(work) if is_hold_work(work))
     }
 
-    /// The field of `costs` that holds the price. `None` for [`Work::Think`], whose price is fixed.
+    /// The field of `costs` that holds the price. `None` for [`Work::Think`], whose price is always
+    /// 1 ns.
     pub(super) const fn slot(self, costs: &mut Costs) -> Option<&mut u32> {
         match self {
             Self::Work(Work::Think) => None,

@@ -41,7 +41,7 @@ pub struct ProfileText {
     pub topology: Topology,
     /// The kinds of cores; empty if the file gives the CPUs by counts.
     pub clusters: Vec<Cluster>,
-    /// The memory of each node in bytes, in whole pages.
+    /// The memory of each node in bytes, rounded down to whole pages.
     pub node_bytes: Vec<u64>,
     /// Every cost of the machine, in the order of [`CostKey::all`]. The cost of a line transfer can
     /// be absent if no two CPUs are at its distance.

@@ -156,7 +156,7 @@ impl Inner {
         self.choose_next(cpu);
     }
 
-    /// Chooses what the running CPU does next, and sets the CPU's key (time and number)
+    /// Chooses what the running CPU does next, and sets the CPU's key (time and CPU number)
     /// accordingly.
     fn choose_next(&self, cpu: &Cpu) {
         self.fire_timers(cpu);

@@ -80,8 +80,8 @@ fn holds_of_a_drain(holds: &'static dyn Holds) -> [u64; 2] {
     [after[0] - before[0], after[1] - before[1]]
 }
 
-/// A drain of 5000 pages moves 80 batches. It moves at most 32 batches each time that it takes the
-/// pcp lock, so it takes this lock three times.
+/// A drain of 5000 pages moves 80 batches of at most 63 pages. It moves at most 32 batches each
+/// time that it takes the pcp lock, so it takes this lock three times.
 #[test]
 fn a_drain_under_batched_zone_lock_releases_the_lists_after_32_batches() {
     assert_eq!(holds_of_a_drain(&BatchedZoneLock), [3, 80]);

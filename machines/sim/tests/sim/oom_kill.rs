@@ -189,10 +189,10 @@ fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
         enroll(4, Kind::Init, &group);
         enroll(5, Kind::Process, &root);
         enroll(6, Kind::Process, &member);
-        // The OOM code looks for a budget whose processes die together. The search begins at the
-        // process's own budget, goes upwards, and stops at the budget that ran out. Here the
-        // member's own budget ran out, and its processes do not die together. So only process 6 is
-        // killed.
+        // The OOM code looks for a budget (a limit on the pages of a group of processes) whose
+        // processes die together. The search begins at the process's own budget, goes upwards, and
+        // stops at the budget that ran out. Here the member's own budget ran out, and its processes
+        // do not die together. So only process 6 is killed.
         world.kill_for(sim, 6, Some(&member));
         assert_eq!(world.killed(), [6]);
         let killed = world.kill_for(sim, 1, Some(&root));

@@ -184,8 +184,8 @@ fn a_wait_follows_the_hold_that_it_waited_for() {
     }
 }
 
-/// On each CPU, the spans of tasks and jobs, of holds of spinlocks and of disturbances nest, so
-/// that they can be drawn one below the other.
+/// The spans of time of one CPU nest: the times of its tasks and jobs, of its holds of spinlocks,
+/// and of its disturbances. So they can be drawn one below the other.
 #[test]
 fn the_spans_of_a_cpu_nest() {
     let (_, seen) = observed(LockModel::RunAhead);

@@ -1,5 +1,5 @@
-//! Seeds, machines, checkers and a runner of laws (contracts that hold on every machine), for the
-//! tests of the memory manager on simulated machines.
+//! Seeds, machines and checkers, for the tests of the memory manager on simulated machines. Also a
+//! runner of laws (contracts that hold on every machine).
 //!
 //! Each checker is in a separate file, `check_*.rs`, and checks only one promise (a statement that
 //! holds in every run).

@@ -1,5 +1,5 @@
-//! `Presses`: the embedder of reclaim in a [`SpaceShared`]. When reclaim asks for it, starts or
-//! wakes a thread of kswapd.
+//! `Presses`: the embedder of reclaim in a [`SpaceShared`]. It starts or wakes a thread of kswapd
+//! when reclaim asks for this.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -22,8 +22,8 @@ pub(crate) struct Presses {
 }
 
 impl Presses {
-    /// Tells the embedder the state that all tasks share, once this state is complete. Until then,
-    /// nothing is reclaimed.
+    /// Gives the embedder a reference to the state that all tasks share, when this state is
+    /// complete. Before this call, nothing is reclaimed.
     pub(crate) fn set(&self, shared: &Rc<SpaceShared>) {
         self.shared.replace(Rc::downgrade(shared));
     }

@@ -78,7 +78,8 @@ impl World {
     }
 
     /// Makes a machine of `nodes` nodes, each with two zones of `pages` pages, which are of these
-    /// `kinds`. It has `swap` slots of swap, and numbers for `spaces_max` address spaces and files.
+    /// `kinds`. The machine has `swap` slots of swap. At most `spaces_max` address spaces and files
+    /// can be enlisted for reclaim.
     pub(crate) fn of_zones(
         kinds: [ZoneKind; 2],
         pages: u32,
