@@ -325,8 +325,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.rules.budget.saturating_sub(self.precise_sums)
     }
 
-    /// Returns whether the search should now sum the pages of all candidates that may have the most
-    /// points in one batch.
+    /// Returns whether the search should now sum, in one batch, the pages of all candidates that
+    /// may have the most points.
     fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
         let summed = self.precise_sums - self.rent.sums_before;
         if summed < self.rent.ask_at {
