@@ -36,7 +36,7 @@ pub(crate) fn header(root: &Path) -> Result<(), String> {
         .map_err(|why| format!("{why}\n`cargo install --locked cbindgen@0.29.4` installs cbindgen"))
 }
 
-/// Builds the library, and installs it in the folder that is the only argument.
+/// Builds the library, and installs it in the folder that the only argument names.
 pub(crate) fn install(root: &Path, arguments: &[&str]) -> Result<(), String> {
     let prefix = match *arguments {
         [prefix] if Path::new(prefix).is_absolute() => PathBuf::from(prefix),

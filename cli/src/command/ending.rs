@@ -9,8 +9,9 @@ use plimsoll_lab::report::{Report, Table, summary};
 use crate::output::{BadInput, Sink};
 
 /// Writes the part after the last report. If there are several reports, this part has a table of
-/// all answers. If `figures` is given, the part also has the figures published for Linux beside
-/// ours.
+/// all answers. If `figures` is given, also writes this table, which has the figures published for
+/// Linux beside ours. If the output is not verbose, writes instead a sentence that says how many of
+/// these figures match.
 pub(crate) fn write(
     sink: &mut Sink,
     reports: &[Report],

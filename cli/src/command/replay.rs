@@ -14,7 +14,7 @@ use crate::recordings::Shelf;
 use crate::store::Keeping;
 use crate::trace::TraceFile;
 
-/// The number of seeds unless the user chooses another; experiments have the same default.
+/// The number of seeds unless the user chooses another number; experiments have the same default.
 const SEEDS: u64 = 6;
 /// The name that stands for standard input.
 const STDIN: &str = "-";

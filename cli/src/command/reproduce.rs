@@ -26,8 +26,8 @@ use crate::html::HtmlFile;
 use crate::output::{self, BadInput, Sink};
 use crate::store::Keeping;
 
-/// The number of seeds unless the user chooses another. With fewer seeds, a comparison of two
-/// designs could not say which is better.
+/// The number of seeds unless the user chooses another number. With fewer seeds, a comparison of
+/// two designs could not say which is better.
 const SEEDS: u64 = 6;
 const SEEDS_QUICK: u64 = 2;
 

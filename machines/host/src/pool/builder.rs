@@ -18,7 +18,8 @@ use crate::Host;
 use crate::arena::{Arena, HugePages};
 use crate::topology;
 
-/// The number of pages of a pool unless [`Builder::pages`] sets another: 64 MiB.
+/// The number of pages of a pool unless [`Builder::pages`] sets another number. The default is 64
+/// MiB.
 pub const PAGES_DEFAULT: Pages = Pages(1 << 14);
 
 /// The largest number of CPUs of a pool.

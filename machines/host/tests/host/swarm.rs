@@ -227,8 +227,8 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         goes_dormant(&shared);
         drop(workers);
         shared.is_whole();
-        // Linux rounds the first run of each CPU's vmstat work to a whole second, so few runs
-        // happen during this test.
+        // The schedule of Linux rounds the first run of each CPU's vmstat work to a whole second.
+        // So with this schedule, few runs happen during the test.
         let least = if design.schedule.name() == "phased" {
             20
         } else {

@@ -65,8 +65,8 @@ pub(super) fn blame(
     }
 }
 
-/// Returns the mutants that may have caused an error. The function looks at each span of the error
-/// whose `is_primary` has the given value. It finds the smallest region of `kind` that contains the
+/// Returns the mutants that may have caused an error. The function looks at each span of `error` in
+/// which `is_primary` has the given value. It finds the smallest region of `kind` that contains the
 /// span, and returns the mutants of these regions.
 fn within(
     error: &Error,
