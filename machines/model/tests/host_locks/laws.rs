@@ -351,8 +351,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Waits until the thread is first in the queue or is killed. If the thread is first, adds to
-    /// the sum and returns true.
+    /// Waits until the thread is first or killed. If it is first, adds to the sum and returns true.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {
