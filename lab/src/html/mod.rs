@@ -1,5 +1,5 @@
-//! A page of HTML with the reports of a command: first the answers, then charts of one run of each
-//! design, then all tables.
+//! A page of HTML with the reports of a command: first the answer to the question of each
+//! experiment, then charts of one run of each design, then all tables.
 //!
 //! The page is one file. It contains its style, its scripts and its data, and loads nothing. Texts
 //! and tables are HTML, so they can be read without scripts. The scripts draw the charts. The

@@ -39,7 +39,7 @@ pub struct Cached<M: Machine> {
     spaces: Spaces<M>,
     space: Arc<AddressSpace<M>>,
     file: Arc<Object<M>>,
-    /// The number of pages that passes of reclaim have freed.
+    /// The number of pages that reclaim has freed so far.
     freed: M::Word,
 }
 

@@ -38,7 +38,7 @@ pub struct Pressed<M: Machine> {
     budget: Arc<Budget<M>>,
     /// The node to which the pages of the address space belong.
     node: NodeId,
-    /// The number of pages that passes of reclaim have freed.
+    /// The number of pages that reclaim has freed so far.
     freed: M::Word,
 }
 

@@ -237,9 +237,10 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
     }
 }
 
-/// Returns how many pages each subtraction of one unmapping has. The unmapping of `pages` pages is
-/// cut at the ends of page tables, where the gather (the pages that wait to be freed) is full, and
-/// after `cut` pages. `offset` is the first page's index in its page table.
+/// Divides an unmapping of `pages` pages into the parts that Linux subtracts from the counter one
+/// by one, and returns the number of pages of each part. A part ends at the end of a page table,
+/// where the list of pages that wait to be freed is full, and after `cut` pages. `offset` is the
+/// first page's index in its page table.
 pub(super) fn pieces(offset: u64, pages: u64, cut: Option<u64>) -> Vec<u64> {
     let mut pieces = Vec::new();
     let mut done = 0;

@@ -1,10 +1,10 @@
 //! `reproduce oom-latency` and `reproduce oom-accuracy`: when memory runs out, how long does it
 //! take to choose a victim, and is the victim the right one?
 //!
-//! Every process has real counters of the simulated machine. Before the selection, the CPUs on
+//! Every simulated process has the counters of `plimsoll-mm`. Before the selection, the CPUs on
 //! which a process ran have added the process's pages to its counters. A selector then runs on one
 //! CPU. The simulator charges the selector for each process that the selector examines, each cache
-//! line that it fetches, and each CPU whose part of a counter it adds to a sum.
+//! line that it fetches, and each CPU whose part of a counter the selector adds to a sum.
 //!
 //! The submodule `population` has the processes, and the CPUs on which they touched their pages.
 //! `processes` puts a population on a machine and makes one selection. `oracle` computes the right

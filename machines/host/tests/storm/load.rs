@@ -31,7 +31,7 @@ pub(crate) struct Load {
     owners: Box<[AtomicU8]>,
     taken: AtomicU64,
     freed: AtomicU64,
-    /// The thread ids (`gettid`) of the threads that the test moves to other CPUs and interrupts.
+    /// The ids (`gettid`) of the threads that the test interrupts, and moves to other CPUs.
     threads: Mutex<Vec<i32>>,
     pub(crate) moves: AtomicU64,
     pub(crate) signals: AtomicU64,

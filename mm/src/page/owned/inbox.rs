@@ -138,8 +138,8 @@ impl<M: Machine> Owners<M> {
         loop {
             mail.below[group.index()].set(top.cast_unsigned());
             // Release pairs with the Acquire in `collect`: the owner sees the link. Acquire pairs
-            // with the Release in `show_loss`: if the exchange follows that addition, this CPU
-            // sees that the owner has lost the block.
+            // with the Release in `show_loss`, which adds to `TOP`: if this exchange comes after
+            // the addition, this CPU sees that the owner has lost the block.
             match inbox.compare_exchange(machine, TOP, top, pushed, AcqRel) {
                 Ok(_) => break,
                 Err(other) => top = other,
