@@ -47,8 +47,8 @@ pub(crate) fn folder(named: Option<PathBuf>) -> PathBuf {
 pub(crate) struct Keeping {
     /// The folder of the run in the store; `None` if no results are kept.
     run: Option<RunFolder>,
-    /// Whether the user has explicitly asked to keep the results. If so, a failure to keep them is
-    /// an error. Otherwise the failure only prints a warning.
+    /// Whether the user has explicitly asked to keep the results. If so, a failure to keep the
+    /// results is an error. Otherwise, such a failure only prints a warning.
     asked: bool,
     /// The facts about the run that were known when it began, such as its command line.
     head: Head,

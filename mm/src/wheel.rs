@@ -215,8 +215,8 @@ mod tests {
         assert_eq!(sharing(250, 3086, 3480), [7, 8, 9]);
     }
 
-    /// The largest number of CPUs that fire on the same jiffy after all CPUs have fired a few
-    /// times.
+    /// The largest number of CPUs whose timers fire on the same jiffy, after the timer of each CPU
+    /// has fired a few times.
     fn crowd(hz: u32, cpus: u32, second: u64) -> usize {
         let mut at: Vec<u64> = (0..cpus).map(|_| second * u64::from(hz)).collect();
         for _ in 0..5 {
@@ -232,7 +232,8 @@ mod tests {
     /// that several CPUs fire together.
     #[test]
     fn the_wheel_crowds_what_round_jiffies_spreads() {
-        // 1000 is not a multiple of 64, so in different seconds, different CPUs fire together.
+        // At HZ 1000, a second is not a multiple of 64 jiffies. So the CPUs whose timers fire
+        // together are not the same CPUs in every second.
         let cases = [
             (1000, 72, 20..=22),
             (250, 72, 3..=3),

@@ -18,7 +18,8 @@ fn libraries() -> PathBuf {
     test.parent().expect("a program is in a folder").to_owned()
 }
 
-/// Returns the newest file of `folder` whose name begins with `libplimsoll` and has this extension.
+/// Returns the newest file of `folder` whose name begins with `libplimsoll` and has the extension
+/// `extension`.
 fn newest(folder: &Path, extension: &str) -> PathBuf {
     let is_one = |path: &PathBuf| {
         let name = path.file_stem().and_then(OsStr::to_str).unwrap_or("");

@@ -44,7 +44,7 @@ pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
 /// The reports compare all other ways with this way.
 pub(super) const ALONE: &str = "exit alone";
 
-/// The number of helpers that a design of an experiment file gives.
+/// The declaration of `helpers`, the number of helpers that an experiment file gives for a design.
 pub(super) const HELPERS: Number = Number::one(
     "helpers",
     (0, 64),

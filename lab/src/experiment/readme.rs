@@ -7,7 +7,7 @@ use crate::run::options::Effort;
 
 /// A row of the README's table, and the experiment that measures the row's values.
 struct Row {
-    /// A part of the row's question.
+    /// Words from the row's question.
     question: &'static str,
     /// The README's name of the machine.
     called: &'static str,

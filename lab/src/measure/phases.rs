@@ -267,7 +267,8 @@ mod tests {
         );
     }
 
-    /// The time in a phase can be looked up separately for two roots: the exit and the reaper.
+    /// The exit and the reaper have separate times for the same phase. A lookup names one of the
+    /// two, and the phase.
     #[test]
     fn time_is_looked_up_by_who_spent_it() {
         let tree = race();

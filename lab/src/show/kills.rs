@@ -23,7 +23,7 @@ pub struct Victim {
     /// The time at which the reaper ended its last attempt at this victim. Attempts that it skipped
     /// do not count.
     pub finished_ns: Option<u64>,
-    /// The number of attempts at this victim that the reaper skipped.
+    /// The number of attempts to reap this victim that the reaper skipped.
     pub skips: u64,
     /// The time at which the exiting victim had emptied its address space completely.
     pub exited_ns: Option<u64>,

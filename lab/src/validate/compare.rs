@@ -28,7 +28,7 @@ pub enum Miss {
     ContendedShare {
         /// The measured share, from 0 to 1.
         real: f64,
-        /// The predicted share, from 0 to 1.
+        /// The predicted share of acquisitions that found the lock held, from 0 to 1.
         simulated: f64,
     },
 }

@@ -17,7 +17,7 @@ const FIRST_NS: u64 = 1024;
 /// How the values of two bins become the value of one bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
-    /// The sum of both values.
+    /// The sum of the values of both bins.
     Sum,
     /// The value of the later bin, if this bin has a value.
     Last,
@@ -105,7 +105,8 @@ pub(super) enum Join {
     Max,
 }
 
-/// For each CPU and each bin, a value. The value 0 stands for no value.
+/// A value for each CPU and each bin (an interval of virtual time). The value 0 stands for no
+/// value.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     join: Join,

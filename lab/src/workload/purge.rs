@@ -32,7 +32,7 @@ pub(crate) struct Purge {
     /// How many spans per worker are allowed to wait for a purger. While more spans wait, the
     /// workers sleep.
     pub(crate) waiting: usize,
-    /// The time for which a worker uses each page, in nanoseconds.
+    /// The mean time between two purges of one group of CPUs.
     pub(crate) use_ns_per_page: u64,
     /// The mean time between two purges of a group.
     pub(crate) pause: Nanos,

@@ -135,7 +135,8 @@ impl fmt::Display for Error {
 
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        // The text of a file error ends with its source's text, so the source would add nothing.
+        // The text of a file error already ends with the text of the underlying I/O error. So
+        // returning this I/O error as the source would add nothing.
         None
     }
 }

@@ -108,9 +108,10 @@ impl<M: Machine> Tree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When
-    /// an item's value passes a multiple of the item's own batch, adds that multiple to the next
-    /// level, and so on up to the root.
+    /// Adds `carried` to the item (the count of one tree node) above the cell of `cpu`. The cell is
+    /// this CPU's part of the counter, and has just passed this amount on. When an item's value
+    /// passes a multiple of the item's own batch, adds that multiple to the item one level up, and
+    /// so on up to the root.
     #[cold]
     #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {

@@ -166,8 +166,8 @@ impl<M: Machine> Cached<M> {
         assert_eq!(freed + present, 2, "no page is lost or freed twice");
     }
 
-    /// Asserts that the next pass drops neither of the file's two pages, and that the two passes
-    /// after the next one drop at least one of these pages.
+    /// Asserts that the next pass of reclaim drops neither of the file's two pages, and that the
+    /// two passes after it drop at least one of these pages.
     fn has_second_chances(&self, machine: &M) {
         // Each page was used twice: the set-up and one CPU have touched the page that is mapped,
         // and the set-up and the other CPU have read the other page.
@@ -185,8 +185,9 @@ impl<M: Machine> Cached<M> {
         assert_eq!(self.len(List::ActiveFile), 2);
     }
 
-    /// Looks at both pages while they are read and not mapped. Asserts that the page that had been
-    /// found touched before becomes active when it is found touched again.
+    /// Lets reclaim look at both pages while they are read and not mapped. Reclaim had found one of
+    /// the pages touched before. Asserts that this page becomes active when reclaim finds it
+    /// touched again.
     fn remembers_a_touch(&self, machine: &M) {
         self.unmap(machine);
         look_while_read(self.memory(machine), NODE);

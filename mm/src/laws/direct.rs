@@ -32,8 +32,8 @@ pub struct Short<M: Machine> {
     reclaim: Reclaim<M, Counting<M>>,
 }
 
-/// The embedder in the tests of this file. It counts pauses and wake-ups, and can let something
-/// happen during a given pause.
+/// The embedder in the tests of this file. It counts pauses and wake-ups. In chosen pauses, it puts
+/// back the isolated page, or says that the allocating task was killed.
 struct Counting<M: Machine> {
     pressed: Pressed<M>,
     /// The page that another CPU has isolated.
@@ -43,7 +43,8 @@ struct Counting<M: Machine> {
     /// The number of the pause during which the other CPU puts back the page that it has isolated.
     /// Pauses are counted over all waits of an allocation.
     put_back_at: i64,
-    /// The number of the pause during which the allocating task is killed.
+    /// The allocating task is killed during the pause with this number. The first pause has number
+    /// 1.
     killed_at: i64,
     /// The number of times that a kswapd was woken.
     woken: M::Word,

@@ -29,7 +29,7 @@ pub struct FewTables<M: Machine> {
     emptied: Box<[M::Word]>,
     /// For each table, the number of times a walker dropped the mappings that begin in this table.
     forgotten: Box<[M::Word]>,
-    /// For each CPU, 1 while its walker is at work, otherwise 0.
+    /// For each CPU, 1 while the CPU takes part in emptying the address space, otherwise 0.
     at_work: Box<[M::Word]>,
     /// The number of walkers that were told to finish the address space, which only the last walker
     /// to leave does.

@@ -52,12 +52,12 @@ pub(super) const NODE: NodeId = NodeId(0);
 
 impl<M: Machine> Pressed<M> {
     /// Makes an address space with two pages that were touched, but not since reclaim last looked
-    /// at them. So the next pass evicts them, unless they are touched again.
+    /// at them. So the next pass of reclaim evicts them, unless they are touched again.
     pub(super) fn new(machine: &M) -> Self {
         Self::on(machine, Layout::arena(Pages(ARENA)), NODE)
     }
 
-    /// Makes an address space with two pages of `node` that the next pass evicts, like
+    /// Makes an address space with two pages of `node` that the next pass of reclaim evicts, like
     /// [`Pressed::new`]. If `node` is not the first one, first uses up the pages of the layout's
     /// first zone.
     pub(super) fn on(machine: &M, layout: Layout, node: NodeId) -> Self {

@@ -74,9 +74,10 @@ impl<M: Machine> Spilling<M> {
         self.seen.add(machine, self.listed(machine), AcqRel);
     }
 
-    /// Asserts that the reader did not see the lists half spilled: with the page that was freed
-    /// last and other pages at the same time. If the last free finds the lists locked by the
-    /// reader, the page goes to the zone directly, and no other page goes to the zone.
+    /// Asserts that the reader did not see a half-done spill. In the middle of a spill, the lists
+    /// have the page that was freed last together with other pages. If the last free finds the
+    /// lists locked by the reader, the page goes to the zone directly, and no other page goes to
+    /// the zone.
     fn has_spilled(&self, machine: &M) {
         const LAST: i64 = 1 << (HIGH - 1);
         let (left, seen) = (self.listed(machine), self.seen.load(machine, Relaxed));

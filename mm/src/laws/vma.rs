@@ -114,8 +114,8 @@ impl<M: Machine> FewVmas<M> {
         self.meets_all(|| cursor.forward(), |number| number);
     }
 
-    /// Asserts that a downward walk visits every mapping with an even number, in order, and none
-    /// that never existed.
+    /// Walks downwards from the highest mapping. Asserts that the walk visits every mapping with an
+    /// even number, in order, and no mapping that has never existed.
     fn goes_down(&self) {
         let mut cursor = Cursor::end(&self.tree);
         let highest = self.numbers - 1;

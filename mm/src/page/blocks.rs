@@ -16,7 +16,8 @@ use crate::units::{Order, count_of};
 /// [`sizing::batch`](super::sizing::batch) computes, which is 63 pages.
 pub(super) const CAPACITY: usize = 64;
 
-/// The blocks in transit. Each entry is a block's first page and its order.
+/// Blocks that are moving between a page list and the zone. Each entry is a block's first page and
+/// its order.
 pub(super) struct Blocks {
     items: [(u32, Order); CAPACITY],
     len: usize,

@@ -45,7 +45,7 @@ pub enum ResizeError {
     InUse {
         /// The first frame of the range that is not free.
         pfn: Pfn,
-        /// The user of that frame.
+        /// The user of the frame `pfn`.
         holder: Holder,
     },
     /// The zone needs the free pages of the range: without them, the zone would be below its high

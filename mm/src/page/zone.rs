@@ -263,8 +263,8 @@ impl<M: Machine> PerCpu<M> {
             pcp: machine.cpu_lock(LockClass::Pcp, cpu, pcp),
             room: machine.field(match metadata {
                 Metadata::Eager => 0,
-                // These lists grow on use, so `provide_lists` must never find that they need
-                // memory.
+                // These lists allocate memory when they are used. The largest possible `room` keeps
+                // `provide_lists` from allocating memory for them.
                 Metadata::WhenSplit => u64::MAX,
             }),
             count: machine.local_word(cpu, 0),

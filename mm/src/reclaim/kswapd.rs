@@ -61,7 +61,8 @@ pub enum Next {
     /// The next call is at this time, which may have passed already. If [`Embedder::wake_kswapd`]
     /// is called before this time, the next call is at once.
     At(Nanos),
-    /// The next call is after the next [`Embedder::wake_kswapd`], which may already be under way.
+    /// The thread calls again after the next call of [`Embedder::wake_kswapd`], which may already
+    /// be under way.
     Woken,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Pass {
     pub(super) forced: bool,
 }
 
-/// The result of a pass.
+/// The result of a pass of reclaim over the lists of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Passed {
     /// The number of inactive pages that were looked at.

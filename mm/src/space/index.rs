@@ -161,8 +161,8 @@ impl Index {
                 last: true,
             };
         };
-        // Some nodes are missing above the current root, and the others on the path down from the
-        // new root.
+        // If the tree has too few levels for `index`, nodes are missing in two places: above the
+        // current root, and on the path from the new root down to `index`.
         let raised = height(index).saturating_sub(self.shift) / FAN_BITS;
         if raised > 0 {
             return Missing {

@@ -193,8 +193,8 @@ impl<M: Machine> AddressSpace<M> {
         Self { budget, ..self }
     }
 
-    /// Returns the address space with `notified` added to those that are notified before pages
-    /// leave.
+    /// Adds `notified` to the objects that are notified before pages leave the address space, and
+    /// returns the address space.
     #[must_use]
     pub fn notifying(mut self, notified: impl Notified<M> + 'static) -> Self {
         self.notified.push(Box::new(notified));

@@ -134,8 +134,8 @@ impl Owner {
         Some(Self::pack_file(self.number, self.page.0, file))
     }
 
-    /// Returns the owner that [`Owner::pack`] or [`Owner::pack_file`] made into `packed`, or `None`
-    /// for 0.
+    /// Returns the owner that `packed` stands for, or `None` if `packed` is 0. Any other value is a
+    /// result of [`Owner::pack`] or [`Owner::pack_file`].
     pub(crate) fn unpack(packed: u64) -> Option<Self> {
         let number = ((packed & !Self::MARKS) >> SPACE_BITS).checked_sub(1)?;
         let has = |mark| packed & mark != 0;

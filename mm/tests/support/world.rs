@@ -47,7 +47,7 @@ pub(crate) struct Kept {
     pub(crate) manager: Manager<Plain>,
     pub(crate) spaces: Spaces<Plain>,
     oom: Arc<Oom>,
-    /// The reclaim of used pages, if the world has any.
+    /// The reclaim of used pages; `None` if this world reclaims no used pages.
     pub(crate) reclaim: Option<Arc<Reclaim<Plain, Presses>>>,
 }
 

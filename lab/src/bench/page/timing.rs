@@ -27,7 +27,8 @@ const BULK: usize = 1 << 16;
 const HUGE_BLOCKS: usize = 128;
 /// How many frames one thread passes to the other at a time.
 const CHUNK: usize = 64;
-/// The largest number of chunks that wait for the thread that frees them.
+/// The largest number of chunks (groups of [`CHUNK`] frames) that wait until the other thread frees
+/// them.
 const CHUNKS_WAITING: usize = 8;
 /// The number of chunks in a sample of the load `alloc here, free there`, in which one thread
 /// allocates frames and another frees them.

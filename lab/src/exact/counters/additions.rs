@@ -144,7 +144,7 @@ fn logged(run: &Run) -> Vec<Addition> {
 /// The part of the recorded additions that matches the log's additions best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
-    /// The index of the first recorded addition of the part that matches the log.
+    /// The part of the recording that matches the log begins with the addition at this index.
     begin: usize,
     /// The index just past the last recorded addition that equals an addition of the log.
     end: usize,

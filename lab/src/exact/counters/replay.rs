@@ -36,8 +36,8 @@ pub(super) struct Replayed {
     /// The largest error of a recorded reading, in pages: the largest difference from the exact
     /// number.
     pub(super) worst_recorded: u64,
-    /// The largest error of the counter's approximate sum, in pages. Unlike a reading, which a
-    /// process sees, the sum can be negative.
+    /// The largest error of the counter's approximate sum, in pages. The approximate sum can be
+    /// negative. A reading that a process sees cannot be negative.
     pub(super) worst: u64,
     /// The bound that the counter, after the last step, promises for the error of its approximate
     /// sum.

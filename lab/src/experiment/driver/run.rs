@@ -48,7 +48,7 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.numbers(self.machine, self.options.effort)
     }
 
-    /// The number `name` of the workload in a full run.
+    /// The value in a full run of the workload's number that is called `name`.
     pub(in crate::experiment) fn full_number(&self, name: &str) -> u64 {
         self.filed.numbers(self.machine, Effort::Full).get(name)
     }

@@ -91,8 +91,8 @@ fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// In how many cases our design waits for page tables longer than the patch does, and how many
-/// cases there are. A case is a seed and a scene.
+/// Counts the cases in which our design waits longer for page tables than the patch does, and all
+/// cases. A case is a seed and a scene.
 fn cases_above(results: &Results, scenes: &Scenes) -> (usize, usize) {
     let (mut above, mut cases) = (0, 0);
     for scene in &scenes.all {

@@ -239,8 +239,8 @@ impl StallSetup {
         )
     }
 
-    /// Returns a copy of this setup to which `cause` has been applied. If `is_long`, the copy's run
-    /// is as long as the cause needs to show its effect.
+    /// Returns a copy of this setup with the change that `cause` describes. If `is_long`, the
+    /// copy's run is long enough for the change to show its effect.
     pub(super) fn with(&self, cause: &Cause, is_long: bool) -> Self {
         let mut setup = self.clone();
         if is_long {

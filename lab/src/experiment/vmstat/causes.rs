@@ -95,7 +95,8 @@ impl Cause {
         }
     }
 
-    /// The words that end a sentence about the patch's drop in contentions.
+    /// The words that end a sentence about how much the patch reduces contentions. They name the
+    /// cause, if it is known.
     pub(super) const fn clause(self) -> &'static str {
         match self {
             Self::TooFewSeeds => "",

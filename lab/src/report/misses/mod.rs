@@ -281,8 +281,8 @@ pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec
         .map(move |thread| (thread, of(thread).collect()))
 }
 
-/// The word for the agreement that the figure would have if the patch had no effect in our runs, or
-/// a dash.
+/// Says in one word how well the published figure would agree with ours if the patch had no effect
+/// in our runs. Returns a dash if there is no such word.
 pub(super) fn without_effect_text(figure: &Beside) -> &'static str {
     let agreement = figure.agreement_without_effect();
     agreement.map_or(NOTHING, Agreement::word)

@@ -204,7 +204,7 @@ pub(super) fn stalls(notes: &[TimedEvent], deaths: &[Death]) -> Vec<Stall> {
     stalls.iter().map(of).collect()
 }
 
-/// The spans and deaths that determine which part a stall is in at any moment.
+/// The data from which the parts of a stall are computed: spans of time, and the deaths of victims.
 struct Story<'a> {
     asks: Vec<Range<u64>>,
     selects: Vec<Range<u64>>,

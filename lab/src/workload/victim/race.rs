@@ -443,8 +443,8 @@ mod tests {
         assert!(none.ran(Party::Exit) > plenty.ran(Party::Exit));
     }
 
-    /// The pages of a victim return to the nodes from which they came, whatever the node of the CPU
-    /// is that frees them.
+    /// The pages of a victim return to the nodes from which they came, even if a CPU of another
+    /// node frees them.
     #[test]
     fn pages_of_two_nodes_go_back_to_both_whoever_empties() {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");

@@ -28,8 +28,8 @@ const TAKEN: usize = 1;
 /// The state of a lock that never gets an owner (a thread that takes it by plain stores), while no
 /// thread holds it.
 const NEVER: usize = 0;
-/// The state of a lock that has no owner (a thread that takes it by plain stores) but may get one,
-/// while no thread holds it.
+/// The state of a free lock that has no owner now but can get one. An owner is a thread that takes
+/// the lock by plain stores.
 const UNOWNED: usize = 2;
 /// The token of the first seat, the place where a thread notes which lock it holds. A token is the
 /// number that stands for a seat in the state of a lock. The tokens of further seats follow in

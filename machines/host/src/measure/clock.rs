@@ -79,7 +79,7 @@ mod imp {
     /// The time now, in ticks.
     #[inline]
     pub(in crate::measure) fn ticks() -> u64 {
-        // SAFETY: every x86-64 has the counter, and Linux leaves it readable.
+        // The time, in ticks, when every earlier load from memory is complete.
         unsafe { _rdtsc() }
     }
 
@@ -107,7 +107,7 @@ mod imp {
         Nanos::from(START.elapsed()).0
     }
 
-    /// The time when every earlier load of the program is complete, in ticks. Reading the system's
+    /// The time, in ticks, when every earlier load from memory is complete. Reading the system's
     /// clock takes so long that these loads are complete by then.
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         ticks()

@@ -164,7 +164,8 @@ pub struct Prices {
 
 impl Prices {
     /// Returns whether the two CPUs were probably hardware threads (SMT) of one core most of the
-    /// time, whatever the kernel reports. In that case no line was transferred for a remote lock.
+    /// time, whatever the kernel reports. In that case, no cache line was transferred when one CPU
+    /// took a lock that the other CPU had held last.
     #[must_use]
     pub fn look_like_one_core(&self) -> bool {
         self.remote.middle_ns < self.entry.middle_ns + TWO_LINES_NS

@@ -42,8 +42,8 @@ impl Watch {
         self.note(clock::ticks())
     }
 
-    /// Reads the clock after every earlier load is complete, and records a jump if too much time
-    /// has passed since the last reading.
+    /// Reads the clock after every earlier load from memory is complete. Records a jump of the
+    /// clock if too much time has passed since the last reading.
     #[inline]
     pub(super) fn look_after_loads(&self) -> u64 {
         self.note(clock::ticks_after_loads())
@@ -93,7 +93,8 @@ impl Jumps {
         Self(merged)
     }
 
-    /// Returns whether any jump is less than `margin` ticks from `span`.
+    /// Returns whether any jump of the clock between two successive readings is less than `margin`
+    /// ticks from `span`.
     pub(super) fn are_near(&self, span: Span, margin: u64) -> bool {
         let past = self
             .0

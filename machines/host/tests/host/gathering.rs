@@ -120,8 +120,8 @@ fn a_batch_is_added_when_there_is_no_room_for_another_page() {
         (9, 1),
         (8 + 509, 1),
         (8 + 510, 2),
-        // The mapping fills a whole page table, which is freed too and needs a record. So the
-        // batches of records are full with one page less.
+        // The mapping fills a whole page table. This table is freed too, and needs a record. So one
+        // page less fills the batches of records.
         (8 + 2 * 510 - 2, 2),
         (8 + 2 * 510 - 1, 3),
     ] {

@@ -21,7 +21,7 @@ const BLOCK: Pages = Order::MAX.pages();
 const LEAST: Pages = Pages(12 * BLOCK.0);
 /// The largest number of pages of the zone.
 pub(crate) const MOST: Pages = Pages(16 * BLOCK.0);
-/// The time between two moves of the threads to other CPUs.
+/// The interval at which the test moves the threads to other CPUs.
 const MOVE_EVERY: Duration = Duration::from_micros(10);
 
 /// A manager, the owners of its pages, and counts of what the threads and the test have done.

@@ -31,7 +31,7 @@ fn count(machine: &M, state: &Folded) {
     }
 }
 
-/// Moves the parts of all CPUs to the total, from the calling CPU.
+/// Moves each CPU's part to the total. The calling CPU does this for all CPUs.
 fn fold(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.take(machine), Relaxed);

@@ -34,8 +34,8 @@ pub(crate) struct Cpu {
     /// The number of pages that the CPU has moved since it took the zone lock that it holds. `None`
     /// if it holds no zone lock.
     pub(crate) moved: Cell<Option<u32>>,
-    /// True while the CPU is suspended until the end of a long call of `spend`. An event can then
-    /// wake the CPU earlier.
+    /// True while a long call of `spend` suspends the CPU. An event can wake the CPU before the
+    /// time of the call has passed.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,
     /// True if the CPU has done nothing since the callback for idle CPUs ran on it.

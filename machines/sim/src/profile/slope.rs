@@ -40,8 +40,8 @@ pub(crate) struct HoldPrice {
     /// if all pages of a hold cost the same.
     at: u32,
     first_ns: u32,
-    /// Each page after the first `at` costs `further_ns + rest / of` nanoseconds. A fraction is
-    /// charged as soon as the fractions since the CPU took the zone lock add up to a whole
+    /// Each page after the first `at` pages costs `further_ns + rest / of` nanoseconds. A fraction
+    /// is charged as soon as the fractions since the CPU took the zone lock add up to a whole
     /// nanosecond.
     further_ns: u64,
     rest: u64,

@@ -25,7 +25,8 @@ const TIMEKEEPER: usize = 0;
 pub(crate) const PERCENT_MAX: u32 = 50;
 
 impl Inner {
-    /// Returns whether `cpu` reaches its timer wheel at `tick` before CPU 0 has counted the tick.
+    /// Returns whether `cpu` handles its timer wheel at `tick` before CPU 0, which counts the
+    /// jiffies, has counted the tick.
     pub(crate) fn comes_before_its_count(&self, cpu: usize, tick: Jiffies) -> bool {
         let (seed, percent) = (self.options.seed, self.options.late_ticks_percent);
         percent > 0 && cpu != TIMEKEEPER && is_early(seed, percent, tick, cpu)

@@ -61,14 +61,14 @@ impl<'a> Band<'a> {
         (self.floor, self.rest, self.is_short) = (None, None, false);
     }
 
-    /// Returns the floor. Each candidate seen has a smallest possible key (points, then number),
+    /// Returns the floor. Each candidate seen has a smallest possible key (points, then index),
     /// and the floor is the largest of these. The key of a candidate without a slot is smaller than
     /// the floor, or is at most the key that [`Band::rest`] returns.
     pub(super) fn floor(&self) -> Option<Key> {
         self.floor
     }
 
-    /// Returns the largest key (points, then number) that any candidate may have that is in the
+    /// Returns the largest key (points, then index) that any candidate may have that is in the
     /// band but got no slot.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
@@ -158,7 +158,7 @@ impl<'a> Band<'a> {
         left.iter().copied().max_by_key(Slot::low)
     }
 
-    /// Returns the number of candidates still in the slots whose key (points, then number) may be
+    /// Returns the number of candidates still in the slots whose key (points, then index) may be
     /// larger than `bar`.
     pub(super) fn reaching(&self, bar: Option<Key>) -> usize {
         let left = &self.slots[self.next..self.used];
@@ -173,7 +173,7 @@ impl<'a> Band<'a> {
         &mut self.slots[self.next - 1..self.next]
     }
 
-    /// Takes out all candidates whose key (points, then number) may be larger than `bar`, and drops
+    /// Takes out all candidates whose key (points, then index) may be larger than `bar`, and drops
     /// the others.
     pub(super) fn take_all(&mut self, bar: Option<Key>) -> &mut [Slot] {
         let first = self.next;
@@ -182,7 +182,7 @@ impl<'a> Band<'a> {
         &mut self.slots[first..end]
     }
 
-    /// Keeps those candidates from slot `first` on whose key (points, then number) may reach `bar`.
+    /// Keeps those candidates from slot `first` on whose key (points, then index) may reach `bar`.
     /// Returns the end of the kept slots.
     fn retain_from(&mut self, first: usize, bar: Option<Key>) -> usize {
         let mut kept = first;

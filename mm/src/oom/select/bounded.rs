@@ -15,7 +15,7 @@
 //! **Correct.** At the end the victim's minimum, or its sum, is above the maximum of every other
 //! candidate, as last read. Equal points are ordered by number, so exactly one candidate is chosen.
 //!
-//! **As few sums as possible.** Let `m` be the largest key (points, then number), and `w` its
+//! **As few sums as possible.** Let `m` be the largest key (points, then index), and `w` its
 //! candidate. Any proof that `w` has the most points has to sum every other candidate whose range
 //! reaches above `m`. Without its sum, that candidate might have more points than `w`. This
 //! selector always sums the candidate that may have the most points. If that candidate is not `w`,
@@ -383,7 +383,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             .min_by_key(|nearest| (nearest.behind(), Reverse(nearest.slot.low())))
     }
 
-    /// Returns the largest key (points, then number) that any candidate without a slot may have.
+    /// Returns the largest key (points, then index) that any candidate without a slot may have.
     /// The floor is the largest of all smallest possible keys. If the floor is at most `low`, this
     /// method ignores candidates below the floor, because their keys are smaller than `low`.
     fn left_out(&self, low: Key) -> Option<Key> {
@@ -421,7 +421,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 /// A candidate that may become the victim because its points are close to the maximum.
 struct Nearest {
     slot: Slot,
-    /// The largest key (points, then number) that any other candidate may have.
+    /// The largest key (points, then index) that any other candidate may have.
     others: Option<Key>,
 }
 

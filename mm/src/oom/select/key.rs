@@ -1,7 +1,7 @@
-//! The key by which a selection orders candidates: a candidate's points together with its number.
+//! The key by which a selection orders candidates: a candidate's points together with its index.
 //! If points are equal, the later candidate has the larger key, so no two keys are equal.
 
-/// The points and the number of a candidate. The candidate with the largest key is chosen.
+/// The points and the index of a candidate. The candidate with the largest key is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) points: i64,

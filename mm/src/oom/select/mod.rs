@@ -248,7 +248,8 @@ fn look<C: Candidates + ?Sized>(
     }
 }
 
-/// A candidate's points according to a cheap look, which reads its facts and its approximate sum.
+/// The points of a candidate as a cheap look estimates them, without a precise sum of the
+/// candidate's pages.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     standing: Standing,

@@ -121,12 +121,12 @@ impl Slot {
         self.range.min == self.range.max
     }
 
-    /// Returns the smallest key (points, then number) that the candidate can have.
+    /// Returns the smallest key (points, then index) that the candidate can have.
     pub(super) const fn low(&self) -> Key {
         Key::new(self.range.min, self.candidate)
     }
 
-    /// Returns the largest key (points, then number) that the candidate can have.
+    /// Returns the largest key (points, then index) that the candidate can have.
     pub(super) const fn high(&self) -> Key {
         Key::new(self.range.max, self.candidate)
     }

@@ -158,7 +158,7 @@ impl Population {
         }
     }
 
-    /// Returns the smallest possible, the true and the largest possible key (points, then number)
+    /// Returns the smallest possible, the true and the largest possible key (points, then index)
     /// of every candidate that may be chosen, in ascending order of candidates.
     pub(super) fn keys(&self) -> Vec<(Key, Key, Key)> {
         let members = self.members.borrow();
@@ -182,7 +182,7 @@ impl Population {
         members.iter().enumerate().filter_map(key).collect()
     }
 
-    /// Returns the key (points, then number) of the candidate with the most points.
+    /// Returns the key (points, then index) of the candidate with the most points.
     pub(super) fn maximum(&self) -> Option<Key> {
         self.keys().into_iter().map(|(_, key, _)| key).max()
     }

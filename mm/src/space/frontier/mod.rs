@@ -334,9 +334,9 @@ impl<M: Machine> Frontier<M> {
         (0..places).map(move |nth| (own + nth) % places)
     }
 
-    /// Claims existing page tables at `end`, with the indices without a table between them. The
-    /// number of existing tables to claim is what `share` returns for the number of CPUs at work.
-    /// Returns the claim and this number.
+    /// Claims the existing page tables that are nearest to `end`, and the indices between these
+    /// tables that have no table. `share` gets the number of CPUs at work and returns how many
+    /// existing tables to claim. Returns the claim and the result of `share`.
     fn claim_some(
         &self,
         machine: &M,

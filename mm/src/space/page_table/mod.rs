@@ -237,7 +237,8 @@ impl<M: Machine> PageTable<M> {
     }
 }
 
-/// Returns the index of table `index` among the 512 page tables below its upper table.
+/// Returns the index, among the 512 page tables below one upper table, of the page table that has
+/// the index `index` in the address space.
 const fn slot(index: u64) -> u64 {
     index & (SLOTS - 1)
 }

@@ -22,7 +22,7 @@ pub struct Cursor<'t, M: Machine> {
     version: u64,
 }
 
-/// A version that no tree reaches, because that number of changes would take centuries.
+/// A version that no tree reaches, because so many changes of a tree would take centuries.
 const NEVER: u64 = u64::MAX;
 
 impl<'t, M: Machine> Cursor<'t, M> {

@@ -96,7 +96,7 @@ impl<M: Machine> VmaTree<M> {
     }
 
     /// Moves `path` to the next leaf that has a gap of at least `pages`. Returns whether there is
-    /// one.
+    /// such a leaf.
     fn to_next_wide(&self, path: &mut Path, pages: u64) -> bool {
         let pages = pages.min(GAP_MAX);
         let wide = |node: &Node<M>, from: usize| node.first_wide(from, pages);

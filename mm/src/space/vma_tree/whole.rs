@@ -53,7 +53,7 @@ impl<M: Machine> VmaTree<M> {
 struct Walk {
     /// The leaf that the walk visited last.
     leaf: u32,
-    /// The page number at which the mapping that the walk visited last ends.
+    /// The end of the mapping that the walk visited last, as a page number.
     end: u64,
     nodes: u32,
     mappings: usize,

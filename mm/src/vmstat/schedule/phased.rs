@@ -40,9 +40,9 @@ impl Schedule for PhasedWheel {
     }
 }
 
-/// Returns the first time that is more than half an interval away and at which the CPU's work has
-/// its turn. So if the CPU's phase has moved a little, or its work fired a little late, no turn is
-/// repeated or skipped.
+/// Returns the first time, more than half an interval away, at which it is the CPU's turn to do its
+/// periodic work. So if the CPU's phase has moved a little, or its work fired a little late, no
+/// turn is repeated or skipped.
 fn turn(moment: &Moment) -> Nanos {
     moment.turn_after(Nanos(moment.now.0 + moment.interval.0 / 2))
 }

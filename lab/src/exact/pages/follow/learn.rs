@@ -117,10 +117,11 @@ impl Follow {
         pages > 0 && left < batch && pages < batch << SCALE_MAX
     }
 
-    /// Returns whether the pages that the periodic work (`vmstat_update`) returned are possibly a
-    /// batch that belongs to a zone of another node. The work returns such a batch if the lists for
-    /// that zone were not used for some time. The batch says nothing about the lengths of the
-    /// lists. If the last block of the batch is large, the batch has a few more pages than usual.
+    /// Returns whether the pages of `pair` are possibly a batch that the periodic work
+    /// (`vmstat_update`) returned to a zone of another node. The work returns such a batch if the
+    /// CPU's lists for that zone were not used for some time. The batch says nothing about the
+    /// lengths of the lists. If the last block of the batch is large, the batch has a few more
+    /// pages than usual.
     fn may_be_expiry(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         let pages = pair.kernel.pages.max(pair.ours.pages);

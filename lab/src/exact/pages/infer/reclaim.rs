@@ -52,8 +52,9 @@ impl Walk<'_> {
     /// Records that event `index` ends the round of the kswapd that runs in the event's thread, and
     /// records the watermark boosts that end with the round.
     pub(super) fn reclaim_ends(&mut self, index: usize, cpu: u32) {
-        // If the round began before the recording, no event shows its beginning, so its node is
-        // unknown. Assume node 0, because most computers have no other node.
+        // If this round of kswapd began before the recording, no event shows the beginning of the
+        // round, so the node of the round is unknown. Assume node 0, because most computers have no
+        // other node.
         let pid = self.events[index].pid;
         let node = self.kswapds.get(&pid).copied().unwrap_or(0);
         let action = Action::Reclaim {

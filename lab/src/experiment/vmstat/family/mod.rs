@@ -26,7 +26,7 @@ use crate::workload::mix::Mix;
 /// The designs that run in every workload.
 const DESIGNS: [&str; 3] = [BASELINE, PATCH, OURS];
 
-/// The designs that separate the causes of the patch's drop in contentions. They run in every
+/// Further designs. They show which change of the patch reduces the contentions. They run in every
 /// workload on the machine of the report. To keep the experiment short, they do not run on the
 /// other machine.
 const SEPARATE: [&str; 2] = [SLOWED, PHASED_WHEEL];

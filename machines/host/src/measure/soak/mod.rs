@@ -52,7 +52,8 @@ impl Default for SoakOptions {
 /// The times of one kind of operation, in a histogram for each kind of disturbance.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// Times in chunks during which the thread had its CPU all the time, except those in `behind`.
+    /// Times in chunks (a few microseconds of work each) during which the thread had its CPU all
+    /// the time, except those in `behind`.
     pub undisturbed: Histogram,
     /// Times of at least 10 µs in undisturbed chunks during which another thread lost its CPU. That
     /// thread may have held a lock.

@@ -37,11 +37,11 @@ struct Long {
 pub(super) struct Outcome {
     pub(super) soak: Soak,
     rate: Rate,
-    /// The times of the chunk that is under way, except those of at least [`LONG_NS`]; one
-    /// histogram for each [`Kind`].
+    /// The times of the chunk (a few microseconds of work) that is under way, except those of at
+    /// least [`LONG_NS`]; one histogram for each [`Kind`].
     chunk: [Histogram; 4],
-    /// The times of at least [`LONG_NS`] in chunks during which the thread had its CPU all the
-    /// time, and of the chunk that is under way.
+    /// The times of at least [`LONG_NS`] in two kinds of chunks (a few microseconds of work each):
+    /// chunks during which the thread had its CPU all the time, and the chunk that is under way.
     long: Vec<Long>,
     /// The number of entries of `long` that belong to chunks which have ended.
     settled: usize,
@@ -72,8 +72,8 @@ impl Outcome {
         }
     }
 
-    /// Ends a chunk: adds its times to the histograms for chunks in which the thread lost its CPU,
-    /// or to those for other chunks.
+    /// Ends a chunk, which is a few microseconds of work. Adds the chunk's times to the histograms
+    /// for chunks in which the thread lost its CPU, or to those for other chunks.
     pub(super) fn end_chunk(&mut self, span: Span, before: &Usage, after: &Usage) {
         let is_disturbed = before.was_away_until(after, ns(self.rate, span));
         self.soak.chunks[0] += 1;

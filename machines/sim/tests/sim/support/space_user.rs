@@ -280,7 +280,8 @@ impl User {
         Ok(())
     }
 
-    /// Touches a page in the part of another thread, which may be about to unmap it.
+    /// Touches a page in another thread's part of the address space. That thread may be about to
+    /// unmap the page.
     fn touch_elsewhere(&mut self, sim: &Sim) -> Goes {
         let part = BASE + u64::from(self.dice.below(self.shared.plan.users)) * PART;
         let page = Vpn(part + self.draw(PART));
