@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(error, BadName::Unknown("faster".into()));
     }
 
-    /// A name is refused if a part of it would override a part before it.
+    /// The name of a design is refused if one part of the name would override an earlier part.
     #[test]
     fn no_part_of_a_name_takes_another_one_back() {
         let refused = |name| {

@@ -86,8 +86,8 @@ fn free(pfn: u64) -> Vec<u8> {
     payload(1, &fields)
 }
 
-/// Returns an entry whose length is in its first word. Its time is `step` after the time of the
-/// entry before.
+/// Returns a ring-buffer entry whose length is in its first word. Its time is `step` after the time
+/// of the preceding entry.
 fn short(step: u32, payload: &[u8]) -> Vec<u8> {
     let words = u32::try_from(payload.len() / 4).expect("short");
     assert!((1..29).contains(&words));
@@ -96,8 +96,8 @@ fn short(step: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns an entry whose length is in its second word. Its time is `step` after the time of the
-/// entry before.
+/// Returns a ring-buffer entry whose length is in its second word. Its time is `step` after the
+/// time of the preceding entry.
 fn long(step: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (step << 5).to_le_bytes().to_vec();
     let length = u32::try_from(payload.len()).expect("short") + 4;

@@ -9,7 +9,7 @@ use crate::run::options::Effort;
 struct Row {
     /// Words from the row's question.
     question: &'static str,
-    /// The README's name of the machine.
+    /// The name by which the README calls the machine.
     called: &'static str,
     experiment: &'static str,
     machine: &'static str,

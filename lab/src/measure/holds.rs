@@ -17,8 +17,8 @@ pub const COLUMNS: [&str; 7] = [
     "over 1000",
 ];
 
-/// The number of buckets of the histogram. Each is 250 pages wide, but the last one also counts all
-/// larger numbers of pages.
+/// The number of buckets of the histogram of pages per hold. Each bucket is 250 pages wide, except
+/// the last, which also counts all holds that moved more pages.
 pub const BUCKETS: usize = 10;
 
 const SITES: usize = Site::ALL.len();
@@ -28,8 +28,8 @@ const SITES: usize = Site::ALL.len();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
-    /// The number of holds of zone locks that moved at least two blocks which together had more
-    /// pages than a batch.
+    /// The number of holds of zone locks that moved two or more blocks, and in total more pages
+    /// than a batch.
     pub over_batch: u64,
 }
 

@@ -121,7 +121,7 @@ pub struct Sweep {
 pub struct Draw {
     /// The number of points (combinations of values) to draw.
     pub points: u64,
-    /// The seed of the random choice of points.
+    /// The seed by which the points are drawn.
     pub seed: u64,
 }
 

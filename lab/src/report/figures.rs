@@ -36,9 +36,9 @@ pub struct Figures {
 /// The position of the key columns, relative to the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// The keys come before the numbers.
+    /// The key columns come before the number columns.
     Before,
-    /// The keys come after the numbers, as in the output of `perf lock contention`.
+    /// The key columns come after the number columns, as in the output of `perf lock contention`.
     Behind,
 }
 

@@ -63,9 +63,9 @@ impl Options {
 /// describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// The disturbances happen.
+    /// Interrupts, softirqs and steals disturb CPUs, as the profile describes.
     On,
-    /// The disturbances do not happen.
+    /// No interrupt, softirq or steal disturbs a CPU.
     Off,
 }
 

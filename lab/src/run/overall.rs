@@ -332,7 +332,7 @@ mod tests {
         overall.expect(0, 10);
         (0..10).for_each(|_| overall.step(0, Duration::from_secs(2)));
         // The first 10 s of the 100 s of work took 20 s: this computer is half as fast as the
-        // computer of the data file.
+        // computer on which the durations in the data file were measured.
         assert_eq!(left_after(&overall, 20), Some(180));
         overall.end(0);
         overall.expect(1, 2);
@@ -356,7 +356,7 @@ mod tests {
         assert!((overall.lock().total() - 33.0).abs() < 1e-9);
         overall.expect(0, 5);
         assert!((overall.lock().total() - 18.0).abs() < 1e-9);
-        // The data file does not have this stretch (the cases for one table), so its cases are
+        // The data file has no entry for this stretch (the cases for one table), so its cases are
         // expected to take the average time.
         overall.expect(0, 4);
         assert!((overall.lock().total() - 27.0).abs() < 1e-9);

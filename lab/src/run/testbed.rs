@@ -85,7 +85,7 @@ pub struct Start {
     pub at: Nanos,
     /// The CPU that ran the work.
     pub cpu: CpuId,
-    /// The cause of the start.
+    /// The cause of this start of the vmstat work.
     pub by: Cause,
 }
 

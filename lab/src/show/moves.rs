@@ -320,8 +320,7 @@ impl Finder {
 
 impl Open {
     fn end_hold(&mut self) {
-        // A hold of the zone lock that moved no page to or from a list does not belong to this
-        // move.
+        // Record only holds of the zone lock in which this transfer moved pages to or from a list.
         if self.since_hold > 0 {
             self.so_far.holds.push(self.since_hold);
             self.since_hold = 0;

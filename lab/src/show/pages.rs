@@ -30,8 +30,8 @@ pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     }
 }
 
-/// Makes a table of the pages per hold of the zone lock, by path. It has no rows if the recording
-/// does not show where holds end.
+/// Makes a table of the pages that each hold of the zone lock moved, with a row for each code path.
+/// The table has no rows if the recording does not show where holds end.
 #[must_use]
 pub fn by_hold(moves: &[Move]) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);

@@ -109,9 +109,9 @@ pub struct Disturbed {
     pub cpu: CpuId,
     /// The kind.
     pub kind: Disturbance,
-    /// The beginning of the delay.
+    /// The time at which the delay began.
     pub from: Nanos,
-    /// The end of the delay.
+    /// The time at which the delay ended.
     pub until: Nanos,
 }
 
@@ -143,7 +143,7 @@ pub struct Mark {
     pub numbers: Vec<(&'static str, u64)>,
 }
 
-/// A value at a time.
+/// The value of a counted quantity at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// The time.

@@ -87,7 +87,7 @@ impl CaseLine {
 }
 
 impl Measured {
-    /// The metric without its value.
+    /// Converts a measured value to its metric: the name, the unit and the better direction.
     pub(super) fn into_metric(self) -> Metric {
         Metric {
             name: self.metric.into(),

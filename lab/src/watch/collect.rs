@@ -268,7 +268,7 @@ impl Collector {
         }
     }
 
-    /// Reads the lengths of all page lists, once in each bin.
+    /// Reads the lengths of all page lists, unless they have already been read in this bin of time.
     fn read(&mut self, sim: &Sim, at_ns: u64) {
         let bin = self.clock.bin(at_ns);
         let Some((mm, last)) = &mut self.lists else {

@@ -178,7 +178,7 @@ pub struct Span {
     pub from_ns: u64,
     /// When the phase ended, in nanoseconds.
     pub until_ns: u64,
-    /// The number of phases of the task that enclose this one.
+    /// The nesting depth: how many other phases of the same task enclose this phase.
     pub depth: u32,
 }
 

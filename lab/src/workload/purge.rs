@@ -27,10 +27,11 @@ pub(crate) struct Purge {
     /// The number of CPUs in a group. A purger runs on the first CPU of the group, and a worker on
     /// each other CPU of the group.
     pub(crate) group: u32,
-    /// The number of spans that a worker keeps before it hands the oldest span to the purger.
+    /// The number of spans (mapped blocks of 2 MiB) that a worker keeps before it hands the oldest
+    /// span to the purger.
     pub(crate) kept: usize,
-    /// How many spans per worker are allowed to wait for a purger. While more spans wait, the
-    /// workers sleep.
+    /// How many spans (mapped blocks of 2 MiB) per worker are allowed to wait for a purger. While
+    /// more spans wait, the workers sleep.
     pub(crate) waiting: usize,
     /// The mean time between two purges of one group of CPUs.
     pub(crate) use_ns_per_page: u64,
@@ -129,9 +130,9 @@ fn leave(sim: &Sim, queue: &Queue, pages: Option<Vec<Pfn>>) {
     queue.spans.borrow_mut().extend(timed);
 }
 
-/// Takes a span that a worker put into `queue` at or before the current time. `queue` can also have
-/// spans that workers put there at later times, because the clocks of these workers' CPUs are
-/// later.
+/// Takes a span (a block of memory to unmap) that a worker put into `queue` at or before the
+/// current time. `queue` can also have spans that workers put there at later times, because the
+/// clocks of these workers' CPUs are later.
 fn next(sim: &Sim, queue: &Queue) -> Option<Vec<Pfn>> {
     let now = sim.now();
     let mut spans = queue.spans.borrow_mut();

@@ -54,8 +54,8 @@ impl Pause {
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pages: Rc<Cell<u64>>,
-    /// The rounds, without the first round of each worker and without rounds that the end of the
-    /// run cut short. The pause after a round is not part of the round.
+    /// The completed rounds of all workers, without the first round of each worker. The pause after
+    /// a round is not part of the round.
     pub rounds: Tasks,
 }
 

@@ -185,7 +185,8 @@ fn files_below(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, Error> {
     if !read.is_dir() {
         return Ok(found);
     }
-    // The recursion ends: this module makes these folders, and they hold no links.
+    // The recursion ends: this module makes all folders that it walks through, and puts no links
+    // into them.
     for entry in fs::read_dir(&read)
         .map_err(Error::file("read", &read))?
         .flatten()

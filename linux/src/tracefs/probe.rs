@@ -17,8 +17,8 @@ const BULK: Kind = Kind {
     ],
 };
 /// The end of a round of reclaim by kswapd. If a compiler has inlined `balance_pgdat` into its only
-/// caller, the probe is set on the function that `balance_pgdat` calls last. Other threads call the
-/// last function too, so the recorder filters for kswapd.
+/// caller, the probe is set on the function that `balance_pgdat` calls last. Other threads also
+/// call this last function, so the recorder keeps only the calls by kswapd.
 const KSWAPD_DONE: Kind = Kind {
     name: "kswapddone",
     places: &[("r", "balance_pgdat"), ("p", "psi_memstall_leave")],

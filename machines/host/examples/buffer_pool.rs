@@ -154,7 +154,7 @@ fn read_all(here: &Bound<'_>, cache: &Cache, counts: Counts) {
 }
 
 /// Looks for the `AHEAD` blocks from `first` on in the buffers. Checks and counts the blocks that
-/// are there, and returns the numbers of the other blocks.
+/// it finds, and returns the numbers of the other blocks.
 fn count_hits(here: &Bound<'_>, cache: &Cache, first: u32, counts: Counts) -> Vec<u32> {
     let buffers = cache.lock();
     let mut missing = Vec::with_capacity(AHEAD.into());

@@ -437,7 +437,8 @@ impl<M: Machine> Place<M> {
         self.first_in_row as usize
     }
 
-    /// Returns whether both places belong to the same chunk, and so share a row on each CPU.
+    /// Returns whether both places (memory for one group of counters each) belong to the same
+    /// chunk, and so share a row on each CPU.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.run, &other.run) && self.base == other.base
     }

@@ -25,7 +25,7 @@ impl<M: Machine> Items<M> {
         Ok(Self(all.into()))
     }
 
-    /// Returns the number of cache lines.
+    /// Returns the number of cache lines in this [`Items`].
     #[must_use]
     pub fn lines(&self) -> usize {
         self.0.len()

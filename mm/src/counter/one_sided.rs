@@ -65,7 +65,7 @@ pub struct OneSidedTree<M: Machine> {
     grown: M::Once<Grown<M>>,
 }
 
-/// Whether an addition may create the tree.
+/// Whether an addition is allowed to create the tree into which a group of counters grows.
 #[derive(Clone, Copy)]
 enum Growth {
     Allowed,

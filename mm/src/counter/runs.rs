@@ -14,7 +14,8 @@ const RUNS_OF_A_LENGTH: usize = 4;
 /// groups.
 pub(super) const RUNS: usize = 48;
 
-/// Returns the number of chunks of the run with the index `run`.
+/// Returns the number of chunks in the run with the index `run`. A run is the unit in which the
+/// memory of counters is allocated, and a chunk has room for 64 groups of counters.
 pub(super) const fn chunks_of(run: usize) -> usize {
     1 << (run / RUNS_OF_A_LENGTH)
 }

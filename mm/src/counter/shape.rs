@@ -74,12 +74,12 @@ pub struct Shape {
     roots: u32,
 }
 
-/// One level of a tree: the items to which the cells or items of the level below pass their
-/// carries.
+/// One level of a tree: the items that add up what the cells or items of the level below pass
+/// upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
-    /// The batch of the level below. Every amount that an item of this level receives is a multiple
-    /// of that batch.
+    /// Every amount that an item of this level receives from the level below is a multiple of this
+    /// number, which is the batch of the level below.
     pub(super) step: i64,
     /// An item of this level passes multiples of this amount to the next level or the root.
     pub(super) batch: i64,

@@ -28,7 +28,7 @@ const ARENA: u32 = 64;
 const SLOTS: u32 = 2;
 /// The only page of the address space.
 const PAGE: Vpn = Vpn(512);
-/// The amount that the set-up adds to the contents of that page. CPUs later add more.
+/// The amount that the set-up adds to the contents of [`PAGE`]. CPUs later add more.
 const WRITTEN: i64 = 1000;
 /// The number that stands for the contents of a freed frame, or of a slot whose contents were
 /// forgotten.

@@ -48,8 +48,8 @@ struct Counting<M: Machine> {
     killed_at: i64,
     /// The number of times that a kswapd was woken.
     woken: M::Word,
-    /// The sum of the numbers of the nodes whose kswapd was woken. It shows which of the two nodes
-    /// these were.
+    /// The sum, over all wake-ups of a kswapd, of the number of the kswapd's node. The sum shows
+    /// which of the two nodes had wake-ups.
     woken_nodes: M::Word,
 }
 

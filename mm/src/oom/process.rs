@@ -224,8 +224,8 @@ impl<M: Machine> Process<M> {
                     .all(|other| other.is_dying(machine)))
     }
 
-    /// Returns the facts that a selection uses. The group is 0 and every node is allowed; the
-    /// caller may replace both.
+    /// Returns the facts that a selection uses. In these facts, the memory group is 0 and every
+    /// node is allowed. The caller can replace both values.
     pub fn facts(&self, machine: &M) -> Facts {
         let now = self.state(machine);
         Facts {

@@ -15,7 +15,8 @@ use crate::machine::Machine;
 use crate::topology::NodeSet;
 use crate::units::Pfn;
 
-/// The largest order for which a process may be killed (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
+/// The largest order of an allocation for which a process may be killed (Linux:
+/// `PAGE_ALLOC_COSTLY_ORDER`).
 pub(super) const ORDER_MAX: usize = 3;
 
 /// Frees memory by drastic means when reclaimers free nothing more: the OOM killer.

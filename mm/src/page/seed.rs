@@ -178,8 +178,9 @@ impl<M: Machine> PageAllocator<M> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);
         zone.empty_front(machine, cpu, Site::Control);
-        // Room for the blocks is allocated while the lock is not held. The loop ends when the lists
-        // have not become longer since then.
+        // `room` is allocated while the pcp lock is not held. The loop ends when the blocks on the
+        // lists fit into `room`, that is, when the lists have not become longer since the
+        // allocation.
         let mut room = Vec::new();
         loop {
             let state = slot.pcp.with(machine, Site::Control, |pcp| {

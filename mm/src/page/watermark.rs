@@ -66,7 +66,7 @@ pub fn marks(
 /// How far below a watermark a request may go, and whether it may wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Urgency {
-    /// The request stops at the watermark.
+    /// The request may go down to the watermark, and no further.
     #[default]
     Normal,
     /// The request stops at the watermark, and waits neither for lists to be drained nor for

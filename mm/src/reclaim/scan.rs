@@ -33,9 +33,11 @@ const SWAPPINESS: u64 = 60;
 /// looks at. The arrays are indexed by [`Kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PerList {
-    /// For each kind of pages, the number for its inactive list.
+    /// For each kind of pages: the length of the inactive list, or how many pages of this list a
+    /// pass looks at.
     pub(super) inactive: [u64; 2],
-    /// For each kind of pages, the number for its active list.
+    /// For each kind of pages: the length of the active list, or how many pages of this list a pass
+    /// looks at.
     pub(super) active: [u64; 2],
 }
 

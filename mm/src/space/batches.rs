@@ -105,7 +105,7 @@ impl<M: Machine> Batches<M> {
         })
     }
 
-    /// Gives back the memory for the records of all `batches`. Takes the lock only once.
+    /// Gives back the memory for the records of all `batches`, in one hold of the lock of `spare`.
     pub(crate) fn give_back(&self, machine: &M, batches: impl Iterator<Item = Box<Records>>) {
         self.spare.with(machine, Site::Gather, |spare| {
             for records in batches {

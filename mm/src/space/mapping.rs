@@ -22,14 +22,14 @@ pub enum Backing<M: Machine> {
     PrivateFile {
         /// The file.
         file: Arc<Object<M>>,
-        /// The index in the file of the mapping's first page.
+        /// The index, in the file, of the page with which the mapping begins.
         offset: u64,
     },
     /// Memory or a file that other address spaces may share (Linux: `MAP_SHARED`).
     Shared {
         /// The object that owns the shared pages.
         object: Arc<Object<M>>,
-        /// The index in the object of the mapping's first page.
+        /// The index, in the object, of the page with which the mapping begins.
         offset: u64,
     },
     /// Huge pages that are not swapped, aged or counted as resident (Linux: `MAP_HUGETLB`).
@@ -126,8 +126,8 @@ pub(super) struct Sources<M: Machine> {
 pub(super) struct Source<M: Machine> {
     /// The object that owns the pages, or `None` if the source is a range of frames.
     pub(super) object: Option<Arc<Object<M>>>,
-    /// The difference between the index of a page in the object (or the page's frame) and the
-    /// number of its virtual page. The arithmetic wraps.
+    /// The number that is added to the number of a virtual page, to get the page's index in the
+    /// object or the page's frame. The addition wraps.
     base: u64,
     /// The number of mappings that have this source.
     pieces: u32,

@@ -228,7 +228,8 @@ mod tests {
         // Blocks of 8 pages: every fourth block takes the differential beyond 30.
         assert_eq!(folded(0, 64, 8, 30), 64);
         assert_eq!(folded(0, 56, 7, 30), 32);
-        // A single block is folded as a whole, and a threshold of zero keeps nothing.
+        // A single block is added to the shared word as a whole. With a threshold of zero, the
+        // differential keeps nothing.
         assert_eq!(folded(5, 512, 1, 30), 517);
         assert_eq!(folded(0, -7, 7, 0), -7);
         assert_eq!(folded(3, 0, 0, 30), 0);

@@ -316,9 +316,9 @@ fn flag(value: &mut bool) -> Part<'_> {
     Part::Flag(value)
 }
 
-/// Passes up to three small fields through `side` as one number, with 16 bits for each field. The
-/// column of this number is encoded with a table of the numbers seen so far. This table stays
-/// small, because few combinations of values occur.
+/// Passes up to three small fields through `side` (the writer or the reader) as one number, with 16
+/// bits for each field. The column of this number is encoded with a table of the numbers seen so
+/// far. This table stays small, because few combinations of values occur.
 fn class<const N: usize>(side: &mut impl Side, parts: [Part<'_>; N]) -> Option<()> {
     const BITS: usize = 16;
     let number = |part: &Part<'_>| match part {

@@ -68,7 +68,8 @@ pub fn judge_with<C: Counters<Host>>(
     Some(sum_up(&runs, &replayed))
 }
 
-/// The program runs in a recording's log. `None` if the recording has no log or the log has no run.
+/// Returns the runs of the program that the recording's log describes. `None` if the recording has
+/// no log, or if the log describes no run.
 fn runs(header: &Header) -> Option<Vec<Run>> {
     let text = LOGS.iter().find_map(|name| header.text(name))?;
     let runs = log::parse(text);

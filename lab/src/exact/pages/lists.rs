@@ -118,8 +118,8 @@ impl Lists {
             .collect()
     }
 
-    /// The blocks of a list that will be returned to the zone before `pfn`. There are none if `pfn`
-    /// is not on the list.
+    /// The blocks on the list `place` that return to the zone before the block `pfn` does. There
+    /// are none if `pfn` is not on this list.
     pub(crate) fn below(&self, place: Place, pfn: u64) -> Vec<u64> {
         let at = self.places.get(&pfn).filter(|(found, _)| *found == place);
         let list = at.and_then(|(_, at)| Some((self.frames.get(&place)?, *at)));

@@ -152,8 +152,8 @@ pub(super) struct DrainSetup {
     pub(super) memory: Memory,
     pub(super) pressure: Pressure,
     pub(super) use_ns: u32,
-    /// The time, in nanoseconds, for which workers use each page in the side workload with a quick
-    /// use of pages.
+    /// The time, in nanoseconds, for which a worker uses each page in the side workload with short
+    /// uses.
     pub(super) quick_use_ns: u32,
     pub(super) length: Nanos,
 }
@@ -201,7 +201,7 @@ pub(super) fn seconds(time: Nanos) -> f64 {
 }
 
 impl DrainSetup {
-    /// The main workload of a machine, in which memory is short.
+    /// Makes the main workload of a machine. In this workload, memory is short.
     pub(super) fn new(setting: &Setting<'_>) -> Result<Self, Error> {
         let numbers = setting.numbers;
         let profile = setting.profile()?;

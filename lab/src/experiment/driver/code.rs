@@ -62,7 +62,7 @@ pub(in crate::experiment) struct Part<S: 'static, K: 'static = ()> {
 type Make<S, K> = fn(&Run<'_, S, K>) -> Result<Made, Error>;
 
 impl<S, K> Part<S, K> {
-    /// Creates a part that has no facts and names no designs.
+    /// Creates a part of a report that has no facts and names no designs.
     pub(in crate::experiment) const fn new(name: &'static str, make: Make<S, K>) -> Self {
         Self {
             name,
@@ -110,7 +110,8 @@ pub trait Subject: Sync {
     /// The numbers that a file must give in each of its tables `[[design]]`.
     fn of_designs(&self) -> &'static [Number];
 
-    /// Returns whether a file chooses the state that memory has when a run begins.
+    /// Returns whether an experiment file is allowed to choose the state that memory has when a run
+    /// begins.
     fn takes_memory(&self) -> bool;
 
     /// The parts that a report can have.

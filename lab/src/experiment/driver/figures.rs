@@ -28,8 +28,8 @@ pub(in crate::experiment) struct Figure {
     /// Linux's design to the patch's design.
     pub(in crate::experiment) values: Values,
     pub(in crate::experiment) basis: Basis,
-    /// The cause of the difference between this figure and ours: a part that the model lacks, or
-    /// another explanation.
+    /// The cause of the difference between the published figure and ours: a part that the model
+    /// lacks, or another explanation.
     pub(super) why: String,
 }
 

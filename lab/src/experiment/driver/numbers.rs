@@ -13,9 +13,9 @@ pub struct Number {
     pub about: &'static str,
     /// True if the file gives a list.
     pub is_list: bool,
-    /// The smallest value that the file can give.
+    /// The smallest value that an experiment file is allowed to give.
     pub min: u64,
-    /// The largest value that the file can give.
+    /// The largest value that an experiment file is allowed to give.
     pub max: u64,
 }
 

@@ -81,7 +81,7 @@ const fn rounded(word: &'static str, takes: Takes, about: &'static str) -> How {
     }
 }
 
-/// The words with which fields can begin.
+/// The words with which a field of a text can begin. A field is replaced by a result.
 const WORDS: [How; 10] = [
     how("median", Takes::One, "the median over the seeds"),
     how("interval", Takes::One, "the median with its interval"),

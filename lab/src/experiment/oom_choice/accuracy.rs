@@ -145,7 +145,8 @@ const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     TIME => mean(choices, |chosen| chosen.ns as f64),
 });
 
-/// Returns whether the report also has `metric` for the choices in all sets of processes together.
+/// Returns whether the report gives `metric` not only for each set of processes, but also for all
+/// sets together.
 fn together(metric: &Metric) -> bool {
     [WRONG, REGRET_MAX, EXCESS].contains(metric)
 }

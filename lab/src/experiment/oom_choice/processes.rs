@@ -385,7 +385,7 @@ impl Candidates for Looking<'_> {
 /// that does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// Only processes whose counters have grown into a tree while their pages were counted.
+    /// Only the counters that have grown into a tree while the pages of their process were counted.
     AsUsed,
     /// The counters of every process are a tree from the creation of the process on.
     Every,

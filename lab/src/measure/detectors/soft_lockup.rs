@@ -34,7 +34,8 @@ pub struct SoftLockup {
 pub struct Report {
     /// The time of the report.
     pub at: Nanos,
-    /// The number in the message, "stuck for … s". It counts time units, not seconds.
+    /// The number in the kernel's message "stuck for … s". Although the message says seconds, the
+    /// number counts time units of the detector.
     pub stuck: u64,
 }
 

@@ -264,8 +264,8 @@ mod tests {
         for cpu in 0..2 {
             let lock = Rc::clone(&lock);
             sim.spawn(CpuId(cpu), move |sim| {
-                // Both CPUs reschedule too soon to be watched, although one of the two CPUs waits
-                // for the lock.
+                // Both CPUs reschedule so soon that their stretches are too short to be watched,
+                // although one of the two CPUs waits for the lock.
                 lock.with(sim, Site::Control, |()| sim.spend(Work::Think, 2000));
                 sim.resched_point();
                 sim.spend(Work::Think, 1_000_000 * (1 + cpu));

@@ -30,7 +30,8 @@ pub fn instead_of(designs: &[String]) -> String {
     }
 }
 
-/// A design with its head, as both are named in a question.
+/// The text by which a question names a design: the design's name, and in parentheses the head of
+/// the design's column.
 fn named_in(design: &str, head: &str) -> String {
     format!("`{design}` ({head})")
 }

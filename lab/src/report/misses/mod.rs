@@ -51,8 +51,9 @@ pub struct Place {
     pub machine: Cow<'static, str>,
     /// The metric.
     pub metric: String,
-    /// The designs that we measure. If levels were published, there is one design for each level.
-    /// If only a change was published, the designs are Linux's and the patch's.
+    /// The designs that we measure. If values were published, these are the designs to which the
+    /// values belong. If only a change was published, they are Linux's design and the patch's
+    /// design.
     pub designs: Vec<Cow<'static, str>>,
 }
 
@@ -325,8 +326,8 @@ pub fn table(figures: &[Beside]) -> Table {
     )
 }
 
-/// Figures for the tests in this folder: a match, a miss with two levels, a single level, a change,
-/// and a figure that no experiment measures.
+/// Figures for the tests in this folder: a match, a miss with two published values, a figure with a
+/// single published value, a published change, and a figure that no experiment measures.
 #[cfg(test)]
 pub(crate) fn sample() -> Vec<Beside> {
     let place = |designs: &[&'static str]| {

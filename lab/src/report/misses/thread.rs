@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Thread {
-    /// The thread about spreading the CPUs' vmstat work in time.
+    /// The mailing-list thread about spreading the CPUs' vmstat work in time.
     Stagger,
-    /// The thread about splitting long holds of the zone lock into batches.
+    /// The mailing-list thread about splitting long holds of the zone lock into batches.
     Batching,
-    /// The thread about an OOM reaper that starts at the highest mapping, while the exit starts at
-    /// the lowest mapping.
+    /// The mailing-list thread about an OOM reaper that starts at the highest mapping, while the
+    /// exit starts at the lowest mapping.
     Reaper,
-    /// The threads about trees of counters, and about an OOM killer that uses these counters to
-    /// choose a victim in two passes.
+    /// The mailing-list threads about trees of counters, and about an OOM killer that uses these
+    /// counters to choose a victim in two passes.
     Counters,
     /// The self-test of the lab. Its figures are made up.
     Selftest,
@@ -40,7 +40,7 @@ impl Thread {
         }
     }
 
-    /// The name of the thread in one word.
+    /// Returns the name of the mailing-list thread in one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Thread {
         }
     }
 
-    /// Finds the thread whose [`Thread::name`] is `name`.
+    /// Finds the mailing-list thread whose [`Thread::name`] is `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter().chain([Self::Selftest, Self::Other]);

@@ -220,7 +220,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Records that a round has ended at the time `now`.
+    /// Records that the task has ended a round at the time `now`.
     fn note(&mut self, now: Nanos) {
         if self.ended == 0 {
             self.first = now;

@@ -161,7 +161,8 @@ impl Vmas {
         self.places.borrow().get(place).cloned().flatten()
     }
 
-    /// Makes `new` the mapping of all places that `old` covers, beginning with the place `first`.
+    /// Makes `new` the mapping of all places (equally large address ranges) that `old` covers, from
+    /// the place with the index `first` on.
     fn replace_run(&self, first: usize, old: &Rc<Vma>, new: &Rc<Vma>) {
         for place in self.places.borrow_mut().iter_mut().skip(first) {
             match place {

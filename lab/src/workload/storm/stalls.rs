@@ -376,8 +376,8 @@ mod tests {
         }
     }
 
-    /// A task that sleeps in the last resort (the OOM killer), while no victim is dying and no task
-    /// selects a victim, is in the part `busy`.
+    /// A task sleeps in the last resort (the OOM killer), while no victim is dying and no task
+    /// selects a victim. This time counts as the part [`Part::Busy`] of the task's stall.
     #[test]
     fn who_pauses_while_nobody_dies_or_selects_found_the_lock_busy() {
         let mut notes = two();

@@ -27,8 +27,8 @@ pub(crate) struct KilledApps {
 const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {
-    /// Starts the pairs, which are spread evenly over the machine. No app starts after `until`.
-    /// Each kill is a task, which ends when all memory of the app is free.
+    /// Starts the tasks of each pair of CPUs. The pairs are spread evenly over the machine. No app
+    /// starts after `until`. Each kill is a task, which ends when all memory of the app is free.
     pub(crate) fn start(self, testbed: &Testbed, until: Nanos) -> Tasks {
         let tasks = Tasks::default();
         let cpus = u64::from(testbed.sim.topology().cpus());

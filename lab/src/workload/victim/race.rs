@@ -84,11 +84,11 @@ pub(crate) enum Party {
 /// The use of the locks of one class during a race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LockUse {
-    /// The sum of the times that all tasks waited for these locks.
+    /// The sum of the times for which all tasks waited for locks of the class.
     pub(crate) wait: Nanos,
     /// The number of acquisitions that had to wait.
     pub(crate) contentions: u64,
-    /// The sum of the times for which all tasks held these locks.
+    /// The sum of the times for which all tasks held locks of the class.
     pub(crate) hold: Nanos,
 }
 

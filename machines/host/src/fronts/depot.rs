@@ -105,7 +105,7 @@ impl Depot {
     /// The number of pages in the depot that the front (the CPU's stack) with the index `front`
     /// gave.
     pub(super) fn pages_of(&self, front: usize) -> u32 {
-        // Relaxed is enough: the number may be outdated.
+        // Relaxed is enough: the returned number of pages may be outdated.
         self.given[front].load(Relaxed)
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Homes {
 /// The home of one CPU of a machine: the real CPU whose threads add to the CPU's counters by
 /// restartable sequences.
 pub(crate) struct Home {
-    /// The number of the real CPU, or [`NOBODY`].
+    /// The number of this real CPU, or [`NOBODY`] if none has been chosen.
     real: AtomicU32,
     /// The number of additions by threads on other real CPUs since the home last changed.
     strange: AtomicU32,

@@ -109,8 +109,8 @@ const fn number_of(token: usize) -> u32 {
     token as u32
 }
 
-/// The table of the seats that a lock can be biased to. In a seat a thread notes which lock it
-/// holds.
+/// Finds seats by their numbers. A seat is the place where a thread notes which biased lock (a lock
+/// that the thread takes by plain stores) it holds.
 pub(crate) trait Seating {
     /// All seats, each at the index with which it was created.
     fn seats() -> &'static [Seat];

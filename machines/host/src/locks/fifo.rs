@@ -18,7 +18,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// join in arbitrary order.
 const WAITERS_MAX: usize = 16;
 
-/// The access that a thread waits for.
+/// The kind of access for which a thread waits in the queue of a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,

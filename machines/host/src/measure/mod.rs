@@ -123,7 +123,8 @@ pub struct Waits {
     pub late_ns: f64,
     /// The number of acquisitions that were kept, because neither thread was disturbed.
     pub kept: usize,
-    /// The share of acquisitions that were kept, from 0 to 1.
+    /// The share of all acquisitions that were kept, because neither thread was disturbed; from 0
+    /// to 1.
     pub kept_share: f64,
 }
 
@@ -144,8 +145,8 @@ pub struct Price {
 /// published tables, the move of one line takes at least 20 ns.
 const TWO_LINES_NS: f64 = 30.0;
 
-/// The times of the steps of a lock between two CPUs. A simulated machine takes such prices as
-/// input.
+/// The time of each step of a lock that two CPUs use. A simulated machine takes these times as
+/// prices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
     /// The transfer of one cache line from one CPU to the other, in one direction.
@@ -154,11 +155,12 @@ pub struct Prices {
     pub handover: Price,
     /// Acquiring and releasing a free lock that the same CPU held last.
     pub own: Price,
-    /// Acquiring a free lock that the same CPU held last, up to the first read of the value. This
-    /// takes longer than the corresponding part of `own`, because a timing of `entry` ends only
-    /// when all earlier loads are complete.
+    /// The time to acquire a free lock that the same CPU held last, up to the first read of the
+    /// value. This takes longer than the corresponding part of `own`, because a timing of `entry`
+    /// ends only when all earlier loads are complete.
     pub entry: Price,
-    /// Acquiring a free lock that the other CPU held last, up to the first read of the value.
+    /// The time to acquire a free lock that the other CPU held last, up to the first read of the
+    /// value.
     pub remote: Price,
 }
 

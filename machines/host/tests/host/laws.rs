@@ -44,7 +44,8 @@ fn count(host: &Host, state: &Folded) {
     }
 }
 
-/// Adds the parts of all CPUs to the total, from the calling CPU.
+/// Adds the parts of all CPUs to the total, `STEPS` times. The calling CPU makes all these
+/// additions.
 fn fold(host: &Host, state: &Folded) {
     for _ in 0..STEPS {
         for part in &state.parts {

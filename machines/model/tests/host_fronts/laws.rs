@@ -59,7 +59,7 @@ impl World {
         touches.fetch_add(1, Relaxed);
     }
 
-    /// Empties the stack and uses the pages.
+    /// Takes all pages off the stack, and uses each of them.
     fn empty(&self, quiesce: impl FnOnce(&Self, u32)) -> Vec<u32> {
         let mut got = Vec::new();
         self.stack.empty(

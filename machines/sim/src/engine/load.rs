@@ -47,10 +47,11 @@ pub(crate) const UNSTRETCHED: u64 = 1 << 10;
 /// The largest stretch. A step that moves pages then takes 1024 times its price.
 const STRETCH_MAX: u64 = UNSTRETCHED << 10;
 
-/// The speed and the stretch of a CPU in one window.
+/// The speed of a CPU, and its factor for limited memory bandwidth (the stretch), in one window of
+/// virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// The speed, in percent of the speed of the core for which the profile gives prices.
+    /// The CPU's speed, in percent of the speed of the core for which the profile gives prices.
     pub(crate) percent: u32,
     /// The factor by which steps that move pages take longer, in units of 1 / [`UNSTRETCHED`].
     pub(crate) stretch: u64,

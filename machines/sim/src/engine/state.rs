@@ -78,8 +78,8 @@ pub(crate) struct Inner {
     /// acquires the lock; with [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) it must
     /// wait for them before it releases the lock.
     pub(crate) ceremonial: bool,
-    /// True if two conditions hold: each kind of step always takes the same time on all CPUs, and
-    /// `ceremonial` is false.
+    /// True if each kind of step always takes the same time on all CPUs, and the owner of a per-CPU
+    /// lock is allowed to take the fast path (`ceremonial` is false).
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,

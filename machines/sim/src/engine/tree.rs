@@ -28,7 +28,7 @@ pub(crate) const fn time_of(key: u64) -> u64 {
     key >> CPU_BITS
 }
 
-/// The number of the CPU in a key.
+/// Returns the CPU number in `key`, which consists of a time and a CPU number.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "masked to 12 bits")]
 pub(crate) const fn cpu_of(key: u64) -> usize {

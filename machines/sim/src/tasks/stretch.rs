@@ -25,7 +25,7 @@ type StretchObserver = Box<dyn FnMut(&Stretch)>;
 /// observer asks for stretches.
 #[derive(Default)]
 pub(crate) struct Stretches {
-    /// True if there is an observer.
+    /// True if an observer asks for stretches.
     pub(crate) on: Cell<bool>,
     /// The shortest length, in nanoseconds, of the stretches that are passed to the observer.
     pub(crate) at_least: Cell<u64>,

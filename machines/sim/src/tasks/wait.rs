@@ -15,7 +15,7 @@ impl LockId {
         Self(std::ptr::from_ref(queue).addr())
     }
 
-    /// An id for tests, which need no lock.
+    /// Creates an id for a test that has no lock.
     #[must_use]
     pub const fn new(number: usize) -> Self {
         Self(number)

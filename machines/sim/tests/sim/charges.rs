@@ -140,9 +140,10 @@ fn looks_of(shepherd: &'static dyn Shepherd) -> (u64, u64) {
 
 #[test]
 fn only_the_shepherd_that_cares_for_page_lists_pays_for_looking_at_them() {
-    // In each round, the shepherd looks at each CPU three times: at the CPU's vmstat work, at what
-    // the CPU has not yet added to the zone's counters, and at what it has not yet added to the
-    // node's counters. Our shepherd also looks at the length of the CPU's lists.
+    // In each round, the shepherd looks at each CPU three times: at the CPU's vmstat work, at the
+    // amounts that the CPU has not yet added to the zone's counters, and at the amounts that the
+    // CPU has not yet added to the node's counters. Our shepherd also looks at the length of the
+    // CPU's lists.
     let (linux, cpus) = looks_of(&AtOnce);
     let (ours, _) = looks_of(&AtPhase);
     assert_eq!(linux % (3 * cpus), 0, "{linux}");

@@ -24,7 +24,8 @@ const COUNTS: &str = "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2\n";
 /// would take too long.
 const SIMULATED_CPUS_MAX: u32 = 512;
 
-/// The texts that replace a word of a profile: first numbers near a limit, then words.
+/// The texts that replace a word of a profile. The first texts are numbers near a limit; the others
+/// are words.
 const PIECES: [&str; 46] = [
     "0",
     "1",

@@ -68,8 +68,8 @@ pub(super) enum Seen {
     Range(Range),
 }
 
-/// The candidates of a test, which may change before given queries. The population records the
-/// queries.
+/// The candidates of a test. A test can make a candidate change just before the selection's query
+/// with a given index. The population counts the queries, and records what each of them read.
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,

@@ -102,10 +102,11 @@ pub enum Unit {
 /// The fate of the pages that a free still had to return to the zone when it was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// The pages stay on the lists until the lists reach `high` again.
+    /// The pages stay on the lists, and return to the zone only after the lists have reached `high`
+    /// again.
     Abandoned,
     /// The number of these pages is recorded, and the same number of pages returns to the zone when
-    /// the lists of that CPU are next shortened.
+    /// the CPU's lists are next shortened.
     Owed,
 }
 

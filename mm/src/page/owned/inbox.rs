@@ -89,7 +89,7 @@ impl Group {
         narrow(self.0 / GROUPS as u64)
     }
 
-    /// The group `index` places after this one.
+    /// Returns the group that is `index` groups after this one.
     pub(super) const fn after(self, index: u64) -> Self {
         Self(self.0 + index)
     }

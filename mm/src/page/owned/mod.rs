@@ -49,11 +49,12 @@ pub enum Owning {
     /// No CPU claims blocks: a freed page goes onto the list of the CPU that frees it (Linux).
     #[default]
     None,
-    /// The page goes onto the list of the CPU that claimed its block, under the lock of that list.
-    /// This was proposed on linux-mm on 3 April 2026 ("mm: page_alloc: pcp buddy allocator").
+    /// A freed page goes onto the list of the CPU that has claimed the block around the page. The
+    /// freeing CPU takes the lock of that list. This was proposed on linux-mm on 3 April 2026 ("mm:
+    /// page_alloc: pcp buddy allocator").
     Rfc,
-    /// The page goes into the inbox of the CPU that claimed its block, without a lock. That CPU
-    /// collects the page later.
+    /// A freed page goes, without a lock, into the inbox of the CPU that has claimed the block
+    /// around the page. That CPU collects the page later.
     Inbox,
 }
 

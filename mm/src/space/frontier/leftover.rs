@@ -12,8 +12,8 @@ use super::state::{AT_WORK_MAX, AT_WORK_SHIFT, END_BITS, END_MASK, EXITING};
 use super::{Claim, End};
 use crate::machine::{Machine, Word};
 
-/// A place for one rest: page tables that a walker has claimed and not begun, and from which any
-/// walker takes one at a time.
+/// A word that can store one rest: the page tables that a walker has claimed and not begun. Any
+/// walker can take these tables, one at a time.
 pub(super) struct Leftover<M: Machine>(M::Word);
 
 /// The value of the word if no claimed page tables are stored here.

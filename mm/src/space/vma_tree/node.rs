@@ -78,8 +78,9 @@ impl<M: Machine> Node<M> {
     /// Returns the slot of the child responsible for `key`.
     #[inline]
     pub(super) fn route(&self, key: u64) -> usize {
-        // The first key is 0, so the rank is at least 1. A reader that overlaps a change may find
-        // no key at all. For such a reader any child is right, because the reader will read again.
+        // The rank of `key` is the number of keys that are at most `key`. It is at least 1, because
+        // the first key is 0. A reader that overlaps a change may find no such key. For such a
+        // reader any child is right, because the reader will read again.
         self.rank(key).wrapping_sub(1) & SLOTS
     }
 

@@ -16,7 +16,8 @@ pub(crate) struct Tree {
     /// The folder in which cargo builds the copy. This is the `target` folder of the repository
     /// itself, because it already has builds of the crates on which the copy depends.
     pub(crate) target: PathBuf,
-    /// The lock that keeps other processes away from the copy while this value exists.
+    /// The lock on the copy of the repository. While this value exists, other processes do not use
+    /// the copy.
     _lock: File,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Site {
     pub(super) mutants: Vec<Version>,
 }
 
-/// The form in which a place is rewritten.
+/// The kind of a place in the code. It determines how the place is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     /// The keyword `const` of a function, which the rewritten text leaves out.

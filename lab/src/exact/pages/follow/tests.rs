@@ -255,9 +255,9 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(learnt.alloc_factor, Some(1));
 }
 
-/// The list on which the replay puts the pages that no event shows can have blocks of several
-/// pages. If a correction is not a multiple of the block size, its remainder goes to, or comes
-/// from, a list of single pages.
+/// The replay assumes that all pages that no event shows are on one list. The blocks of this list
+/// can have several pages. If a correction is not a multiple of the block size, the remainder goes
+/// to, or comes from, a list of single pages.
 #[test]
 fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();

@@ -134,7 +134,8 @@ struct Walk<'a> {
     given_back: HashMap<Place, Vec<u64>>,
     /// The lists that were empty at some time, as shown by a refill.
     emptied: HashSet<Place>,
-    /// The corrections that earlier passes and this pass have found.
+    /// The corrections of assumptions that this pass and earlier passes over the recording have
+    /// found.
     doubts: Doubts,
     /// Page blocks whose guessed type this pass rules out. At the end of the pass, they are added
     /// to `doubts`.

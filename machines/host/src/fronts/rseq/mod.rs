@@ -25,7 +25,8 @@ use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 #[repr(C, align(32))]
 pub(super) struct Area {
     cpu_id_start: AtomicU32,
-    /// The number of the CPU. While the area is not registered, this is not the number of any CPU.
+    /// The number of the CPU on which the thread runs. While the area is not registered with the
+    /// kernel, this is not the number of any CPU.
     pub(super) cpu_id: AtomicU32,
     /// The address of the description of the restartable sequence that the thread runs.
     pub(super) rseq_cs: AtomicU64,

@@ -151,9 +151,10 @@ impl Usage {
         })
     }
 
-    /// Returns whether the thread lost its CPU between this moment and `later`. By the clock, the
-    /// chunk between the two moments took `wall` nanoseconds. The CPU time is read before and after
-    /// the chunk. So if the CPU time grew by less than `wall`, the thread did not run all the time.
+    /// Returns whether the thread lost its CPU between this moment and `later`. `wall` is the time,
+    /// by the clock, of the operations between the two moments, in nanoseconds. The CPU time is
+    /// read before and after these operations. So if the CPU time grew by less than `wall`, the
+    /// thread did not run all the time.
     pub(super) fn was_away_until(&self, later: &Self, wall: u64) -> bool {
         let ran = later.cpu_ns.saturating_sub(self.cpu_ns);
         later.switches != self.switches || wall.saturating_sub(ran) > SLACK_NS

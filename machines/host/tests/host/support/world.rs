@@ -79,10 +79,10 @@ pub(crate) struct State {
     pub(crate) rss: [u64; 4],
     pub(crate) used: [u64; 3],
     pub(crate) swapped: u32,
-    /// The number of pages used for page tables: first according to the address space, then
-    /// according to the node.
+    /// The number of pages used for page tables: first as the address space counts them, then as
+    /// the node counts them.
     pub(crate) tables: [u64; 2],
-    /// The number of anonymous pages: first according to the node, then according to the zone.
+    /// The number of anonymous pages: first as the node counts them, then as the zone counts them.
     pub(crate) anonymous: [u64; 2],
     /// The number of pages that are allocated.
     pub(crate) handed_out: u64,

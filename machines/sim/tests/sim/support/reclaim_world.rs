@@ -39,7 +39,7 @@ pub(crate) struct World {
     pub(crate) deactivated: Rc<Cell<u32>>,
 }
 
-/// The embedder: records what reclaim asks for.
+/// An embedder that records what reclaim asks for, such as wake-ups of kswapd and pauses.
 #[derive(Default)]
 pub(crate) struct Asks {
     world: RefCell<Weak<World>>,
