@@ -27,7 +27,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// The shares of page uses to remove. The table has at least one row for each share.
 const SHARES: [f64; 6] = [0.0, 0.000_1, 0.000_3, 0.001, 0.003, 0.01];
 
-/// The number of runs for each share. Each run chooses the page uses at random with its own seed.
+/// The number of runs for each of [`SHARES`]. Each run uses a separate seed to choose, at random,
+/// the page uses to remove.
 const SEEDS: u64 = 3;
 
 fn main() -> ExitCode {

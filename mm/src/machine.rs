@@ -251,10 +251,10 @@ pub trait LocalWord<M> {
 /// Locks take closures instead of returning guards. So the value cannot leave the lock, and locks
 /// are released in the reverse of the order in which they were taken.
 pub trait Lock<M, T> {
-    /// Waits for the lock, then runs `f` pinned.
+    /// Waits for the lock, then runs `f` without migrating to another CPU.
     fn with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> R;
 
-    /// Runs `f` pinned if the lock is free. Returns `None` if another holder has it.
+    /// If the lock is free, runs `f` without migrating to another CPU. Otherwise returns `None`.
     fn try_with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 }
 
@@ -325,18 +325,18 @@ pub trait RwLock<M, T> {
 /// An owner that can run in an interrupt must not wait, but use [`CpuLock::try_local`]: the
 /// interrupt may have arrived inside the owner's own critical section.
 pub trait CpuLock<M, T> {
-    /// Runs `f` pinned if the lock is free. Returns `None` if the lock is held. Only the owner may
-    /// call this.
+    /// If the lock is free, runs `f` without migrating to another CPU. Otherwise returns `None`.
+    /// Only the owner may call this.
     fn try_local<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 
-    /// Runs `f` pinned if the lock is free, and if taking it needs no more than a few instructions.
-    /// If the result is `None`, the caller tries again with [`CpuLock::try_local`].
+    /// Like [`CpuLock::try_local`], but may give up if taking the lock needs many instructions. If
+    /// the result is `None`, the caller tries again with [`CpuLock::try_local`].
     #[inline]
     fn try_quick<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.try_local(machine, site, f)
     }
 
-    /// Waits for the lock, then runs `f` pinned. Any CPU may call this.
+    /// Waits for the lock, then runs `f` without migrating to another CPU. Any CPU may call this.
     fn with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> R;
 }
 

@@ -41,7 +41,7 @@ const fn derived(of: [&'static str; 2], from: [&'static str; 3]) -> Row {
     }
 }
 
-/// The rows in the order of the README.
+/// The rows of the table of results in the README, in the same order.
 const ROWS: &[Row] = &[
     row(
         ["contentions of the zone lock", "72 CPUs, KASAN"],

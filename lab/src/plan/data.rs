@@ -203,8 +203,8 @@ pub struct Moment {
     pub online: CpuList,
     /// The knobs that change, with their new values.
     pub set: Knobs,
-    /// The labels of the designs in which `set` changes knobs. If it is empty, `set` changes the
-    /// knobs of all designs.
+    /// The labels of the designs in which `set` changes knobs. If this list is empty, `set` changes
+    /// the knobs of all designs.
     pub designs: Vec<String>,
 }
 

@@ -19,7 +19,8 @@ const INTERVALS: u64 = 5;
 /// begins at boot.
 const INTERVALS_MIN: u64 = 2;
 
-/// How many of [`MECHANISMS`] decide when vmstat work runs. They are the first in the list.
+/// How many of [`MECHANISMS`] decide when vmstat work runs. These mechanisms are the first in that
+/// list.
 const OF_VMSTAT_WORK: usize = 2;
 
 /// The mechanisms in the order of [`Design::variants`](plimsoll_mm::design::Design::variants), each

@@ -104,7 +104,7 @@ fn moves(headline: &Headline, price: &Price) -> String {
 }
 
 /// A cell of a table: the ratio of design B to design A with a changed price. If the verdict
-/// differs from the verdict with unchanged prices, it follows the ratio.
+/// differs from the verdict with unchanged prices, the cell also has the new verdict.
 fn cell(headline: &Headline, at: &Compared) -> String {
     if headline.flips(at) {
         format!("{} {}", ratio(at), short(&at.verdict))

@@ -1,5 +1,5 @@
-//! Tests the output of `show` for people and for programs. The output for people is a table of 80
-//! columns, or Markdown. Each has one recording, or two side by side.
+//! Tests the output of `show` for people and for programs. The output for people is Markdown, or
+//! tables that are 80 characters wide. Both show one recording, or two recordings side by side.
 
 use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::show::{self, ShowOptions, TABLES, json};

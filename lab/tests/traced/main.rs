@@ -267,7 +267,8 @@ fn the_longest_waits_are_explained() {
             "{text}"
         );
         assert!(text.contains(" 1. CPU ") && text.contains("10. CPU "));
-        // If everything in the run is kept, the waits have the same explanation.
+        // The waits have the same explanation if the whole run is kept, not only what happened
+        // during the longest waits.
         let of_whole = explain::explain(&whole[nth]);
         assert_eq!(of_whole, explanation);
     }

@@ -66,7 +66,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Makes a recipe for a kernel of `series`, such as `6.12`, with these patches; a patch that is
+    /// Makes a recipe for a kernel of `series`, such as `6.12`, with `patches`. A patch that is
     /// named twice is applied once.
     ///
     /// # Errors

@@ -65,9 +65,9 @@ impl Default for SimOptions {
 /// before the owner's last access (a causality slip).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockModel {
-    /// A CPU that requests a lock computes when its turn begins, and runs its critical section
-    /// ahead of the other CPUs. Other CPUs are suspended only if the section itself waits for
-    /// something.
+    /// When a CPU requests a lock, the simulator calculates the time at which this CPU gets the
+    /// lock. The CPU then runs its critical section ahead of the other CPUs. Other CPUs are
+    /// suspended only if the section itself waits for something.
     RunAhead,
     /// Every release lets CPUs with earlier clocks run first, and then wakes the next waiter.
     ReleaseEvent,

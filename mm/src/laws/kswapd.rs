@@ -145,8 +145,8 @@ impl<M: Machine> Needed<M> {
     /// Asks kswapd to reclaim while the embedder has no memory to reclaim from. Asserts that the
     /// next steps mark the node as awake, and then as asleep.
     fn wakes_late(&self, machine: &M) {
-        // `Reclaim::kswapd` makes these two calls, `begins` and `falls_asleep`, if the embedder has
-        // no memory.
+        // `Reclaim::kswapd` calls `begins` and then `falls_asleep` if the embedder has no memory
+        // from which pages could be reclaimed.
         let begun = self.kswapd.begins(machine).expect("it is awake");
         assert!(!self.kswapd.ask(machine, ZoneKind::Dma), "it is awake");
         assert!(!self.kswapd.falls_asleep(machine, begun));

@@ -60,7 +60,8 @@ impl<M: Machine> Blocks<M> {
         }
     }
 
-    /// Makes the state with a zone that has both blocks from the start.
+    /// Makes the state of a test in which the zone has two blocks, and so its largest size, from
+    /// the start.
     fn grown(machine: &M) -> Self {
         let blocks = Self::new(machine);
         blocks.grow(machine);

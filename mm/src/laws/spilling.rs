@@ -114,8 +114,8 @@ pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
 
 /// A CPU spills (moves pages from its page lists to the zone) while another CPU reads these lists.
 /// As in the patch that Linux merged, the spilling CPU also releases the pcp lock between batches.
-/// So the reader may see the lists half spilled, and this law does not hold. The tests use it to
-/// check that a released pcp lock would be noticed.
+/// So the reader may see the lists half spilled, and this law does not hold. The tests use this
+/// broken law to check that a test notices when the pcp lock is released too early.
 #[must_use]
 pub fn spill_that_releases_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     law("a law that does not hold", |machine| {

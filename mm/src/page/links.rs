@@ -28,11 +28,11 @@ const PAIRS: usize = (BLOCK_PAGES / 2) as usize;
 /// link record, and a pointer to the link records of the pages inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
-    /// All of the memory is allocated when the zone is created or grows, and none later.
+    /// All memory for link records is allocated when the zone is created or grows, and none later.
     #[default]
     Eager,
-    /// The memory is allocated when a block is first split. This is for simulated machines with
-    /// more memory than the host.
+    /// The memory for link records is allocated when a block is first split. This is for simulated
+    /// machines with more memory than the host.
     WhenSplit,
 }
 

@@ -32,7 +32,8 @@ pub(super) struct Index {
     len: u64,
 }
 
-/// A node of the index, with 64 places.
+/// A node of the tree that maps page indexes to frames. It has 64 places: for child nodes, or for
+/// frames and shadows of dropped pages.
 #[derive(Debug)]
 enum Node {
     Inner(Vec<Option<Self>>),

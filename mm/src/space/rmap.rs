@@ -241,8 +241,8 @@ impl<M: Machine> Rmap<M> {
     }
 
     /// Runs `f` with the address space of `owner`. The space does not end while `f` runs. Returns
-    /// `None` if no space has this number, or if the space is just being made reclaimable, or is
-    /// ending.
+    /// `None` if no space has the number that `owner` contains. Also returns `None` while the space
+    /// is being made reclaimable, or is ending.
     pub(crate) fn with<R>(
         &self,
         machine: &M,

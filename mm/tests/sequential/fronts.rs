@@ -77,9 +77,9 @@ impl World {
     }
 }
 
-/// A front (a CPU's stack of free pages) that is full gives the pages that were freed last to the
-/// depot. Another CPU gets these pages, the page that was freed last first. Until then they count
-/// as pages of the front that gave them.
+/// A full front (a CPU's stack of free pages) gives the pages that the CPU freed most recently to
+/// the depot. Another CPU gets these pages in reverse order of the frees. Until then, the pages
+/// count as pages of the front that gave them.
 #[test]
 fn a_run_goes_from_a_full_front_to_an_empty_one() {
     let world = World::new();

@@ -1,5 +1,6 @@
 //! A global allocator that tests can make fail. It also counts the requests of code that must make
-//! none, and records its uses while a lock of the machine is held. Settings and records are per thread.
+//! none, and records its uses while a lock of the machine is held. Settings and records are per
+//! thread.
 #![expect(unsafe_code, reason = "a global allocator is unsafe to be one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -45,8 +46,9 @@ pub(crate) fn failing_from<R>(nth: u64, f: impl FnOnce() -> R) -> (R, u64) {
     (result, REFUSED.get())
 }
 
-/// Runs `f`, which frees memory and so must not ask for any: a heap may wait, and then `f` would
-/// wait for itself. Returns how often `f` asked. The requests are granted, so that `f` ends.
+/// Runs `f`, and returns the number of its requests for memory from the heap. `f` frees memory, so
+/// it must make no request: a heap can wait until memory is freed, and `f` would then wait for
+/// itself. The requests succeed nevertheless, so that `f` ends.
 pub(crate) fn asked_by(f: impl FnOnce()) -> u64 {
     ASKED.set(Some(0));
     f();
@@ -99,8 +101,8 @@ pub(crate) fn uses_under_locks() -> (Vec<LockClass>, u64) {
     (LockClass::ALL.into_iter().filter(used).collect(), uses)
 }
 
-/// Makes the next use of the heap under a lock, or inside [`asked_by`], panic on this thread, if the
-/// environment variable `PLIMSOLL_HEAP_PANICS` is set.
+/// If the environment variable `PLIMSOLL_HEAP_PANICS` is set, makes this thread panic at its next
+/// use of the heap under a lock, or inside [`asked_by`].
 pub(crate) fn panic_if_forbidden() {
     let_panics_speak();
     PANICS.set(std::env::var_os("PLIMSOLL_HEAP_PANICS").is_some());

@@ -1,4 +1,5 @@
-//! The kinds of address spaces with which the law of the waiting heap is tested.
+//! The kinds of address spaces with which the tests check the law that code which ends a shortage
+//! of memory never asks the heap for memory.
 
 use plimsoll_mm::space::{Access, AddressSpace, Backing};
 use plimsoll_mm::units::Vpn;

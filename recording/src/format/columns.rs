@@ -26,8 +26,8 @@ pub(super) enum Style {
     Sparse,
 }
 
-/// The columns. The number of a column is part of the format, so a new column must get a new
-/// number.
+/// The columns of a chunk. Each column is identified by a number, which is part of the format, so a
+/// new column must get a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Column {

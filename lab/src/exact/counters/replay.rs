@@ -33,8 +33,8 @@ pub(super) struct Replayed {
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
-    /// The largest error of a recorded reading, in pages: the largest difference from the exact
-    /// number.
+    /// The largest error of a recorded reading, in pages: the largest difference between a reading
+    /// and the exact number of resident pages at that moment.
     pub(super) worst_recorded: u64,
     /// The largest error of the counter's approximate sum, in pages. The approximate sum can be
     /// negative. A reading that a process sees cannot be negative.
@@ -64,8 +64,8 @@ pub(super) struct Replay<'a, C> {
     counter: &'a C,
     /// For each CPU, the number of pages that it has counted and not yet added to the shared value.
     kept: Vec<i64>,
-    /// The number of pages of files. A reading includes these pages, but the replayed counter does
-    /// not.
+    /// The number of resident pages of files. The kernel's reading includes these pages, but the
+    /// replayed counter does not.
     beside: i64,
     /// The exact number of anonymous pages, which the replay adds up without the counter.
     own: i64,

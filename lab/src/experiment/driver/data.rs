@@ -23,7 +23,7 @@ pub(in crate::experiment) struct Data {
     pub(in crate::experiment) machines: Vec<String>,
     /// The folder of the file. The machines that the file names can be files in this folder.
     pub(super) folder: PathBuf,
-    /// For each machine, the numbers that the file gives for the workload.
+    /// For each machine, the parameters (whole numbers) that the file gives to the workload.
     pub(super) numbers: Vec<OfMachine>,
     /// The state of memory when a run begins, if the workload lets the file choose it.
     pub(super) memory: Option<Memory>,
@@ -38,19 +38,19 @@ pub(in crate::experiment) struct Data {
     pub(super) answer: Headlines,
     pub(super) finding: FindingText,
     pub(super) cards: Option<Cards>,
-    /// The names of the tables of the report on the first machine.
+    /// The names of the tables in the report on the first machine.
     pub(super) tables: Vec<String>,
-    /// The names of the tables of the reports on other machines.
+    /// The names of the tables in each report on a machine other than the first.
     pub(super) tables_elsewhere: Vec<String>,
     pub(in crate::experiment) published: Vec<Published>,
 }
 
-/// The numbers that the file gives for the workload on one machine.
+/// The parameters (whole numbers) that the experiment file gives to the workload on one machine.
 #[derive(Clone, Debug)]
 pub(super) struct OfMachine {
-    /// The numbers for a full run of the workload.
+    /// The parameters for a full run of the workload.
     pub(super) full: Numbers,
-    /// The numbers for a quick run of the workload.
+    /// The parameters for a quick run of the workload.
     pub(super) quick: Numbers,
 }
 
@@ -60,7 +60,8 @@ pub(in crate::experiment) struct Tried {
     /// The label in reports.
     pub(in crate::experiment) name: String,
     pub(in crate::experiment) design: Design,
-    /// The numbers that the file gives for this design, for use by the workload.
+    /// The parameters (whole numbers) that the experiment file gives to the workload for this
+    /// design.
     pub(in crate::experiment) numbers: Numbers,
 }
 

@@ -20,7 +20,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// The declaration of one number from `min` to `max`.
+    /// Declares a key of an experiment file whose value is one whole number from `min` to `max`.
     pub(in crate::experiment) const fn one(
         name: &'static str,
         (min, max): (u64, u64),
@@ -90,12 +90,12 @@ impl Numbers {
         )
     }
 
-    /// Sets the values of the number `name`, and drops its earlier values.
+    /// Gives `values` to the parameter `name`. They replace the parameter's earlier values.
     pub(in crate::experiment) fn set(&mut self, name: &'static str, values: Vec<u64>) {
         self.0.insert(name, values);
     }
 
-    /// Returns whether the number `name` has a value.
+    /// Returns whether the parameter `name` has a value.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }

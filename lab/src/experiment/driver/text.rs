@@ -106,8 +106,8 @@ pub(super) struct Known<'a> {
 pub(super) struct Metrics {
     /// The metrics of a full or quick run on any machine of the experiment.
     pub(super) all: Vec<String>,
-    /// The numbers that the file gives for the workload on each machine, in a full run and in a
-    /// quick run.
+    /// For each machine, the parameters (whole numbers) that the experiment file gives to the
+    /// workload in a full run, and those in a quick run.
     pub(super) numbers: Vec<Numbers>,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct Measured<'a> {
     /// The metrics that the runs have measured.
     pub(super) metrics: &'a [Metric],
     pub(super) facts: &'a BTreeMap<&'a str, String>,
-    /// The numbers that the experiment's file gives for the workload.
+    /// The parameters (whole numbers) that the experiment file gives to the workload.
     pub(super) numbers: &'a Numbers,
 }
 

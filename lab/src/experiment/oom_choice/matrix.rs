@@ -138,8 +138,8 @@ impl Matrix {
         [hog, band]
     }
 
-    /// The sentence of the report's conclusion about our speed-up over the patch: how much of it
-    /// comes from the counters, and how much from the selector.
+    /// The sentence of the report's conclusion that compares our speed with the patch's speed. It
+    /// says how much of the difference is due to the counters, and how much to the selector.
     pub(super) fn conclusion(&self) -> String {
         format!(
             "With one hog among {}, our design is {} times as fast as the patch: {} by the counters, {} \

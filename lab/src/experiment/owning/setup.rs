@@ -122,9 +122,9 @@ const FAMILY: [Number; 3] = [
         "the most seeds of runs that only the table `family` shows",
     ),
 ];
-/// The numbers that an experiment file gives for the exits.
+/// The whole numbers that a file for the experiment `exits` gives.
 pub(super) const NUMBERS: [Number; 4] = [CPUS, FAMILY[0], FAMILY[1], FAMILY[2]];
-/// The numbers that an experiment file gives for the purge.
+/// The whole numbers that a file for the experiment `purge` gives.
 pub(super) const PURGE_NUMBERS: [Number; 5] = [
     CPUS,
     Number::one(

@@ -20,7 +20,8 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::page_fault::Mode;
 
-/// The two setups, as a workload that experiment files can name.
+/// The workload of this experiment (page faults, and counting alone), which experiment files can
+/// name.
 pub(super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<FaultSetup, Kept> = Code {

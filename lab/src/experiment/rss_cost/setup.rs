@@ -30,7 +30,7 @@ pub(super) const fn name(mode: Mode) -> &'static str {
     }
 }
 
-/// The numbers of tasks. An experiment file gives these numbers.
+/// The key of an experiment file that lists with how many tasks the benchmark runs.
 pub(super) const TASKS: Number = Number::list(
     "tasks",
     (1, 4096),

@@ -1,4 +1,5 @@
-//! Owners of four counters on a machine of any size: their bytes, and the time to create an owner.
+//! Measures owners of four counters each, on a machine of any size: the memory that one owner
+//! takes, and the time to create one.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -109,8 +109,8 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// Of an app's heap, one in this number of pages is in swap. Of an app's small anonymous mappings,
-/// on average one in this number is in swap.
+/// One page in this many of an app's heap is in swap. On average, one in this many of an app's
+/// small anonymous mappings has all its touched pages in swap.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 

@@ -68,8 +68,8 @@ impl Depot {
         true
     }
 
-    /// Copies the run of free pages that was given last to `pages`, and returns whether there was
-    /// one. `pages` must have room for a whole run.
+    /// Takes the newest run of free pages out of the depot and copies it to `pages`, which must
+    /// have room for exactly one run. Returns `false` if it took none.
     pub(super) fn take(&self, pages: &mut [u32]) -> bool {
         // Relaxed is enough: the number only decides whether to try the lock.
         if self.len.load(Relaxed) == 0 || pages.len() != RUN {

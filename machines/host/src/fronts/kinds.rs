@@ -53,7 +53,8 @@ impl Fronts {
         }
     }
 
-    /// Prepares the calling thread, which begins to act as a CPU, to use fronts of this kind.
+    /// Prepares the calling thread, which begins to act as a CPU, to use fronts (stacks of free
+    /// pages) of this kind.
     pub(crate) fn prepare_thread(self) {
         match self {
             Self::Restartable => {

@@ -13,8 +13,9 @@ pub(crate) use crate::locks::{Seat, Sitter, light_barrier};
 pub(crate) const STACK_CAPACITY: usize = 1024;
 
 /// The number of calls of `Stack::admit` in a row by threads other than the stack's user, after
-/// which the caller becomes the user. Each use of the stack by its user resets the count. A home
-/// (`homes.rs`) moves after the same number of additions by threads on other real CPUs.
+/// which the caller becomes the user. Each use of the stack by its user resets the count. The same
+/// limit applies to the home of a CPU's counters, the real CPU whose threads may add to these
+/// counters (`homes.rs`): the home moves after that many additions by threads on other real CPUs.
 pub(crate) const STRANGE_MAX: u32 = 1024;
 
 /// Locks a mutex if no thread holds it.

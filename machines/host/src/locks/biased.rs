@@ -64,8 +64,8 @@ impl Seat {
 
     /// Returns whether the thread of this seat is inside the lock or the stack at `address`.
     pub(crate) fn holds(&self, address: usize) -> bool {
-        // Acquire pairs with the Release stores of `holding`: if the thread has left, the caller
-        // sees its writes.
+        // Acquire pairs with the Release stores of `holding`: if the thread of the seat has left,
+        // the caller sees what that thread wrote before.
         self.holding.load(Acquire) == address
     }
 }

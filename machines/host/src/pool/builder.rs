@@ -128,8 +128,8 @@ impl Builder {
         Self { huge, ..self }
     }
 
-    /// Makes the kernel allocate memory for all pages while the pool is built. Default: for each
-    /// page when it is first touched.
+    /// Makes the kernel allocate memory for all pages while the pool is built. By default, the
+    /// kernel allocates memory for a page when the page is first touched.
     #[must_use]
     pub fn populate(self) -> Self {
         let populate = true;

@@ -104,7 +104,7 @@ impl Pool {
         &self.0.arena
     }
 
-    /// A pointer to the first byte of a frame: [`Arena::page`].
+    /// Returns a pointer to the first byte of a frame, as [`Arena::page`] does.
     ///
     /// # Panics
     /// If the arena has no such frame.

@@ -144,9 +144,9 @@ fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     told
 }
 
-/// The smallest number of CPUs with which the comparison in the Linux patch is wrong, for its tree
-/// for up to 128 CPUs. The approximate sum may then be too small by one more than the comparison
-/// allows for.
+/// The smallest number of CPUs with which the comparison in the Linux patch is wrong. For 65 to 128
+/// CPUs, the patch builds the same tree. From this number on, the approximate sum can be too small
+/// by one more than the comparison allows for.
 const TOO_MANY: u32 = 107;
 
 #[test]

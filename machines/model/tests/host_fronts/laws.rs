@@ -21,7 +21,8 @@ const PAGES: u32 = 2;
 /// A stack with all pages, and what the threads did with the pages.
 struct World {
     stack: Stack,
-    /// For each page, the sum of the owners' additions, and the number of these additions.
+    /// For each page, two counts of how often its owners have used it. The first count can lose a
+    /// use if the page has two owners at once. The second is atomic and loses none.
     pages: [[AtomicU32; 2]; PAGES as usize],
     cpus: [Cpu; CPUS],
     /// True when the first owner of the stack will not use it any more. A thread that waits for the

@@ -65,7 +65,7 @@ impl Bell {
     }
 
     /// Returns the function that a waiter of a lock calls after each attempt. From the third
-    /// attempt on, the function waits until the bell rings.
+    /// attempt on, the function waits until the bell rings, which happens after each release.
     fn relax(&self) -> impl FnMut(u32) {
         let mut heard = 0;
         move |looks| {

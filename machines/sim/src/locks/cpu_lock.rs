@@ -1,5 +1,5 @@
-//! The simulated per-CPU lock. Its owner takes the lock without waiting for CPUs with earlier
-//! clocks; other CPUs do wait for them.
+//! The simulated per-CPU lock. The CPU that owns the lock takes it without first letting CPUs with
+//! earlier clocks run. Every other CPU lets CPUs with earlier clocks run before it takes the lock.
 //!
 //! The lock only records the time of the owner's access. So after the owner has accessed the lock,
 //! another CPU may access it at an earlier virtual time. This is a slip: the other CPU then sees

@@ -212,8 +212,8 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     DISTANCES.into_iter().filter(exists).collect()
 }
 
-/// Checks that, at every card (low, middle and high), moving a line over a distance costs no more
-/// than moving it over a longer distance.
+/// Checks that, at every card (low, middle and high), moving a cache line over a distance costs no
+/// more than moving it over a longer distance.
 pub(super) fn nearer_is_cheaper(
     section: &Section<'_>,
     transfers: &[Cost],

@@ -53,9 +53,9 @@ pub enum Runs {
     Task(u32),
     /// A task that the run does not wait for, such as kswapd.
     Daemon(u32),
-    /// A job, as kernel work.
+    /// Kernel work: a job.
     Job(Job),
-    /// The work that a CPU does when it becomes idle, as kernel work.
+    /// Kernel work that a CPU does when it becomes idle.
     Quiet,
 }
 

@@ -140,8 +140,8 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
     }
 }
 
-/// Compares the waits with those of a queue that has one server, where a request takes time to
-/// reach the queue. The test computes the waits of that queue step by step with Lindley's
+/// Compares the waits for a simulated lock with the waits in a single-server queue that a request
+/// reaches only after a delay. The test computes the waits in the queue step by step with Lindley's
 /// recursion.
 #[test]
 fn waits_are_those_of_a_single_server_queue() {

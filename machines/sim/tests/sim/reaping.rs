@@ -98,7 +98,7 @@ fn build(design: &Design, victim: Victim, stall: Nanos) -> Rc<Lone> {
 }
 
 /// Runs the exit on CPU 0. At the same time, `helpers` tasks on other CPUs help to empty the
-/// address space. Returns how long they took, and how long they waited for locks.
+/// address space. Returns how long all these tasks took, and how long they waited for locks.
 fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
     let design = Design {
         reaping,

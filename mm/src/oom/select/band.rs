@@ -140,8 +140,8 @@ impl<'a> Band<'a> {
         Some(high) > self.rest
     }
 
-    /// Returns the candidate in the slots that may have the most points, and the largest key that
-    /// any other candidate in the slots may have.
+    /// Returns the slot of the candidate that may have the most points, and the largest key
+    /// (points, then number) that a candidate in any other slot may have.
     pub(super) fn top(&mut self) -> Option<(Slot, Option<Key>)> {
         if self.next == self.used {
             return None;

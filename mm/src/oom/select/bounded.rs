@@ -182,8 +182,8 @@ struct Rent {
     /// The number of candidates in the band (those that may have the most points) when the round
     /// began.
     band: u64,
-    /// The number of sums after which the search next tests whether summing all candidates that are
-    /// left together is cheaper.
+    /// When the search has taken this number of sums, it tests again whether one batch that sums
+    /// all remaining candidates together is cheaper than single sums.
     ask_at: u64,
 }
 

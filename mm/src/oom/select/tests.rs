@@ -341,8 +341,8 @@ fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_
     let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
     let selection = selection.expect("readings are in order");
     assert_eq!(population.regret(&selection), Some(0));
-    // Summing all candidates together costs as much as 2000 / 8 = 250 single sums. It is done after
-    // a quarter of that number of single sums.
+    // Summing all candidates together costs as much as 2000 / 8 = 250 single sums. The selection
+    // does so after a quarter of that number of single sums.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (62, 1438));
 }

@@ -1,5 +1,6 @@
-//! Candidates whose true memory is known, so that tests can check the choice of a selection. They
-//! record the queries of a selection, which are calls of `facts`, `approximate` or `precise`.
+//! Candidates whose true memory is known, so that tests can check the choice of a selection. These
+//! candidates record the queries of a selection, which are calls of `facts`, `approximate` or
+//! `precise`.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};

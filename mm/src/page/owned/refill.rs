@@ -22,7 +22,7 @@ use crate::units::{Order, count_of};
 /// search starts at the end of the list of these bitmaps.
 const LOOKED_AT: usize = 16;
 
-/// The maximum number of own blocks of which one refill takes back free pages from the zone.
+/// The maximum number of a CPU's own blocks whose free pages one refill takes back from the zone.
 const RECOVERED: usize = 4;
 
 impl<M: Machine> Zone<M> {

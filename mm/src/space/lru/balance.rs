@@ -90,7 +90,8 @@ impl Balance {
 }
 
 impl Shadow {
-    /// The bit that is set in every encoded shadow, and in no frame number in the index of a file.
+    /// The bit that tells encoded shadows (records of dropped pages) from frames in the index of a
+    /// file. It is set in every shadow, and in no frame number.
     pub(crate) const MARK: u64 = 1 << 63;
     const WAS_ACTIVE: u64 = 1 << 62;
     const NODE_SHIFT: u32 = 48;

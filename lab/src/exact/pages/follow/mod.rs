@@ -123,8 +123,8 @@ impl Follow {
         pages(&self.lens(zone, cpu))
     }
 
-    /// Updates the derived lengths of the kernel's lists by one operation, including the moves that
-    /// the kernel made in the operation.
+    /// Updates the lengths that the replay has derived for the kernel's lists by one operation, and
+    /// by the moves that the kernel made in this operation.
     pub(super) fn note(&mut self, op: &Op) {
         for transfer in op
             .moves

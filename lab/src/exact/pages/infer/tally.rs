@@ -7,11 +7,11 @@
 pub(in super::super) struct Tally {
     /// How many blocks the kernel allocated from lists and not directly from a zone.
     pub(in super::super) allocs: u64,
-    /// For how many of the blocks in `allocs` an earlier event had shown that the kernel put the
-    /// block on a list.
+    /// The number of blocks in `allocs` for which an earlier event had shown that the kernel put
+    /// them on a list.
     pub(in super::super) predictable: u64,
-    /// The number of blocks in `predictable` that were on top of their derived list when the kernel
-    /// allocated them, as predicted.
+    /// The number of blocks in `predictable` that the kernel allocated as predicted: in the
+    /// replay's copy of the list, the block was on top.
     pub(in super::super) predicted: u64,
     /// The number of blocks that were allocated from a list although no event explains how they
     /// came to the list.
@@ -26,7 +26,7 @@ pub(in super::super) struct Tally {
     pub(in super::super) bulk_probed: u64,
     /// The number of blocks that the kernel moved from lists to a zone.
     pub(in super::super) drained: u64,
-    /// The number of blocks in `drained` that were not the coldest (longest listed) of their
-    /// derived list, although the kernel takes the coldest first.
+    /// The number of blocks in `drained` that, in the replay's copy of their list, were not the
+    /// coldest (longest listed), although the kernel takes the coldest block first.
     pub(in super::super) drained_elsewhere: u64,
 }

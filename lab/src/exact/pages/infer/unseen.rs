@@ -10,7 +10,7 @@ impl Walk<'_> {
     /// Handles a frame that is allocated from the list `place` although no event put it there. The
     /// frame was on this list before the recording, unless events have shown the list to be empty
     /// or have touched the frame. In these two cases, no event explains how the frame came to the
-    /// list. The function then returns `None`, and the frame is on no derived list.
+    /// list. The function then returns `None`, and puts the frame on none of the replay's lists.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {

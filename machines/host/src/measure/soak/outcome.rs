@@ -182,9 +182,9 @@ mod tests {
             end: rate.ticks(to_us * 1e3),
         };
         let mut outcome = Outcome::new(rate);
-        // A chunk of operations during which the thread had its CPU, with two times of at least
-        // `LONG_NS`. Another thread lost its CPU during the first of them, so only this time may be
-        // due to a lock that the other thread held.
+        // A chunk of operations during which the thread kept its CPU. Two of the operations took at
+        // least `LONG_NS`. Another thread lost its CPU during the first of these two. So only this
+        // one can have waited for a lock that the other thread held.
         outcome.add(Kind::Alloc, at(0.0, 1.0));
         outcome.add(Kind::Alloc, at(10.0, 70.0));
         outcome.add(Kind::Alloc, at(100.0, 120.0));

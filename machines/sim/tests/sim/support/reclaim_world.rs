@@ -199,8 +199,8 @@ impl World {
         }
     }
 
-    /// Makes a file with `pages` pages in the memory of `node`, each of which was read once. At its
-    /// first look, reclaim can drop such a page.
+    /// Makes a file with `pages` pages in the memory of `node`, each of which was read once.
+    /// Reclaim can drop such a page the first time that it looks at the page.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"
