@@ -114,7 +114,8 @@ fn a_sweep() -> impl Strategy<Value = Sweep> {
     })
 }
 
-/// Returns the elements of `of` without those whose key an earlier element has.
+/// Returns the elements of `of`. If several elements have the same key, returns only the first of
+/// them.
 fn distinct<T, K: PartialEq>(of: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for one in of {

@@ -310,7 +310,7 @@ impl Hz {
 // construction. A caller whose number may be out of range saturates the number instead, and says
 // why saturating is correct.
 
-/// Converts a number of items to 32 bits.
+/// Converts a count of items to 32 bits.
 ///
 /// # Panics
 /// If there are 2³² items or more, which no collection of the manager has.

@@ -147,7 +147,7 @@ fn of_delay(delay: &Delay, cpu: u32) -> String {
     }
 }
 
-/// The sentences about the wait of a task on `cpu` for another lock, while the task held `lock`.
+/// The sentences about a task on `cpu` that waited for another lock while it held `lock`.
 fn of_own_wait(own: &OwnWait, cpu: u32, lock: &str) -> String {
     let mut text = format!(
         " While CPU {cpu} held {lock}, it waited {} for {} in {} itself.",

@@ -55,7 +55,7 @@ impl Track {
     }
 }
 
-/// The tracks of a run.
+/// The tracks of a run, which are the rows in the viewer.
 #[derive(Default)]
 pub(super) struct Tracks {
     pub(super) slices: BTreeMap<Track, Vec<Slice>>,

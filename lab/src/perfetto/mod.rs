@@ -227,7 +227,7 @@ impl Trace {
     }
 }
 
-/// The name of the process that stands for a run.
+/// The name of a run. In the trace, each run is a process with this name.
 fn title(run: &Slices) -> String {
     format!("{} on {}, seed {}", run.design, run.machine, run.seed)
 }

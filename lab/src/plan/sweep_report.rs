@@ -126,8 +126,8 @@ fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
     shown(plan).into_iter().map(table).collect()
 }
 
-/// The head of the column of an axis: the key in the table `[sweep]` without its prefix, because
-/// columns are narrow.
+/// The head of an axis' column: the axis' key in the table `[sweep]`, but without the prefix of the
+/// key, because columns are narrow.
 fn column(target: &Target) -> String {
     match target {
         Target::Machine | Target::Memory | Target::Card => target.key(),

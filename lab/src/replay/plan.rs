@@ -33,7 +33,7 @@ pub(super) struct PlannedOp {
     /// The time since the beginning of the plan, in nanoseconds.
     pub(super) at_ns: u64,
     /// The slot of the block. For [`What::Bulk`], this is the slot of the first block. For
-    /// [`What::FreeOld`], it means nothing.
+    /// [`What::FreeOld`], the slot has no meaning.
     pub(super) slot: u32,
     pub(super) what: What,
 }

@@ -68,9 +68,9 @@ pub struct Headline {
 pub struct Price {
     /// The key of the price, such as `work.fault`.
     pub key: String,
-    /// The ratio B / A of the metric, at half of the price.
+    /// The metric with design B divided by the metric with design A, at half of the price.
     pub half: Compared,
-    /// The ratio B / A of the metric, at twice the price.
+    /// The metric with design B divided by the metric with design A, at twice the price.
     pub twice: Compared,
 }
 

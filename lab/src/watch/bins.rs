@@ -88,7 +88,7 @@ impl Series {
         self.values[bin] = self.fold.join(self.values[bin], Some(value));
     }
 
-    /// Joins each pair of neighbouring bins to one bin.
+    /// Joins each pair of neighbouring bins (intervals of virtual time) to one bin.
     pub(super) fn halve(&mut self) {
         for bin in 0..BINS / 2 {
             let pair = (self.values[2 * bin], self.values[2 * bin + 1]);
@@ -150,7 +150,7 @@ impl Grid {
         }
     }
 
-    /// Joins each pair of neighbouring bins to one bin.
+    /// Joins each pair of neighbouring bins (intervals of virtual time) to one bin.
     pub(super) fn halve(&mut self) {
         for row in self.cells.chunks_exact_mut(BINS) {
             for bin in 0..BINS / 2 {

@@ -117,7 +117,8 @@ pub(super) struct Collector {
     kicked: BTreeSet<CpuId>,
     /// How many pages CPUs have taken from the free lists of zones and not returned yet.
     outside: i64,
-    /// The manager whose page lists are read, and the last bin in which they were read.
+    /// The manager whose page lists are read, and the last bin (interval of virtual time) in which
+    /// they were read.
     lists: Option<(Rc<Manager<Sim>>, Option<usize>)>,
     stats: Option<Stats>,
 }

@@ -71,7 +71,7 @@ pub struct Map {
     pub rows: usize,
     /// The number of CPUs that one row stands for.
     pub cpus_per_row: u32,
-    /// The number of bins of the course that one column stands for.
+    /// The number of bins (intervals of virtual time) that one column stands for.
     pub bins_per_column: usize,
     /// The number of columns.
     pub columns: usize,

@@ -8,7 +8,7 @@ use super::course::{Map, Unit};
 
 /// If a value doubles, the byte that encodes the value grows by this number.
 const STEPS: f64 = 6.0;
-/// The largest number of successive empty cells that one pair of bytes stands for.
+/// The largest number of successive empty cells of a heat map that one pair of bytes stands for.
 const RUN_MAX: usize = 256;
 
 /// The byte that stands for `value`.

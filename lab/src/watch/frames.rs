@@ -51,8 +51,8 @@ impl Kind {
 #[derive(Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// For each node of the tree and each kind of frame, the child of this kind. `None` stands for
-    /// the root of the tree.
+    /// For each parent node and each kind of frame (a part of the time), the parent's child of this
+    /// kind. The parent `None` stands for the root of the tree.
     places: BTreeMap<(Option<usize>, Kind), usize>,
     /// For each task, the frames (parts of the time) that the task has entered and not left yet,
     /// each with the time of entering.
@@ -118,8 +118,9 @@ impl Tree {
         }
     }
 
-    /// Returns the frames. Returns none if no task has been in a phase or a job. A frame that has
-    /// not ended may have less time than its children. Such a frame gets the time of its children.
+    /// Returns the frames (parts of the time). Returns none if no task has been in a phase or a
+    /// job. A frame that has not ended may have less time than its children. Such a frame gets the
+    /// time of its children.
     pub(super) fn finish(mut self) -> Vec<Frame> {
         let told =
             |node: &Node| matches!(node.kind, Kind::Phase(_) | Kind::Vmstat | Kind::Shepherd);

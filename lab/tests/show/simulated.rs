@@ -17,8 +17,8 @@ use plimsoll_sim::Stats;
 
 use super::{rows, table};
 
-/// For each code path by which pages move between page lists and zones, how many holds of a zone
-/// lock moved pages, and how many pages these holds moved.
+/// For each code path by which pages move between page lists and zones: the number of times that a
+/// CPU held a zone lock and moved pages, and the number of these pages.
 type Holds = BTreeMap<&'static str, (f64, f64)>;
 
 struct Run {

@@ -182,8 +182,8 @@ impl State {
 impl Drop for ReturnFree {
     fn drop(&mut self) {
         if self.host.is_in_child() {
-            // A forked child has no such thread. Joining or detaching a thread that does not exist
-            // is undefined.
+            // A forked child does not have this thread. Joining or detaching a thread that does not
+            // exist is undefined.
             mem::forget(self.thread.take());
             return;
         }

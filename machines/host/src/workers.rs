@@ -163,8 +163,9 @@ impl Drop for Workers {
     /// panicking.
     fn drop(&mut self) {
         if self.host.is_in_child() {
-            // A forked child has no such threads. Joining or detaching a thread that does not exist
-            // is undefined behaviour. A thread of the parent may also hold the lock of a job queue.
+            // A forked child does not have the worker threads of its parent. Joining or detaching a
+            // thread that does not exist is undefined behaviour. A thread of the parent may also
+            // hold the lock of a job queue.
             self.threads.drain(..).for_each(mem::forget);
             return;
         }

@@ -194,7 +194,7 @@ impl<M: Machine> AnyCounters<M> {
             Self::Tree(tree) => tree.parts(machine),
             Self::OneSided(tree) => tree.parts(machine),
             // A flat counter's parts may be read only under the counter's lock, so this function
-            // sums them here and leaves no cells to the caller.
+            // sums the parts here and returns no cells for the caller to sum.
             Self::Shared(_) | Self::Flat(_) => Parts {
                 elsewhere: self.precise_total(machine),
                 cells: None,

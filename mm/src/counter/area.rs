@@ -236,7 +236,8 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Adds the memory of the next run to the area, and returns the first place in it.
+    /// Adds the memory of the next run to the area. Returns the first place (memory for one group
+    /// of counters) of this run.
     fn add(&self, free: &mut Free<M>, new: &mut NewRun<M>) -> Place<M> {
         let run = &mut free.runs[new.number];
         let run = Arc::get_mut(run).expect("no group has a place in a run without memory");

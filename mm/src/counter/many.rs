@@ -95,8 +95,8 @@ impl<'g, M: Machine> Run<'g, M> {
         self.members[..self.len].iter().flatten()
     }
 
-    /// Sums each group of the run, and calls `add` with the index of the caller's item for the
-    /// group, and with the total. Then empties the run.
+    /// Computes the total of each group in the run. For each group, calls `add` with the index of
+    /// the group's item in the caller's list, and with the total. Then empties the run.
     fn sum(&mut self, machine: &M, mut add: impl FnMut(usize, i64)) {
         let Some(first) = self.first() else {
             return;

@@ -75,8 +75,8 @@ enum Growth {
 /// The tree into which a group has grown.
 struct Grown<M: Machine> {
     cells: Place<M>,
-    /// The lines of the tree. The first ones have one bit per cell and item, which is set at the
-    /// first use. Then follows one line per item and root, with one word per counter.
+    /// First come cache lines with one bit per cell (leaf) and item (inner node), set at the first
+    /// use. Then follows one line per item and root, with one word per counter.
     items: Items<M>,
     /// The index of the first cache line that belongs to an item. The lines before it hold the bits
     /// of the used cells and items.
@@ -393,7 +393,7 @@ impl<M: Machine> Grown<M> {
     }
 }
 
-/// Returns the number of cache lines that hold one bit for each cell and item.
+/// Returns the number of cache lines that hold one bit per cell (leaf) and item (inner node).
 fn marks(shape: &Shape) -> usize {
     used::lines(shape.cpus() as usize + shape.items())
 }

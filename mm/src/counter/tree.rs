@@ -27,7 +27,8 @@ use crate::machine::{LINE_WORDS, Line, LocalWord, Machine};
 use crate::site::Work;
 use crate::units::count_of;
 
-/// Counters that are trees: each has one cell per CPU, a root, and levels of items in between.
+/// Counters that are trees. Each tree has one cell per CPU, a root, and levels of items (inner
+/// nodes) in between.
 pub struct Tree<M: Machine> {
     /// The number of counters. It is stored here so that reading it follows no pointer.
     width: usize,

@@ -18,8 +18,8 @@ pub(super) const fn lines(bits: usize) -> usize {
     bits.div_ceil(LINE_BITS)
 }
 
-/// The set of the cells (of CPUs) and items (of several CPUs) that were ever used, stored in the
-/// first cache lines of a tree.
+/// The set of the cells (leaves of one CPU each) and items (inner nodes) that were ever used. A
+/// tree stores this set in its first cache lines.
 pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
 
 // Relaxed is enough: a CPU marks its cell before it adds to the cell. So a reader that has learnt

@@ -122,8 +122,8 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Returns the sum of the additions that this CPU knows to have returned, and the amounts of
-    /// all other additions.
+    /// Returns `BEFORE` plus all additions whose calls have returned, as far as this CPU knows.
+    /// Also returns the amounts of all other additions.
     fn returned(&self, machine: &M) -> (i64, Vec<i64>) {
         let (mut sum, mut late) = (BEFORE, Vec::new());
         for (deltas, returned) in ADDED.iter().zip(&self.returned) {

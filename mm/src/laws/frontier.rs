@@ -27,12 +27,13 @@ pub struct FewTables<M: Machine> {
     share: u64,
     /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,
-    /// For each table, the number of times a walker dropped the mappings that begin in this table.
+    /// For each page table, the number of times that a walker (a CPU that empties tables) dropped
+    /// the mappings that begin in this table.
     forgotten: Box<[M::Word]>,
     /// For each CPU, 1 while the CPU takes part in emptying the address space, otherwise 0.
     at_work: Box<[M::Word]>,
-    /// The number of walkers that were told to finish the address space, which only the last walker
-    /// to leave does.
+    /// The number of walkers (CPUs that empty tables) that were told to finish the address space.
+    /// Only the walker that leaves last is told so.
     finished: M::Word,
 }
 

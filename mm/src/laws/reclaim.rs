@@ -205,7 +205,8 @@ impl<M: Machine> Pressed<M> {
         assert_eq!(aged.balance(machine, NODE).costs(), [1, 0]);
     }
 
-    /// Asserts that the space has `pages` pages, and that everything is freed once it has ended.
+    /// Asserts that the address space has `pages` pages. Then ends the address space, and asserts
+    /// that everything is freed.
     fn ends_with(&self, machine: &M, pages: i64) {
         self.has(machine, pages);
         self.exit(machine);

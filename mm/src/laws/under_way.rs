@@ -31,8 +31,8 @@ impl<M: Machine> Full<M> {
         let items = items.expect("there is memory");
         let tree = OneSidedTree::init_many_grown(machine, &area, &shape, items);
         let tree = tree.expect("there is memory");
-        // This leaves the roots as far behind as possible, with 2 in an inner node of the tree (an
-        // item) and 1 in the CPU's leaf (its cell).
+        // The root gets nothing of these 3: 2 stay in an inner node of the tree (an item), and 1
+        // stays in the CPU's leaf (its cell). This is the most that the root can lack.
         tree.add(machine, 0, 3);
         Self { tree, shape }
     }

@@ -224,8 +224,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves about `wanted` pages, in blocks of `order`, from the cold end of a list to a zone that
-    /// keeps free pages in bitmaps. `room` is memory for the numbers of the first pages of these
-    /// blocks.
+    /// keeps free pages in bitmaps. `room` is memory for the page number of each block's first
+    /// page.
     fn give_run(
         &self,
         machine: &M,

@@ -71,8 +71,8 @@ pub(crate) fn free_order(tag: u8) -> Option<Order> {
     order_in(FREE, tag)
 }
 
-/// The order of the block with this tag that was allocated for a request whose pages can be moved,
-/// or `None` if `tag` marks no such block.
+/// The order of the block that `tag` marks, if the block was allocated for a request whose pages
+/// can be moved; otherwise `None`.
 pub(crate) fn movable_order(tag: u8) -> Option<Order> {
     order_in(MOVABLE, tag)
 }

@@ -143,8 +143,8 @@ impl<M: Machine> Shrinker<'_, M> {
     }
 
     /// Drops the pages of files in `fates` whose fate is to leave. A page that is in use stays.
-    /// Returns the dropped pages and their number. `age` is the age of the lists when the pages
-    /// were isolated.
+    /// Returns the dropped pages and their number. `age` is the age of the LRU lists at the time
+    /// when the pages were isolated.
     pub(super) fn drop_files(
         &self,
         fates: &mut [(Taken, Fate)],

@@ -66,8 +66,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         })
     }
 
-    /// Returns whether a CPU that allocates has to wait before it isolates pages of this kind,
-    /// because other CPUs have isolated too many of them (Linux: `too_many_isolated`).
+    /// Returns whether a CPU that allocates has to wait before it isolates pages of `kind`, because
+    /// other CPUs have isolated too many pages of this kind (Linux: `too_many_isolated`).
     pub(super) fn too_many_isolated(&self, kind: Kind) -> bool {
         let isolated = self.aged.isolated(self.node, kind);
         isolated > self.aged.len(self.node, kind.inactive()) / 8

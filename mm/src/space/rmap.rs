@@ -182,8 +182,8 @@ impl<M: Machine> Rmap<M> {
         }
         let target = Target::Space(Arc::clone(space));
         let number = self.number(machine, target, &space.number)?;
-        // If the space ended before it was marked as enlisted, the CPU that ended it has not given
-        // the space's number back. So this CPU does.
+        // If the space ended before it was marked as enlisted, the CPU that ended the space has not
+        // given the space's number back. So this CPU gives the number back.
         if space.raise_after(machine, Flag::Enlisted, Flag::Ended) {
             self.give_back(machine, number);
             return Err(EnlistError::Ended);

@@ -220,8 +220,9 @@ mod tests {
     /// Checks the amount that `folded` returns for blocks that are added one by one.
     #[test]
     fn each_block_is_counted_by_itself() {
-        // If 63 pages were added at once, all of them would be folded. Added one by one, they are
-        // folded 31 at a time, and one page remains in the differential.
+        // If 63 pages were added at once, all of them would be folded (added to the shared
+        // counter). Added one by one, they are folded 31 at a time, and one page remains in the
+        // differential.
         assert_eq!(folded(0, -63, 63, 30), -62);
         assert_eq!(folded(-20, -63, 63, 30), -62);
         assert_eq!(folded(0, 63, 63, 125), 0);

@@ -288,7 +288,8 @@ impl<T> Once<T> for OnceLocked<T> {
     }
 }
 
-/// A lock with one holder. No caller ever waits for it, because there is only one thread.
+/// A lock that one caller at a time can hold. No caller ever waits for it, because there is only
+/// one thread.
 pub(crate) struct Locked<T>(LockClass, Mutex<T>);
 
 impl<T> Locked<T> {

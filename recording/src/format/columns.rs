@@ -160,8 +160,8 @@ pub(super) trait Side {
     /// of a page frame number that equals `page`, or 0 if no guess equals `page`. The reader does
     /// not know the page yet and returns 0.
     fn place(&self, deed: Deed, page: u64) -> u64;
-    /// Sets `page` to the guess with the index `place`; returns `None` if there is no such guess.
-    /// The writer does nothing, because it already knows the page.
+    /// Sets `page` to the guessed page with the index `place`; returns `None` if there is no such
+    /// guess. The writer does nothing, because it already knows the page.
     fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()>;
     /// Returns the state that columns keep from chunk to chunk.
     fn memory(&mut self) -> &mut Memory;

@@ -66,7 +66,7 @@ impl Guesses {
         found.map_or(0, |at| at as u64 + 1)
     }
 
-    /// Returns the guess with the index `place`, counted from 1.
+    /// Returns the guessed page with the index `place`, counted from 1.
     pub(super) fn page(&self, place: u64) -> Option<u64> {
         let at = usize::try_from(place).ok()?.checked_sub(1)?;
         self.pages[..self.count].get(at).copied()
@@ -198,8 +198,8 @@ impl Guesser {
         Guesses::of(guesses.into_iter().flatten())
     }
 
-    /// Remembers what happened to `page`. `place` is the index of the right guess, or 0 if no guess
-    /// was right.
+    /// Remembers what happened to `page`. `place` is the index of the right page among the guessed
+    /// pages, or 0 if none of them was right.
     pub(super) fn learn(&mut self, deed: Deed, page: u64, place: u64) {
         let key = self.list_of(deed, Some(page));
         let place = usize::try_from(place).unwrap_or(0);
@@ -223,9 +223,9 @@ impl Guesser {
             Role::Drain => {
                 let list = self.lists.entry(key).or_default();
                 let place = match place {
-                    // No guess was right. If `page` is near the tail, removes it and the pages
-                    // nearer to the tail. Events that were not recorded must have removed the
-                    // nearer pages.
+                    // None of the guessed pages was right. If `page` is near the tail, removes it
+                    // and the pages nearer to the tail. Events that were not recorded must have
+                    // removed the nearer pages.
                     0 => place_from_end(list, page),
                     place => place,
                 };

@@ -55,7 +55,7 @@ impl<'a> Record<'a> {
     /// Returns the addresses of a call chain. The field `size` gives the number of addresses, but
     /// the function returns at most the number of addresses that the event holds.
     pub(super) fn addresses(&self, name: &str) -> Option<Vec<u64>> {
-        /// The values that mark the end of a chain that is shorter than its array.
+        /// The values that mark the end of a call chain that is shorter than its array.
         const NONE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
         let (field, size) = (self.field(name)?, self.field("size")?);
         // The field `int size` directly precedes the addresses, which are aligned to their width.

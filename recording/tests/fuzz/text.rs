@@ -27,7 +27,7 @@ const LINES: [&str; 16] = [
     "# a comment",
 ];
 
-/// The texts that replace a word or a part of it.
+/// The texts that replace a word or a part of a word.
 const PIECES: [&str; 24] = [
     "",
     " ",

@@ -179,8 +179,9 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.unmap(pages, None);
     }
 
-    /// Restores an earlier state of the counter. Adding each CPU's part again leaves the shared
-    /// value unchanged, because a part is smaller than the batch.
+    /// Restores an earlier state of the counter. A CPU's part is the amount that the CPU has not
+    /// yet added to the shared value. Each part is restored by an addition on the CPU. This does
+    /// not change the shared value, because a part is smaller than the batch.
     fn restore(&mut self, (approximate, kept, own): &(i64, Vec<i64>, i64)) {
         self.counter.set(self.host, 0, *approximate);
         for (cpu, &part) in (0..).zip(kept) {

@@ -70,7 +70,7 @@ const RATE_OF_CPU: Metric = Metric::higher("pages_per_cpu_s", Unit::PagesPerSeco
 const OUT: Metric = Metric::neither("pages_out", Unit::Pages);
 /// The number of pages that allocations moved to swap. Pages that kswapd moved do not count.
 const OUT_DIRECT: Metric = Metric::neither("pages_out_direct", Unit::Pages);
-/// The number of inactive pages that passes of reclaim looked at.
+/// The number of inactive pages that kswapd and direct reclaim looked at.
 const SCANNED: Metric = Metric::neither("pages_scanned", Unit::Pages);
 /// The number of times that an allocation reclaimed memory itself (direct reclaim).
 const DIRECT: Metric = Metric::neither("direct_reclaims", Unit::Count);

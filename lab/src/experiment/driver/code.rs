@@ -77,7 +77,8 @@ impl<S, K> Part<S, K> {
         Self { designs, ..self }
     }
 
-    /// Returns this part with `facts` as the names of its facts.
+    /// Returns this part, with `facts` as the names of the facts (texts for the answer) that the
+    /// part gives.
     pub(in crate::experiment) const fn giving(self, facts: &'static [&'static str]) -> Self {
         Self { facts, ..self }
     }
@@ -189,7 +190,7 @@ impl Setting<'_> {
         machines::load(self.machine, self.card)
     }
 
-    /// The value of the number `name` of the workload.
+    /// The value of the workload's number that is called `name`.
     pub(in crate::experiment) fn get(&self, name: &str) -> u64 {
         self.numbers.get(name)
     }

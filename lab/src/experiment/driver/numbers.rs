@@ -135,7 +135,7 @@ impl Numbers {
         self.list(name)[0]
     }
 
-    /// The value of the number `name` as the length of a list in memory.
+    /// The value of the number that is called `name`, as the length of a list in memory.
     ///
     /// # Panics
     /// As [`Numbers::list`], and if this computer can have no list of this length.

@@ -27,8 +27,8 @@ pub(in crate::experiment) struct Run<'a, S: 'static, K: 'static = ()> {
     pub(in crate::experiment) designs: &'a [Tried],
     /// The samples of every design on every seed.
     pub(in crate::experiment) results: Results,
-    /// For each design, the data that the workload kept of the run with the first seed. They do not
-    /// include the run's sample.
+    /// For each design, the data that the workload kept of the run with the first seed. The data do
+    /// not include the values of the metrics.
     pub(in crate::experiment) kept: Vec<K>,
 }
 
@@ -152,7 +152,7 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
     }
 
     /// Returns whether the report also shows verdicts with low and with high prices. It shows them
-    /// if the run is full and the user has not chosen a card.
+    /// if the run is full and the user has not chosen a card (low, middle or high prices).
     pub(in crate::experiment) fn has_cards(&self) -> bool {
         self.options.effort == Effort::Full && self.options.card.is_none()
     }

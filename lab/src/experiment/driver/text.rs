@@ -29,7 +29,7 @@ struct Value {
     how: &'static How,
     decimals: usize,
     metric: String,
-    /// The metric by which the first metric is divided, if the word takes two metrics.
+    /// The metric by which `metric` is divided. `None` if the value is of one metric only.
     of: Option<String>,
     a: String,
     b: Option<String>,
@@ -129,7 +129,7 @@ impl Metrics {
     }
 }
 
-/// The results of the runs on one machine, which replace the fields of a text.
+/// The results of the runs on one machine. Their values are put in place of the fields of a text.
 pub(super) struct Measured<'a> {
     pub(super) results: &'a Results,
     /// The metrics that the runs have measured.

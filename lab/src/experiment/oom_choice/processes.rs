@@ -336,7 +336,7 @@ impl People {
     }
 }
 
-/// The processes, with the methods by which the code that selects a victim on one CPU reads them.
+/// The processes, as the candidates of a selection that runs on one CPU.
 struct Looking<'a> {
     sim: &'a Sim,
     people: &'a People,
@@ -387,7 +387,7 @@ impl Candidates for Looking<'_> {
 pub(super) enum Growth {
     /// Only the counters that have grown into a tree while the pages of their process were counted.
     AsUsed,
-    /// The counters of every process are a tree from the creation of the process on.
+    /// The counters of every process are trees as soon as the process is created.
     Every,
 }
 

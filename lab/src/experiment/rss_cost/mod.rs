@@ -99,7 +99,7 @@ fn percent(value: f64) -> String {
 
 /// Makes a note for the report. For each kind of counter, it gives the largest difference between
 /// the page-fault rate with this counter and the rate with flat counters (as in Linux), and the
-/// number of tasks with which it occurs.
+/// number of tasks with which this largest difference occurs.
 fn furthest(run: &Run<'_, FaultSetup, Kept>) -> String {
     let rates = run.setup.rates();
     let said = |design: &str| {

@@ -72,8 +72,8 @@ pub(super) struct Kept {
     /// For each mode and number of tasks, the percentages of the tasks' time that the [`PARTS`]
     /// took.
     times: Vec<(Mode, u32, Percents)>,
-    /// The results of the second setup, in which all CPUs only count, for each pace of the
-    /// additions.
+    /// For each pace of the additions, the results of the second setup, in which all CPUs only
+    /// count.
     pub(super) counting: [Counted; PACES.len()],
 }
 

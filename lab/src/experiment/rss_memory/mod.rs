@@ -85,7 +85,7 @@ impl Owner {
     }
 }
 
-// The names of owners of four counters.
+// The names of owners, such as processes, that differ in the kind of their four counters.
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
 const OURS: &str = "one-sided";
@@ -290,8 +290,9 @@ mod tests {
             Owner::New(Counting::Tree),
             Owner::Grown,
         ] {
-            // All other owners take more than a thousand times as much time as a new owner of our
-            // counters. This test demands only a factor of 4, so it passes even on a busy computer.
+            // For each of these owners (sets of four counters), both times are more than a thousand
+            // times as long as for a new owner of our counters. This test demands only a factor of
+            // 4, so it passes even on a busy computer.
             let (its_warm_ns, its_cold_ns) = times(owner);
             assert!(
                 its_warm_ns > 4.0 * warm_ns && its_cold_ns > 4.0 * cold_ns,

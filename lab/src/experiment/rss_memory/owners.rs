@@ -123,8 +123,8 @@ impl Nursery {
         })
     }
 
-    /// Destroys an owner. Returns the memory of the items (inner nodes of the counters' tree), if
-    /// there are any, so that the next owner can use it.
+    /// Destroys the counters of an owner, such as a process. If the counters are trees, returns the
+    /// memory of the inner nodes (items), so that the next owner can use this memory.
     fn end(&self, made: Made) -> Option<Items<Host>> {
         match made {
             Made::Shared(_) => None,

@@ -70,8 +70,8 @@ impl Tried {
     }
 }
 
-/// Runs the designs [`TRIED`] with the first few causes of [`CAUSES`]. The experiment's file says
-/// with how many causes.
+/// Runs the designs [`TRIED`] with the first causes in [`CAUSES`]. The experiment's file says how
+/// many causes to try.
 fn causes(run: &Run<'_, StallSetup, CpuStalls>) -> Result<Made, Error> {
     let seeds = run.numbers().count("seeds_of_causes");
     let is_long = run.numbers().get("long_causes") == 1;

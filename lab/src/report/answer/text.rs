@@ -224,7 +224,7 @@ mod tests {
     ];
 
     prop_compose! {
-        /// Generates rows with values of every size, in one of the units, with any verdict.
+        /// Generates rows with values of every size, any unit and any verdict.
         fn any_row()(
             what in "[a-z]{1,12}( [a-z]{1,7}){0,1}",
             values in prop::collection::vec(0.0..1e13, 3),

@@ -246,7 +246,7 @@ impl Waiting {
         asked
     }
 
-    /// Notes that the task that asked for the lock at the time `asked` now holds it.
+    /// Notes that a task which asked for the lock at the time `asked` now holds the lock.
     fn end(&self, asked: u64) {
         let (tasks, sum) = self.0.get();
         self.0.set((tasks - 1, sum - asked));

@@ -39,7 +39,7 @@ const PAGES: u64 = OPERATION - 1;
 /// The assembly of `rseq/` uses the offsets of the first four fields.
 #[repr(C, align(64))]
 pub(crate) struct Stack {
-    /// The number of the user (a real CPU or a thread), or [`NOBODY`].
+    /// The user of the stack: the index of a real CPU or of a thread, or [`NOBODY`].
     pub(crate) home: AtomicU32,
     /// A push fails if the stack has this many pages or more.
     pub(crate) limit: AtomicU32,
@@ -103,7 +103,7 @@ impl Stack {
     /// may be outdated at once.
     #[inline(always)]
     pub(crate) fn is_home(&self, me: Sitter<'_>) -> bool {
-        // Relaxed is enough: a push or a pop loads the home again.
+        // Relaxed is enough: a push or a pop loads `home` again.
         self.home.load(Relaxed) == me.number()
     }
 
@@ -186,7 +186,7 @@ impl Stack {
     /// stops that user after `patience` calls in a row by threads that are not the user: calls
     /// `quiesce` with the number of the user to stop. Never waits for the lock.
     pub(crate) fn admit(&self, me: u32, patience: u32, quiesce: impl FnOnce(u32)) -> bool {
-        // Relaxed is enough for this and the next load: a push or a pop loads the home again.
+        // Relaxed is enough for this and the next load: a push or a pop loads `home` again.
         if self.home.load(Relaxed) == me {
             return true;
         }

@@ -77,7 +77,7 @@ pub(crate) fn fork_and_fail(child: impl FnOnce()) {
     // takes no lock that a thread which does not exist in the child may hold.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: the child needs no error stream: the parent sees how it ends.
+        // SAFETY: the child needs no error stream: the parent sees how the child ends.
         unsafe { libc::close(2) };
         child();
         // SAFETY: `_exit` ends the child at once, without the exit handlers and destructors of the

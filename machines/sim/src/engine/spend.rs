@@ -31,8 +31,8 @@ impl Inner {
         self.count(work, n, cost);
     }
 
-    /// Adds `n` units of `work`, which take `cost` nanoseconds, to the statistics. Also adds the
-    /// bytes that this work moves to the load of the memory.
+    /// Adds `n` units of `work`, which take `cost` nanoseconds, to the statistics. Also adds up the
+    /// bytes that this work moves between the CPU and memory.
     #[inline(always)]
     fn count(&self, work: Work, n: u32, cost: u64) {
         let total = &self.record.work_ns[work as usize];

@@ -39,7 +39,8 @@ pub(crate) const fn cpu_of(key: u64) -> usize {
 /// no bounds check.
 const NODES: usize = 2 * CPUS_MAX;
 
-/// A binary winner tree over the keys of all CPUs.
+/// A binary winner tree over the keys of all CPUs. A key is the time at which a CPU runs next,
+/// together with the index of the CPU.
 pub(crate) struct Tree {
     /// Node 1 is the root; the children of `i` are `2i` and `2i + 1`.
     nodes: Box<[Cell<u64>; NODES]>,
@@ -85,7 +86,8 @@ impl Tree {
         self.node(self.leaves + cpu).get()
     }
 
-    /// Sets the key of `cpu`, and updates the nodes between its leaf and the root.
+    /// Sets the key of `cpu` (the time at which the CPU runs next, with the CPU's index), and
+    /// updates the nodes between the CPU's leaf and the root.
     #[inline]
     pub(crate) fn set(&self, cpu: usize, key: u64) {
         let mut node = self.leaves + cpu;

@@ -151,7 +151,7 @@ fn apply(text: &str, edit: &Edit) -> String {
             return words.concat();
         }
         Edit::Shape(at, to) => {
-            // The memory and the topology come before the prices.
+            // In the text of a profile, the memory and the topology come before the prices.
             let (shape, prices) = text.split_at(text.find("[work]").unwrap_or(text.len()));
             let mut words = words(shape);
             exchange(&mut words, at, to, is_number);

@@ -68,8 +68,8 @@ impl<'a> Band<'a> {
         self.floor
     }
 
-    /// Returns the largest key (points, then index) that any candidate may have that is in the
-    /// band but got no slot.
+    /// Returns the largest possible key (points, then index) of the candidates that are in the
+    /// band but got no slot. The band has the candidates that may have the most points.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
     }
@@ -113,9 +113,9 @@ impl<'a> Band<'a> {
         self.used = self.retain_from(0, self.floor);
     }
 
-    /// Makes room for a candidate whose largest possible key is `high`, and returns whether this
-    /// candidate gets a slot. The candidate gets none if another candidate without a slot may have
-    /// a larger key than `high`.
+    /// Makes room for a candidate whose largest possible key (points, then index) is `high`, and
+    /// returns whether this candidate gets a slot. The candidate gets none if another candidate
+    /// without a slot may have a larger key than `high`.
     ///
     /// Frees at least half of the slots, so that offers take constant time on average. If there is
     /// only one slot, frees it only if the key of the candidate in it cannot be larger than `high`;

@@ -58,7 +58,7 @@ impl Slot {
         self.standing = Standing::Exempt;
     }
 
-    /// Makes a slot with the points computed from the approximate sum of a candidate's pages.
+    /// Makes a slot for a candidate whose points come from the approximate sum of its pages.
     pub(super) const fn of(candidate: u32, standing: Standing, range: Range) -> Self {
         Self {
             candidate,

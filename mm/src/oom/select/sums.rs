@@ -10,8 +10,8 @@ use crate::oom::standing::Standing;
 use crate::site::sort_comparisons;
 use crate::units::count_of;
 
-/// The result of a batch of precise sums: the candidate with the most points, how many sums were
-/// taken, and in how many batches.
+/// The result of taking several precise sums: the candidate with the most points, the number of
+/// sums, and the number of batches (sums of several candidates that are taken together).
 pub(super) struct Summed {
     pub(super) best: Option<Slot>,
     pub(super) count: u64,

@@ -145,9 +145,9 @@ pub(crate) enum Left {
     Finish,
 }
 
-/// Returns what remains of `tables` when the `share` existing page tables nearest to `end` are
-/// removed, together with the indices without a table between `end` and the last removed table.
-/// `beyond` finds the next existing table.
+/// Removes the `share` existing page tables nearest to `end` from the range `tables`, and returns
+/// the rest of the range. Also removes the indices without a table between `end` and the last
+/// removed table. `beyond` finds the next existing table.
 fn without(
     tables: &Range<u64>,
     end: End,

@@ -125,7 +125,8 @@ impl<M: Machine> Shares<M> {
             uses: machine.word(0),
             mapper: machine.field(0),
         }));
-        // If another CPU has set a chunk of shares first, this chunk is dropped.
+        // If another CPU has set this chunk of shares (records of uses) first, drop the chunk that
+        // was made here.
         drop(once.set(chunk.into()));
         Ok(())
     }

@@ -45,7 +45,7 @@ pub(super) struct Node<M: Machine> {
     vals: [M::Field; SLOTS + 1],
 }
 
-/// The key and the value of a slot.
+/// An entry of a node: the key (a page number), and the value that is stored for this key.
 pub(super) type Entry = (u64, u64);
 
 impl<M: Machine> Node<M> {

@@ -147,8 +147,8 @@ impl Graph {
         shortest.unwrap_or_default()
     }
 
-    /// Returns the shortest path in `circle` that begins with the edge `first` and leads back to
-    /// its start.
+    /// Returns the shortest path that begins with the edge `first`, passes only through files of
+    /// `circle`, and leads back to the file in which `first` begins.
     fn way_by<'g>(&'g self, first: Edge<'g>, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
         let (start, second) = (first.from, first.to);
         // For each file, the edge by which the search first reached that file.

@@ -26,7 +26,7 @@ pub(in super::super) struct Tally {
     pub(in super::super) bulk_probed: u64,
     /// The number of blocks that the kernel moved from lists to a zone.
     pub(in super::super) drained: u64,
-    /// The number of blocks in `drained` that, in the replay's copy of their list, were not the
-    /// coldest (longest listed), although the kernel takes the coldest block first.
+    /// The number of blocks in `drained` that were not the coldest (longest listed) on the list
+    /// that the replay derived, although the kernel takes the coldest block first.
     pub(in super::super) drained_elsewhere: u64,
 }

@@ -64,7 +64,8 @@ struct Names {
 }
 
 impl Names {
-    /// Returns the text of `item` if it is one of `names`. Otherwise reports a mistake.
+    /// Returns the text of `item` if it is one of `names`. Otherwise reports a mistake in the
+    /// experiment file, and returns `None`.
     fn one<'a>(item: &Item<'a>, kind: &'static str, names: &[impl AsRef<str>]) -> Option<&'a str> {
         let name = item.text()?;
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();

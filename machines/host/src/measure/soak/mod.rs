@@ -55,11 +55,11 @@ pub struct Times {
     /// Times in chunks (a few microseconds of work each) during which the thread had its CPU all
     /// the time, except those in `behind`.
     pub undisturbed: Histogram,
-    /// Times of at least 10 µs in undisturbed chunks during which another thread lost its CPU. That
-    /// thread may have held a lock.
+    /// Times of at least 10 µs in chunks (short periods of work) that were not disturbed, but
+    /// during which another thread lost its CPU. That other thread may have held a lock.
     pub behind: Histogram,
-    /// Times in chunks during which the thread was switched from its CPU, or a hypervisor took the
-    /// CPU.
+    /// Times in chunks (short periods of work) during which the thread was switched from its CPU,
+    /// or a hypervisor took the CPU.
     pub disturbed: Histogram,
 }
 

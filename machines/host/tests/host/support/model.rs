@@ -294,7 +294,8 @@ impl Model {
     }
 
     /// Checks whether the address space may use `pages` more pages. The error names the first
-    /// budget that would be exceeded: its own, its group's, or that of the group above.
+    /// budget that would be exceeded: the budget of the address space, of its group, or of the
+    /// group above.
     fn charge(&self, pages: u64) -> Result<(), FaultError> {
         for (level, limit) in (0..).zip(self.sizes.limits) {
             let others = if level == 0 { 0 } else { self.sizes.others };

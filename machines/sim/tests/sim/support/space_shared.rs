@@ -284,7 +284,7 @@ impl Process {
         self.refusals.load(Relaxed)
     }
 
-    /// Counts a user that leaves. The last user empties the address space.
+    /// Notes that a user of the address space leaves. The last user empties the address space.
     pub(crate) fn leave(&self, shared: &SpaceShared, sim: &Sim) {
         self.users.set(self.users.get() - 1);
         if self.users.get() > 0 {

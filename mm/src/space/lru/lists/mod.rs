@@ -119,7 +119,7 @@ impl Past {
     };
 }
 
-/// A page that was isolated, with what its record said at that time.
+/// A page that was isolated, and what the page's record in the LRU lists said at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) pfn: Pfn,
