@@ -79,7 +79,7 @@ struct Zstd<R> {
 
 #[derive(PartialEq, Eq)]
 enum Frame {
-    /// The position is between two frames, so the stream may end here.
+    /// The position is between two zstd frames, so the stream may end here.
     Between,
     Inside,
 }
@@ -268,7 +268,8 @@ mod tests {
 
     #[test]
     fn a_window_that_would_take_gigabytes_is_refused() {
-        // A frame header with a window of 2 to the power of `log`, and an empty last block.
+        // A zstd frame: a header that states a window of 2 to the power of `log` bytes, and an
+        // empty last block.
         let frame = |log: u8| [0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3, 1, 0, 0].to_vec();
         assert_eq!(text_of(frame(27)).unwrap(), "");
         let error = text_of(frame(28)).expect_err("256 MiB");

@@ -70,8 +70,8 @@ pub(super) fn way(tried: &Tried) -> String {
     }
 }
 
-/// The total time of one kind, in nanoseconds, that the exiting task and all helper tasks spent.
-/// `time` returns this time for either party.
+/// Adds up a time, such as the running time, of the exiting task and of all helper tasks, in
+/// nanoseconds. `time` returns the time of one of these two parties.
 pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Party) -> Nanos) -> f64 {
     (time(raced, Party::Exit).0 + time(raced, Party::Helpers).0) as f64
 }

@@ -118,7 +118,8 @@ pub fn second_pass(first: &[Slices]) -> Traces {
     Traces::in_windows(each)
 }
 
-/// Explains the longest waits of a run. `slices` are what the second pass has kept of the run.
+/// Explains the longest waits of a run. The run was made twice; `slices` has the parts of the
+/// second run that were kept.
 #[must_use]
 pub fn explain(slices: &Slices) -> Explanation {
     Explanation {

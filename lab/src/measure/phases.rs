@@ -60,8 +60,8 @@ pub struct PhaseRow {
 }
 
 impl PhaseRecorder {
-    /// Records `event` of `lane` at time `now`. Ignores an event that neither begins nor ends a
-    /// phase.
+    /// Records `event` of `lane` (a CPU or a thread) at time `now`. Ignores an event that neither
+    /// begins nor ends a phase.
     ///
     /// # Panics
     /// If the phase that ends is not the last phase that began on this lane. In this case, the code

@@ -77,7 +77,7 @@ impl ZoneRequest {
 }
 
 impl Plan {
-    /// Makes the plan of a recording that does not show the contents of the page lists.
+    /// Makes the plan to replay a recording that does not show the contents of the page lists.
     pub(super) fn of(recording: &Recording) -> Self {
         let start = recording.records.first().map_or(0, |record| record.time_ns);
         let mut live: BTreeMap<u64, u32> = BTreeMap::new();

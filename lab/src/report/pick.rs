@@ -6,12 +6,12 @@ use crate::error::Error;
 /// How much of a report is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail<'a> {
-    /// The answer, and how many verdicts of each kind there are.
+    /// The report's answer to its question, and how many verdicts of each kind there are.
     Answer,
-    /// The answer, and everything else that the report has.
+    /// The report's answer to its question, and everything else that the report has.
     Whole,
-    /// The answer, and the rows and verdicts of the metrics with these names. The suffix `_ns` of a
-    /// metric can be left out of a name.
+    /// The report's answer to its question, and the rows and verdicts of the metrics with these
+    /// names. The suffix `_ns` of a metric can be left out of a name.
     Metrics(&'a [String]),
 }
 

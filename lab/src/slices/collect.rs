@@ -343,8 +343,8 @@ impl Collector {
         }
     }
 
-    /// Adds the pages that moved to the last hold of the zone lock by `cpu`, and to the counts over
-    /// time.
+    /// Records how many pages a hold of the zone lock has moved: in the entry of the last hold by
+    /// `cpu`, and in the counts over time.
     fn zone_hold(&mut self, sim: &Sim, cpu: CpuId, at: Nanos, event: &Event) {
         let Event::ZoneHold {
             zone,

@@ -88,8 +88,8 @@ impl Traces {
         }
     }
 
-    /// Keeps the slices of a run. `place` has the index of the run's machine and the index of the
-    /// run's design in the command.
+    /// Keeps the slices of a run. `place` has two indices: that of the run's machine, and that of
+    /// the run's design, as the command lists them.
     pub(crate) fn keep(&self, place: (usize, usize), slices: Slices) {
         self.lock().push((place, slices));
     }

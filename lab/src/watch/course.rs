@@ -22,9 +22,9 @@ pub struct Course {
     pub bin_ns: u64,
     /// The number of bins.
     pub bins: usize,
-    /// Heat maps, which have a value for each CPU and bin.
+    /// Heat maps, which have a value for each CPU and bin (interval of virtual time).
     pub maps: Vec<Map>,
-    /// Lines, which have a value for each bin.
+    /// Lines of a chart, which have a value for each bin (interval of virtual time).
     pub lines: Vec<Line>,
     /// The waits for locks, by class and call site.
     pub waits: Vec<SiteWaits>,

@@ -98,7 +98,8 @@ impl Tree {
         }
     }
 
-    /// Adds a wait of `ns` nanoseconds to the frame that `task` entered last.
+    /// Adds a wait of `ns` nanoseconds to the frame (a part of the run's time) that `task` entered
+    /// last.
     pub(super) fn wait(&mut self, task: u32, class: LockClass, sites: [Site; 2], ns: u64) {
         let [site, holder] = sites;
         let top = self.open.get(&task).and_then(|open| open.last());

@@ -9,7 +9,8 @@ use crate::tracefs::{Instance, NoProbe, Probe};
 /// The filter for kswapd, because other threads may call the probed function too.
 const OF_KSWAPD: &str = "comm ~ \"kswapd*\"";
 
-/// Switches the probe on, or adds to the header why the ends of rounds are missing.
+/// Switches the probe on, or adds to the header why the recording lacks the ends of kswapd's rounds
+/// of reclaim.
 pub(super) fn enable(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Header) {
     let why = match probe {
         Ok(probe) => {

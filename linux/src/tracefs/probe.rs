@@ -94,7 +94,7 @@ impl Probe {
         Err(NoProbe::Refused(refused))
     }
 
-    /// Returns the folder of the probe's event, relative to `events`.
+    /// Returns the folder of the probe's event, relative to the folder `events` of tracefs.
     pub(crate) fn event(&self) -> String {
         format!("{}/{}", self.group, self.name)
     }

@@ -44,9 +44,9 @@ impl Machine for Host {
         }
     }
 
-    /// If the thread plays no CPU, the result is the real CPU on which the thread runs. The result
-    /// is `None` if the thread cannot run restartable sequences, or if the machine has no CPU of
-    /// that number.
+    /// Returns the CPU that the thread plays. If the thread plays none, returns the real CPU on
+    /// which the thread runs, or `None` if the thread cannot run restartable sequences, or if the
+    /// machine has no CPU of that number.
     #[inline(always)]
     fn this_cpu_at_once(&self) -> Option<CpuId> {
         match cpu::played(self.0.id) {

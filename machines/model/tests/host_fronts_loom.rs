@@ -17,7 +17,8 @@ mod rseq;
 #[path = "../../host/src/fronts/stack.rs"]
 mod stack;
 
-/// The module that provides atomics, the mutex and seats to `stack.rs` and `biased.rs`.
+/// Provides loom's atomics and mutex to `stack.rs` and `biased.rs`, and the seats. In a seat, a
+/// thread notes which lock it holds.
 mod sync {
     use std::sync::atomic::Ordering::SeqCst;
 

@@ -1,6 +1,6 @@
-//! Checks under shuttle the stacks of free pages that `host` keeps for each CPU or thread.
-//! `stack.rs` is compiled with shuttle's atomics. There are more threads than under loom, in random
-//! interleavings.
+//! Tests the stacks of free pages that `host` keeps for each CPU or thread. The tests run under
+//! shuttle, which tries random interleavings, so they can have more threads than the tests under
+//! loom. `stack.rs` is compiled with shuttle's atomics.
 
 #[expect(dead_code, reason = "only the seats are used")]
 #[path = "../../host/src/locks/biased.rs"]

@@ -57,7 +57,7 @@ struct Block<M: Machine>([M::LocalWord; BLOCK]);
 /// needed.
 struct Run<M: Machine> {
     /// The words of all CPUs, chunk by chunk, and CPU by CPU within a chunk. The vector is empty
-    /// until a group of counters first needs memory in this run.
+    /// until a group of counters first needs memory of these chunks.
     blocks: Vec<Block<M>>,
     /// For each place (memory for one group of counters), 1 if the group was dropped without being
     /// destroyed, otherwise 0.
@@ -420,7 +420,8 @@ impl<M: Machine> Place<M> {
         self.row(cpu).total(machine, self.first(), self.width())
     }
 
-    /// Returns the row of `cpu` in the chunk of this place: the words of all groups of the chunk.
+    /// Returns the words in which `cpu` counts for all groups of counters whose places are in the
+    /// same chunk as this place. A chunk has 64 places.
     #[inline]
     pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
         let per_row = self.blocks_per_row as usize;

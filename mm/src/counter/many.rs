@@ -127,9 +127,10 @@ impl<'g, M: Machine> Run<'g, M> {
         self.len = 0;
     }
 
-    /// Returns a word with one bit for each group of the run to which nearly every CPU has added.
-    /// The caller reads the cells of these groups on every CPU. Returns 0 if there are so few such
-    /// groups that a CPU's part of the chunk is not worth reading from start to end.
+    /// Returns a word with one bit for each group of counters in this run of groups. The bit is 1
+    /// if nearly every CPU has added to the group. The caller reads the cells of these groups on
+    /// every CPU. Returns 0 if there are so few such groups that a CPU's part of the chunk is not
+    /// worth reading from start to end.
     fn everywhere(&self) -> u64 {
         let members = self.members().zip(0..PLACES);
         let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());

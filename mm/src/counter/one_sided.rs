@@ -352,8 +352,8 @@ impl<M: Machine> OneSidedTree<M> {
             .shape
             .error_max()
             .saturating_sub(self.behind(machine).unsigned_abs());
-        // `T` also includes what the items can keep, so the quotient may exceed 32 bits. In that
-        // case `u32::MAX` is a valid bound, because there are fewer CPUs than that.
+        // The largest error includes what items (inner nodes) keep, so the quotient can exceed 32
+        // bits. In that case `u32::MAX` is a valid bound, because there are fewer CPUs than that.
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 

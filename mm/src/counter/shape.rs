@@ -66,8 +66,8 @@ pub struct Shape {
     batch: Batch,
     cpus: u32,
     levels: Box<[Level]>,
-    /// For each CPU, the indices of the items above its cell, from the lowest level up, and then
-    /// the index of the root.
+    /// For each CPU, the indices of the items (inner nodes of the tree) above the CPU's own cell,
+    /// from the lowest level up, and then the index of the root.
     paths: Box<[u32]>,
     /// The count of the items of all levels, roots included. The roots have the highest indices.
     items: u32,
@@ -81,7 +81,8 @@ pub(super) struct Level {
     /// Every amount that an item of this level receives from the level below is a multiple of this
     /// number, which is the batch of the level below.
     pub(super) step: i64,
-    /// An item of this level passes multiples of this amount to the next level or the root.
+    /// Each item (inner node) of this level passes multiples of this amount to the next level or
+    /// the root.
     pub(super) batch: i64,
     /// The number of items of this level.
     pub(super) items: u32,

@@ -63,7 +63,7 @@ impl<M: Machine> EmptyArea<M> {
 }
 
 /// Two CPUs create their first group of counters at the same time and destroy it. They get
-/// different parts of the per-CPU memory, and only one run of memory is added to the area.
+/// different parts of the per-CPU memory, and the area allocates only one piece of memory (a run).
 #[must_use]
 pub fn first_groups_at_once<M: Machine>() -> Law<M, EmptyArea<M>> {
     Law {

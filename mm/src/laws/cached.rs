@@ -262,8 +262,8 @@ pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
         bodies: vec![reclaim, |machine, cached| {
             cached.touch(machine, ONE, Access::Read);
         }],
-        // If reclaim is first, the touch maps the page again. Otherwise reclaim keeps the page, or
-        // drops the page because reclaim had looked at it before the touch.
+        // If reclaim comes before the touch, the touch maps the page again. Otherwise reclaim keeps
+        // the page, or drops the page because reclaim had looked at it before the touch.
         check: |machine, cached| {
             cached.is_mapped_or_dropped(machine);
             cached.ends(machine);

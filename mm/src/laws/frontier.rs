@@ -223,8 +223,8 @@ pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user of an address space empties its page tables beside one helper, which hands a table
-/// back. A CPU that comes later empties that table.
+/// The last user of an address space and one helper empty its page tables at the same time. The
+/// helper hands a table back, and a CPU that comes later empties this table.
 #[must_use]
 pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     law(

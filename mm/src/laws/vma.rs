@@ -191,8 +191,8 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// The number of possible mappings: enough that a leaf with all mappings of even number is split
-/// when mappings of odd number are added.
+/// The number of mappings that can exist. It is so large that adding mappings with odd numbers
+/// splits a leaf that holds all mappings with even numbers.
 const SPLITS: u64 = 63;
 
 /// Leaves are split and joined while other CPUs walk up and down. A walk that does not have to give

@@ -10,7 +10,7 @@ pub enum Standing {
     Exempt,
     /// The candidate is already dying, and no other candidate is chosen before it has exited.
     Dying,
-    /// The candidate is chosen before all counted candidates.
+    /// The candidate is chosen before all candidates whose points are counted.
     Origin,
     /// The candidate's points are counted, with this adjustment.
     Counted(ScoreAdj),

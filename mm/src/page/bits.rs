@@ -16,7 +16,7 @@ impl Bits {
     /// All pages of a huge block.
     pub(super) const ALL: Self = Self([u64::MAX; WORDS]);
 
-    /// The first `pages` pages.
+    /// Returns the set of the first `pages` pages.
     pub(super) fn first(pages: u32) -> Self {
         let mut bits = Self::NONE;
         for (word, bits) in (0..pages.div_ceil(64)).zip(&mut bits.0) {

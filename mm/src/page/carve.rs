@@ -16,7 +16,7 @@ use crate::units::Order;
 /// The number of free blocks, indexed by the type of the page block around them, then by order.
 pub type FreeBlocks = [[u32; Order::COUNT]; Mobility::COUNT];
 
-/// A block of a plan, either free or in use.
+/// A block of a [`Plan`], either free or in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) page: u32,

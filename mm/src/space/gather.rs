@@ -51,9 +51,10 @@ pub(super) struct Gather<'m, M: Machine> {
     filling: Option<Box<Records>>,
     /// The number of batches that were begun since the last flush, the one being filled included.
     begun: usize,
-    /// The number of records in the batch or bundle that is being filled.
+    /// The number of records in the batch that is being filled, or in `bundle` while that is being
+    /// filled.
     at: usize,
-    /// The number of records at which the batch or bundle that is being filled is full.
+    /// The number of records at which the batch that is being filled (or `bundle`) is full.
     full_at: usize,
     /// The memory for the records of each batch. The element of the batch that is being filled is
     /// `None`, because its records are in `filling`. One further element may hold memory for the

@@ -226,7 +226,8 @@ mod tests {
         assert_eq!(folded(0, -63, 63, 30), -62);
         assert_eq!(folded(-20, -63, 63, 30), -62);
         assert_eq!(folded(0, 63, 63, 125), 0);
-        // Blocks of 8 pages: every fourth block takes the differential beyond 30.
+        // In blocks of 8 pages: after every fourth block, the differential is 32, which is above
+        // the threshold of 30.
         assert_eq!(folded(0, 64, 8, 30), 64);
         assert_eq!(folded(0, 56, 7, 30), 32);
         // A single block is added to the shared word as a whole. With a threshold of zero, the

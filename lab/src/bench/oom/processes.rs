@@ -1,5 +1,5 @@
-//! Processes with real counters. Threads of this computer play the CPUs of the machine and add each
-//! process's pages to its counters.
+//! Processes with counters to which threads of this computer add. The threads play the CPUs of the
+//! machine, and add each process's pages to the process's counters.
 
 use std::thread;
 

@@ -49,15 +49,15 @@ pub(super) struct Replayed {
 /// tables and the places where the gather (the pages that wait to be freed) is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
-    /// The replay cuts an unmapping once more only if the reading would otherwise differ from the
-    /// recorded reading.
+    /// The replay splits the subtraction for an unmapping once more only if the reading would
+    /// otherwise differ from the recorded reading.
     AsRead,
-    /// The replay cuts an unmapping once more if the index of its step is a key of this map. The
-    /// value is the number of pages before the cut.
+    /// The replay splits the subtraction for an unmapping once more if the index of the unmapping's
+    /// step is a key of this map. The value is the number of pages before the split.
     Given(&'a BTreeMap<usize, u64>),
 }
 
-/// The state of replaying one run on one counter.
+/// The state of a replay, which performs the steps of one run on one counter.
 pub(super) struct Replay<'a, C> {
     cuts: Cuts<'a>,
     host: &'a Host,

@@ -36,9 +36,9 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Returns the best moment of a recording: the first of [`MOMENTS`] whose text has zones and
-    /// whose mark is in the recording. If there is no such moment, returns the first whose text has
-    /// zones. Returns `None` if no text has zones.
+    /// Returns the moment of a recording at which the replay can best begin: the first of
+    /// [`MOMENTS`] whose text has zones and whose mark is in the recording. If there is no such
+    /// moment, returns the first whose text has zones. Returns `None` if no text has zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);

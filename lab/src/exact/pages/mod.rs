@@ -98,8 +98,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Derives the history of a recording. Returns `None` if the recording does not show the state
-    /// of the lists.
+    /// Derives from a recording the state at which the replay begins, and the operations after it.
+    /// Returns `None` if the recording does not show the state of the lists.
     pub(crate) fn of(recording: &Recording) -> Option<Self> {
         let moment = moment(recording)?;
         let mut inferred = Inferred::of(recording, &moment.zones, moment.event);

@@ -122,7 +122,7 @@ impl Clock {
 /// The jiffies that Plimsoll chooses for the timer of one recorded firing.
 struct Verdict {
     /// The jiffy for which the schedule arms the timer. `None` if the schedule does not use the
-    /// wheel.
+    /// timer wheel.
     expires: Option<u64>,
     /// The jiffy at which Plimsoll's timer wheel fires a timer that is armed for the jiffy that the
     /// kernel chose.

@@ -15,7 +15,7 @@ use crate::experiment::driver::results::Results;
 use crate::measure::metric::Metric;
 use crate::report::value::{NOTHING, human};
 
-/// A text with fields.
+/// A text with fields. A field stands for a result of the runs.
 pub(in crate::experiment) struct Text(Vec<Piece>);
 
 enum Piece {

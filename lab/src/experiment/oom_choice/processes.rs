@@ -222,9 +222,9 @@ impl ProcessSet {
         }
     }
 
-    /// The exact points of each candidate, and the range of points that follows from an approximate
-    /// sum of the candidate's counters. The machine is stopped, so reading the counters takes no
-    /// virtual time.
+    /// Returns for each candidate its exact points (Linux: `oom_badness`), and the range of points
+    /// that follows from an approximate sum of the candidate's counters. The machine is stopped, so
+    /// reading the counters takes no virtual time.
     fn truths(&self) -> Vec<Truth> {
         let truth = |nth: u32| {
             let process = self.people.member(nth);

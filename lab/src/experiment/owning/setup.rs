@@ -38,8 +38,8 @@ pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nan
 /// The number of pages on lists and in inboxes when the load ends. A page that another CPU frees
 /// waits in the inbox of the CPU that owns its block.
 pub(super) const LISTED: Metric = Metric::lower("listed_at_end", Unit::Pages);
-/// How many fewer huge blocks are free at the end than at the beginning. They are counted after all
-/// memory has been freed and all lists have been drained.
+/// The number of free huge blocks at the beginning of the run minus the number at the end. The
+/// blocks at the end are counted after all memory has been freed and all lists have been drained.
 pub(super) const HUGE_LOST: Metric = Metric::lower("huge_blocks_lost", Unit::Count);
 
 /// The metrics of each run.

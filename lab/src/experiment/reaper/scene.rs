@@ -153,7 +153,7 @@ impl Scenes {
         self.all.last().expect("it was put there")
     }
 
-    /// Every metric of every scene, in the order of the scenes.
+    /// Every metric of every scene (a race to empty a victim's memory), in the order of the scenes.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let (first, others) = self.all.split_first().expect("there is a first scene");
         let of_first = metrics_of(METRICS).into_iter().chain(metrics_of(BY_PARTY));

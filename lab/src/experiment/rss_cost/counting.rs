@@ -54,7 +54,7 @@ pub(super) enum Pace {
     Faults,
 }
 
-/// All paces. The results of a run are in this order.
+/// All paces at which CPUs add. The results of a run are in this order.
 pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 
 /// How many additions each CPU makes, on average, before the measurement. This is several times a

@@ -99,8 +99,8 @@ pub(super) const PARTS: [&str; 11] = [
 pub(super) const MMAP_LOCK: usize = 7;
 
 impl Kept {
-    /// The percentage of the time of `tasks` tasks in `mode` that each of [`PARTS`] took. `None` if
-    /// the benchmark did not run with this number of tasks.
+    /// For each of [`PARTS`], the percentage of the tasks' time that this part took in the run with
+    /// `tasks` tasks in `mode`. `None` if the benchmark did not run with this number of tasks.
     pub(super) fn times(&self, mode: Mode, tasks: u32) -> Option<&Percents> {
         let mut times = self.times.iter();
         let found = times.find(|(of_mode, of_tasks, _)| (*of_mode, *of_tasks) == (mode, tasks));
@@ -151,8 +151,8 @@ impl FaultSetup {
         self.tasks.iter().copied().max().unwrap_or(1)
     }
 
-    /// Runs the benchmark with every number of tasks in both modes, and then the setup that only
-    /// counts.
+    /// Runs the benchmark with every number of tasks in both modes, and then the second setup, in
+    /// which CPUs only add to counters.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();

@@ -266,8 +266,9 @@ mod tests {
             assert_eq!(figure.place.unwrap().metric, bytes(cpus).name);
         }
     }
-    /// A new owner of our one-sided counters takes one cache line. Even after they have grown into
-    /// a tree, the owner is smaller than an owner of the published tree.
+    /// The one-sided counters of a new owner, such as a process, take one cache line. Even after
+    /// they have grown into a tree, they take less memory than the counters of an owner in the
+    /// published tree.
     #[test]
     fn ours_is_never_larger_than_the_tree_and_a_line_as_long_as_it_stays() {
         for (cpus, _) in MACHINES {

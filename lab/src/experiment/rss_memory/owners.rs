@@ -53,9 +53,10 @@ pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
     Ok(made.bytes())
 }
 
-/// Returns two times for an owner on a machine of `cpus` CPUs, in nanoseconds of this computer. The
-/// first is the time to create and destroy an owner that reuses the memory of the previous owner.
-/// The second is the time to create an owner while no memory of destroyed owners can be reused.
+/// Returns two times for an owner of counters, such as a process, on a machine of `cpus` CPUs, in
+/// nanoseconds of this computer. The first is the time to create and destroy an owner that reuses
+/// the memory of the previous owner. The second is the time to create an owner while no memory of
+/// destroyed owners can be reused.
 ///
 /// # Errors
 /// If this computer does not have enough memory.

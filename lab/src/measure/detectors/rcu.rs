@@ -24,9 +24,9 @@ pub struct RcuStall {
 /// The CPU that reports a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The CPU that delays the grace period.
+    /// The CPU that delays the grace period reports the stall.
     Itself,
-    /// Another CPU, because the CPU that delays the grace period takes no ticks.
+    /// Another CPU reports the stall, because the CPU that delays the grace period takes no ticks.
     Another,
 }
 

@@ -182,8 +182,9 @@ const fn with_gap(word: usize) -> usize {
     if word > 0 { word + 1 } else { 0 }
 }
 
-/// Draws one line. The first column and the words after numbers are aligned left, and the numbers
-/// are aligned right. If a head is wider than the numbers, it ends where the words end.
+/// Draws one line of a table. The first column and the words after numbers are aligned left, and
+/// the numbers are aligned right. If the head of a column is wider than its numbers, the head ends
+/// where the words end.
 fn draw_line(cells: &[Cell], widths: &[[usize; 2]], paint: Paint) -> String {
     let mut line = String::new();
     for (nth, (cell, [text, word])) in cells.iter().zip(widths).enumerate() {

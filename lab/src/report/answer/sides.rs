@@ -4,7 +4,8 @@
 use super::words::list;
 use super::{Answer, COLUMNS_MAX};
 
-/// The heads for `designs` designs: A and B for two, and A, B1, B2 and so on for more.
+/// The heads (short names) for `designs` designs: A and B for two, and A, B1, B2 and so on for
+/// more.
 pub(crate) fn letters(designs: usize) -> Vec<String> {
     let letter = |nth: usize| match (nth, designs) {
         (0, _) => "A".to_owned(),

@@ -1,4 +1,4 @@
-//! An answer as lines of text, for terminals and for mails.
+//! The answer of a report as lines of text, for terminals and for mails.
 
 use super::grid;
 pub(crate) use super::grid::published;

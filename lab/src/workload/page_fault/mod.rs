@@ -77,7 +77,7 @@ pub(crate) struct Done {
 pub(crate) struct Mark {
     /// The virtual time.
     pub(crate) now: Nanos,
-    /// The machine's statistics up to that time.
+    /// The machine's statistics up to the time `now`.
     pub(crate) stats: Stats,
     /// The sum of the waits that are not in `stats` because they have not ended. For each task that
     /// is waiting for an mmap_lock at the time `now`, it includes the time that the task has waited

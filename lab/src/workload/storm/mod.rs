@@ -92,7 +92,8 @@ const BURST: u64 = 64;
 const THINK: Nanos = Nanos::from_ms(2);
 
 impl Storm {
-    /// Runs the storm on the machine of `profile`, until all processes have exited.
+    /// Runs the storm, in which the machine of `profile` runs out of memory, until all processes
+    /// have exited.
     ///
     /// # Panics
     /// If a page or a process is left at the end, or a count is not 0. This would be a bug in

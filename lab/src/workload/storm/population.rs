@@ -18,7 +18,8 @@ const RAN_ON_MAX: u64 = 4;
 pub(crate) struct Headcount {
     /// The number of processes that have touched their memory and then sleep.
     pub(crate) sleepers: u32,
-    /// The smallest and the largest number of pages that a sleeper can have.
+    /// The smallest and the largest number of pages of a sleeper (a process that only sleeps during
+    /// the run).
     pub(crate) pages: RangeInclusive<u64>,
     /// How many allocators there are. An allocator has as much memory as a sleeper and then
     /// allocates more, on its own CPU.

@@ -73,9 +73,10 @@ impl Homes {
         may.then(|| rseq::add(rseq::mine(), &home.real, word, delta))?
     }
 
-    /// Makes the caller's real CPU the home. Does so only if there is no home yet, or if
-    /// *strangers*, threads on other real CPUs than the home, have made many additions. Returns
-    /// whether an addition may succeed now.
+    /// Makes the caller's real CPU the home, which is the real CPU whose threads may add by
+    /// restartable sequences. Does so only if there is no home yet, or if *strangers*, threads on
+    /// other real CPUs than the home, have made many additions. Returns whether an addition may
+    /// succeed now.
     #[cold]
     #[inline(never)]
     fn claim(&self, home: &Home) -> bool {
@@ -94,8 +95,8 @@ impl Homes {
         let Some(_changing) = try_lock(&self.changing) else {
             return false;
         };
-        // Acquire pairs with the Release below: the last thread that changed the home has stopped
-        // the sequences on the real CPU that was the home before.
+        // Acquire pairs with the Release below. The thread that changed the home last has stopped
+        // the restartable sequences on the real CPU that was the home before.
         let real = home.real.load(Acquire);
         if real != NOBODY {
             home.real.store(NOBODY, Relaxed);

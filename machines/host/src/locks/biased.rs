@@ -125,8 +125,9 @@ pub(crate) trait Seating {
 /// stores.
 #[repr(align(128))]
 pub(crate) struct Biased<P> {
-    /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. While the lock is held, [`TAKEN`]
-    /// is added, unless the holder took the lock as its owner.
+    /// The token of the owner's seat (the place where a thread notes which lock it holds),
+    /// [`UNOWNED`] or [`NEVER`]. While the lock is held, [`TAKEN`] is added, unless the holder took
+    /// the lock as its owner.
     state: AtomicUsize,
     /// The token of the seat whose thread was the last to take the lock while the lock had no
     /// owner. Only the thread that has set [`TAKEN`] changes this word.
@@ -330,8 +331,8 @@ impl<P: Seating> Biased<P> {
         Some(Held::taken(&self.state, UNOWNED))
     }
 
-    /// Counts an acquisition by the thread with this token, while the lock has no owner. Returns
-    /// the token if the thread is to become the owner, otherwise [`UNOWNED`].
+    /// Counts an acquisition by the thread whose seat has this token, while the lock has no owner.
+    /// Returns the token if the thread is to become the owner, otherwise [`UNOWNED`].
     fn owner_after(&self, token: usize) -> usize {
         let in_a_row = if self.last.load(Relaxed) == token {
             self.in_a_row.load(Relaxed).saturating_add(1)

@@ -137,7 +137,8 @@ impl Waiters {
         self.queue[0].as_ref()
     }
 
-    /// Adds the calling thread and returns its number; `None` if there is no room.
+    /// Adds the calling thread to the queue. Returns the thread's number, which grows in the order
+    /// of arrival, or `None` if there is no room.
     fn add(&mut self, purpose: Purpose, fifo: &Fifo) -> Option<u64> {
         let free = self.queue.iter_mut().find(|place| place.is_none())?;
         let number = self.next;

@@ -38,7 +38,7 @@ pub(crate) fn mine() -> Option<Sitter<'static>> {
     MINE.get()
 }
 
-/// The seat with the number `number`.
+/// Returns the seat with this number. In a seat, a thread notes which lock it holds.
 pub(crate) fn seat_of(number: u32) -> &'static Seat {
     Threads::seat_of(number)
 }

@@ -16,9 +16,9 @@ use crate::locks::TicketLock;
 /// If fewer are kept, they are not representative.
 const KEPT_SHARE_MIN: f64 = 0.2;
 
-/// A sample is dropped if the clock jumped shortly before or after it, because caches are cold
-/// after a jump. "Shortly" means within the sum of this constant, in nanoseconds, and the time for
-/// which the lock is held.
+/// A sample is dropped if the clock jumped within a margin before or after the sample, because
+/// caches are cold after a jump. The margin is this number of nanoseconds plus the time for which
+/// the lock is held.
 const MARGIN_NS: f64 = 2000.0;
 
 /// The maximum number of samples that one thread takes.

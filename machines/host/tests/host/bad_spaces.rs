@@ -113,8 +113,8 @@ fn touch_ends(world: &World, pages: Range<Vpn>) {
 
 fn take(world: &World, step: &Step) {
     let (memory, before) = (world.memory(), world.state());
-    // A refused request changes nothing. The exception is a refused fault: before it is refused, it
-    // may allocate a page for a file or for shared memory, which then keeps the page.
+    // A refused request changes nothing, with one exception: before a fault is refused, it can add
+    // a page to a file or to shared memory. This page stays there.
     let is_refused = match *step {
         Step::Map(place, pages, what) | Step::MapHuge(place, pages, what) => {
             let mapped = world.map(place, pages, what);

@@ -113,8 +113,8 @@ fn chosen(selection: &Selection) -> Option<u32> {
 }
 
 /// The processes of a census (the list of candidates for a kill), with approximate readings that
-/// carry no information. So a selection needs the precise sums of all processes. It sums the last
-/// 16 processes one by one, and all earlier ones together.
+/// carry no information. So a selection needs the precise sums of all processes. The selection sums
+/// the last 16 processes one by one, and all earlier ones together.
 struct Blurred<'a>(&'a Census<'a, Host>);
 
 impl Candidates for Blurred<'_> {

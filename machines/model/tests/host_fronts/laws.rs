@@ -205,8 +205,8 @@ impl World {
                 return Some(None);
             };
             let top = usize::try_from(top).expect("few pages");
-            // If the sequence has been stopped, the state may describe pages that have left the
-            // stack.
+            // If the restartable sequence has been stopped, the state may describe pages that have
+            // left the stack.
             let page = stack.pages.get(top)?.load(Relaxed);
             sequence.step(|| stack.state.store(state + OPERATION - 1, Relaxed))?;
             Some(Some(page))

@@ -92,7 +92,7 @@ pub(crate) fn abort_on(cpu: u32) {
     checker::cpus()[cpu as usize].switch();
 }
 
-/// The sequence of an addition, step by step as in assembly (`rseq/x86_64.rs`).
+/// The restartable sequence of an addition, step by step as in assembly (`rseq/x86_64.rs`).
 pub(crate) fn add(area: &Area, home: &AtomicU32, word: &AtomicI64, delta: i64) -> Option<i64> {
     let cpu = &checker::cpus()[area.number as usize];
     cpu.restart(|sequence| {

@@ -161,7 +161,7 @@ impl Owned {
         }
     }
 
-    /// A lock whose owner is the calling thread, on seat 0.
+    /// A lock whose owner is the calling thread. The thread notes in seat 0 which lock it holds.
     fn by_this_thread() -> Arc<Self> {
         let owned = Arc::new(Self::new(Some(0)));
         owned.try_on(0);
@@ -351,7 +351,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Waits until the thread is first or killed. If it is first, adds to the sum and returns true.
+    /// Waits to be first in the queue, or killed. If first, adds 1 to the sum and returns true.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {

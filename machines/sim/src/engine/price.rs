@@ -51,7 +51,7 @@ pub(crate) struct Prices {
     /// The pace of each CPU, which is its speed and its factor for limited memory bandwidth. Empty
     /// if all paces are equal and never change.
     paces: Box<[Cell<Pace>]>,
-    /// The pace for which the prices above are loaded: that of the running CPU.
+    /// The pace of the running CPU, for which the prices in the fields above were computed.
     loaded: Cell<Pace>,
 }
 

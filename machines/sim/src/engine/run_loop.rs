@@ -266,8 +266,9 @@ impl Inner {
     }
 
     /// The time, in nanoseconds, that the run has reached. While any CPU has something left to do,
-    /// the result is the time of the earliest key or the clock of the CPU that ran last, whichever
-    /// is earlier. Otherwise the result is the latest clock of all CPUs.
+    /// the result is the earlier of two times: the earliest time at which a CPU has something to
+    /// do, and the clock of the CPU that ran last. Otherwise the result is the latest clock of all
+    /// CPUs.
     pub(crate) fn last_time(&self) -> u64 {
         match self.tree.earliest() {
             NEVER => self

@@ -22,7 +22,7 @@ pub(crate) const fn key(time_ns: u64, cpu: usize) -> u64 {
     time_ns << CPU_BITS | cpu as u64
 }
 
-/// The time in a key, in nanoseconds.
+/// Returns the time of a key, in nanoseconds. A key is a time and a CPU in one integer.
 #[inline]
 pub(crate) const fn time_of(key: u64) -> u64 {
     key >> CPU_BITS

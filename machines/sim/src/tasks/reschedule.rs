@@ -1,4 +1,5 @@
-//! Reschedule points, which end the stretches of CPUs.
+//! Reschedule points. A *stretch* is the time that a CPU works from one reschedule point to the
+//! next.
 //!
 //! In a Linux kernel without full preemption, a task in the kernel gives up its CPU only at a
 //! reschedule point: when it sleeps or returns to its program, or where the code asks for it

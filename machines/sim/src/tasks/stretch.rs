@@ -29,7 +29,8 @@ pub(crate) struct Stretches {
     pub(crate) on: Cell<bool>,
     /// The shortest length, in nanoseconds, of the stretches that are passed to the observer.
     pub(crate) at_least: Cell<u64>,
-    /// The beginning of each CPU's stretch, in nanoseconds.
+    /// The beginning of each CPU's current stretch (time without a reschedule point), in
+    /// nanoseconds.
     pub(crate) from: RefCell<Box<[u64]>>,
     pub(crate) observer: RefCell<Option<StretchObserver>>,
 }

@@ -20,8 +20,9 @@ use crate::engine::state::Inner;
 /// The CPU that counts the jiffies (Linux: `tick_do_timer_cpu`).
 const TIMEKEEPER: usize = 0;
 
-/// The largest value of [`SimOptions::late_ticks_percent`](crate::SimOptions::late_ticks_percent):
-/// every tick is then disordered.
+/// The largest value of [`SimOptions::late_ticks_percent`](crate::SimOptions::late_ticks_percent).
+/// With this value, every tick is disordered: on average, half of the CPUs handle the tick before
+/// CPU 0 has counted it.
 pub(crate) const PERCENT_MAX: u32 = 50;
 
 impl Inner {

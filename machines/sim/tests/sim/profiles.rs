@@ -130,8 +130,9 @@ fn the_steps_of_a_page_add_up_to_the_published_totals() {
     assert_eq!(page_ns("epyc-9654-2s", Card::Low), 1258);
     assert_eq!(page_ns("epyc-9654-2s", Card::Mid), 1627);
     for server in ["epyc-9654-2s", "epyc-9654-256", "turin-316", "bergamo-176"] {
-        // The published totals are of one task on an idle machine. `[clock]` and `[bandwidth]`
-        // slow down a loaded machine, so the total must not include the effects of load as well.
+        // The published totals are of one task on an idle machine. The tables `[clock]` and
+        // `[bandwidth]` of a profile describe how load slows the machine down, so the prices must
+        // not include effects of load.
         assert_eq!(page_ns(server, Card::High), 2471, "{server}");
     }
     assert_eq!(page_ns("grace-72", Card::Low), 1258);

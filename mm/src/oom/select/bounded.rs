@@ -156,7 +156,7 @@ const SINGLES_MIN: u64 = 16;
 /// are left are summed together in a batch, even if the search might end soon.
 const PART: u64 = 4;
 
-/// A selection under way.
+/// The state of a selection that is in progress.
 struct Search<'a, C: ?Sized> {
     rules: Bounded,
     candidates: &'a C,
@@ -172,9 +172,9 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// A count of the candidates whose pages a round sums one by one. By this count the round decides
-/// when a batch is cheaper. (The sums are the rent in the rent-or-buy problem of the file's
-/// header.)
+/// The numbers by which a round of the selection decides when to stop summing the pages of single
+/// candidates. From then on, the round sums all remaining candidates as one batch, which is
+/// cheaper. (The single sums are the rent in the rent-or-buy problem of the file's header.)
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of candidates whose pages had been summed precisely before the round began.

@@ -40,7 +40,7 @@ impl Highest {
         }
     }
 
-    /// Returns the largest key of any candidate other than `candidate`.
+    /// Returns the largest key (points, then number) of any candidate other than `candidate`.
     pub(super) fn except(&self, candidate: u32) -> Option<Key> {
         match self.first {
             Some(first) if first.candidate == candidate => self.second,

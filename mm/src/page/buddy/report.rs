@@ -20,7 +20,7 @@ use crate::units::{Order, Pages};
 /// and the alignment of a huge block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
-    /// A page of the part was allocated since [`Buddy::visit`] last looked at the part.
+    /// A page of this part of memory was allocated since [`Buddy::visit`] last looked at the part.
     Used,
     /// The part was free when [`Buddy::visit`] last looked at it, and has been free since.
     Seen,

@@ -74,7 +74,8 @@ pub trait Holds: fmt::Debug + Sync {
 pub enum FlushFrom {
     /// One batch, as in Linux up to 6.12.
     Batch,
-    /// One batch plus half of `high_min`, as in Linux from 6.18. So small lists are emptied later.
+    /// One batch plus half of `high_min`, as in Linux from 6.18. Therefore short lists are emptied
+    /// later.
     BatchAndHalfMin,
 }
 

@@ -176,8 +176,8 @@ impl Stock {
         self.fragmented[0] = Some(block);
     }
 
-    /// Returns the block whose fragment went back to the zone last, and forgets it. Returns `None`
-    /// if no such block is remembered.
+    /// Returns the last block of which some pages (a fragment) went back to the zone, and forgets
+    /// this block. Returns `None` if no such block is remembered.
     pub(super) fn take_fragmented(&mut self) -> Option<u32> {
         let block = self.fragmented[0].take()?;
         self.fragmented.rotate_left(1);

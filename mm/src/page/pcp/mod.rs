@@ -199,7 +199,7 @@ impl Pcp {
         self.count
     }
 
-    /// The number of pages at which frees start to return pages to the zone.
+    /// The number of pages on the lists at which frees start to return pages to the zone.
     pub(super) fn high(&self) -> u32 {
         self.high
     }

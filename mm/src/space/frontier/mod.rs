@@ -291,8 +291,8 @@ impl<M: Machine> Frontier<M> {
         let end = walker.end;
         let take = |rest: &Leftover<M>| rest.take(machine, end, &beyond);
         if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
-            // If `more` is false, that element of `rests` has no table left, and another walker may
-            // use the element.
+            // If `more` is false, the element of `rests` from which `claim` was taken has no table
+            // left. Another walker may use this element.
             walker.rest = walker.rest.filter(|_| more);
             return Some(claim);
         }

@@ -383,7 +383,8 @@ impl<M: Machine> Node<M> {
     }
 }
 
-/// Returns the list on which a page with this owner begins.
+/// Returns the LRU list on which a page begins. `owner` is the page's owner, packed into an
+/// integer.
 fn start_of(owner: u64) -> List {
     match Owner::unpack(owner).map(|owner| owner.file) {
         None => List::Unevictable,

@@ -168,8 +168,8 @@ impl<M: Machine> PageTable<M> {
     /// other CPU has not yet seen the caller's stores. Without this call, the caller might assume
     /// that such a table does not exist, and skip it without taking its lock.
     pub(super) fn catch_up(&self, machine: &M) {
-        // AcqRel pairs with AcqRel in `count`: the CPU that adds second sees what the other CPU did
-        // before its addition.
+        // AcqRel pairs with AcqRel in `count`. Of two CPUs that add to this word, the CPU whose
+        // addition comes second sees what the other CPU did before the first addition.
         self.frames.add(machine, 0, AcqRel);
     }
 

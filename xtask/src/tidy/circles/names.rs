@@ -156,7 +156,7 @@ impl<'a> Visit<'a> for Names {
     }
 
     fn visit_attribute(&mut self, _: &'a syn::Attribute) {
-        // Names in attributes, such as derives, do not count as edges.
+        // Names in attributes, such as derives, do not count as edges between files.
     }
 
     fn visit_path(&mut self, path: &'a Path) {

@@ -80,8 +80,9 @@ fn free(spills: bool) -> Op {
     op(Action::Free { zone, list, pfn }, spills)
 }
 
-/// The kernel spills (returns pages to the zone) when its lists reach `high`. So until the kernel's
-/// next spill, exactly as many pages are freed as the lists now lack to reach `high`.
+/// The kernel spills (returns pages to the zone) when its lists reach `high`. So the number of
+/// pages that are freed until the kernel's next spill is `high` minus the current length of the
+/// lists.
 #[test]
 fn the_next_spill_tells_how_long_lists_are() {
     let after = [free(false), free(false), free(true)];

@@ -157,9 +157,9 @@ pub(crate) fn free(
     [old, new]: [u8; 2],
 ) -> Freed {
     let tagged: u64;
-    // SAFETY: the sequence reads `home` of the stack and the tag, and writes the tag, all of them
-    // atomics. It writes the address of its description, which is never freed, to the thread's own
-    // area.
+    // SAFETY: the restartable sequence reads `home` of the stack and the tag, and writes the tag,
+    // all of them atomics. It writes the address of its description, which is never freed, to the
+    // thread's own area.
     unsafe {
         asm!(
             described!("22", "23", "24", "25", "26"),

@@ -213,8 +213,9 @@ mod tests {
     fn description(area: &Area) -> [usize; 3] {
         let noted = area.rseq_cs.load(Relaxed);
         let noted = usize::try_from(noted).expect("an address");
-        // SAFETY: the last sequence has noted the address of its description (Linux: `struct
-        // rseq_cs`), which is never freed: two words of 4 bytes and three of 8.
+        // SAFETY: the last restartable sequence has stored the address of its description (Linux:
+        // `struct rseq_cs`) in the area. The description is never freed. It has two fields of 4
+        // bytes and three of 8 bytes, so it can be read as four words of 8 bytes.
         let [version_and_flags, first, len, again] =
             unsafe { *std::ptr::with_exposed_provenance::<[u64; 4]>(noted) };
         assert_eq!((noted % 32, version_and_flags), (0, 0));

@@ -207,8 +207,9 @@ pub(crate) fn free(
 #[inline(always)]
 pub(crate) fn add(area: &Area, home: &AtomicU32, word: &AtomicI64, delta: i64) -> Option<i64> {
     let (added, new): (u32, i64);
-    // SAFETY: the sequence reads `home`, and reads and writes the word, all of them atomics. It
-    // writes the address of its description, which is never freed, to the thread's own area.
+    // SAFETY: the restartable sequence reads `home`, and reads and writes the word, all of them
+    // atomics. It writes the address of its description, which is never freed, to the thread's own
+    // area.
     unsafe {
         asm!(
             described!("22", "23", "24", "25", "26"),

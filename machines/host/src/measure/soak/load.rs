@@ -39,7 +39,7 @@ struct World {
     drain_every: Duration,
     rate: Rate,
     begun: Instant,
-    /// The spans of the jobs during which a worker thread lost its CPU.
+    /// The time span of each job during which its worker thread lost the CPU.
     away: Mutex<Vec<Span>>,
 }
 

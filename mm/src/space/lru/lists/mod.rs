@@ -112,7 +112,8 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// The past of a page that was just put to use.
+    /// The past of a page that has just been put to use: reclaim has not found it touched, and it
+    /// was never active.
     pub(crate) const NEW: Self = Self {
         referenced: false,
         was_active: false,
