@@ -149,8 +149,8 @@ impl Sink {
     }
 
     /// Checks that one of `reports` has each metric that the user names. A command that cannot know
-    /// the metrics before its runs calls this function after it has written everything. So a wrong
-    /// name does not lose the runs.
+    /// the metrics before its runs calls this function after it has written everything. So the
+    /// results of the runs are not lost if a name is wrong.
     pub(crate) fn check_metrics(&self, reports: &[Report]) -> anyhow::Result<()> {
         let known: Vec<&str> = reports.iter().flat_map(pick::metrics).collect();
         Ok(pick::check(&self.extent.metric, &known)?)

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of times that a test kills a sweep, or the same run again and again.
+/// The number of times that the tests kill a sweep, and the number of times that one test kills and
+/// resumes the same run.
 const KILLS: u64 = 20;
 
 /// The number of times that a test kills a run with a report. Such a run writes its cases by the

@@ -319,9 +319,9 @@ fn examples() -> Vec<PathBuf> {
     paths
 }
 
-/// Each example runs with one seed. If the example's timeline is empty, the example runs on a small
-/// machine, with the default number of workers and the default memory per worker. The designs must
-/// also differ on this machine.
+/// Each example runs with one seed. An example without a timeline of planned changes runs on a
+/// small machine, with the default number of workers and the default memory per worker. The designs
+/// must also differ on this machine.
 #[test]
 fn the_examples_run() {
     let examples = examples();

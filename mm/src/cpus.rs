@@ -28,7 +28,7 @@ pub struct Rank {
     /// The number of online CPUs of the same node whose ids are lower than the id of the ranked
     /// CPU.
     pub rank: u32,
-    /// The number of online CPUs of the ranked CPU's node, at least 1.
+    /// The number of online CPUs on the CPU's own node, at least 1.
     pub of: u32,
 }
 

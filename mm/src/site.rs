@@ -367,7 +367,8 @@ pub enum Work {
     ContextSwitch,
     /// Taking an interrupt, including a timer interrupt.
     Interrupt,
-    /// The sender's share of sending an interrupt to another CPU (Linux: IPI).
+    /// Sending an interrupt to another CPU (Linux: IPI). This is only the work of the CPU that
+    /// sends.
     Ipi,
     /// Creating and ending a process, but not the work for its pages.
     Process,

@@ -138,7 +138,8 @@ mod tests {
         assert_eq!([at(0), at(999), at(1000)], [1000, 1000, 1001]);
     }
 
-    /// A timer beyond the reach of the wheel is set to the end of that reach.
+    /// A timer that is set further ahead than the timer wheel reaches fires at the end of the
+    /// wheel's reach.
     #[test]
     fn what_is_too_far_away_is_brought_nearer() {
         for (hz, levels) in [(100, 8), (250, 9), (1000, 9)] {

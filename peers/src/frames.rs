@@ -18,7 +18,7 @@ const PAGE: PageSize = PageSize::from_log2(12);
 /// `frame-alloc`: a lock-free buddy allocator behind per-CPU magazines and a shared depot.
 pub struct Depot {
     frames: DepotAllocator<SummaryBuddyAllocator<11, Exposed>, ThisCpu, 2>,
-    /// Owns the memory; `frames` knows only its address.
+    /// Owns the memory of the frames. `frames` has only the address of this memory.
     _pool: Pool,
 }
 

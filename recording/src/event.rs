@@ -172,8 +172,8 @@ pub enum What {
         mm: u32,
         /// True if the address space is the current task's own.
         current: bool,
-        /// The counter: 0 for pages of files, 1 for anonymous pages, 2 for swap entries, 3 for
-        /// shared memory.
+        /// The index of the changed counter: 0 for pages of files, 1 for anonymous pages, 2 for
+        /// swap entries, 3 for shared memory.
         member: u32,
         /// The counter's new value, in bytes. Linux prints the precise sum since 6.12.
         bytes: i64,

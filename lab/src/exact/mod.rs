@@ -51,8 +51,8 @@ pub trait Judge {
     /// The subject's name, as the option `--only` accepts it.
     fn name(&self) -> &'static str;
 
-    /// Compares Plimsoll with everything that the recording has about this subject. Returns `None`
-    /// if the recording has nothing about the subject.
+    /// Compares Plimsoll with the recorded kernel in this judge's subject, such as page lists.
+    /// Returns `None` if the recording has nothing about the subject.
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 

@@ -53,8 +53,8 @@ pub(super) fn article(nth: usize, report: &Report, several: bool) -> String {
     html
 }
 
-/// Renders the table of the answer. It has a row for each metric or, if there are many sides, a row
-/// for each side. The sides are the compared designs.
+/// Renders the table with which an experiment's answer begins. The table has a row for each metric
+/// or, if there are many sides, a row for each side. The sides are the compared designs.
 fn answers(answer: &Answer) -> String {
     if answer.rows.is_empty() {
         return String::new();

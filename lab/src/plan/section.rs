@@ -97,7 +97,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Adds a mistake if `key`, which is one of `declared`, is missing.
+    /// Records a mistake of the file if `key`, which is one of `declared`, is missing.
     pub(crate) fn demand(&self, key: &str, declared: &[Key]) {
         let about = declared.iter().find(|of| of.name == key);
         self.demand_about(key, about.map_or("required", |of| of.about));
@@ -122,7 +122,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Adds a mistake for each key that is not among `names`.
+    /// Records a mistake for each key of this section that is not among `names`.
     pub(crate) fn check_names(&self, names: &[&str]) {
         for (key, _) in self.entries() {
             if !names.contains(&key.get_ref().as_ref()) {

@@ -86,7 +86,7 @@ impl Line {
 }
 
 impl Figures {
-    /// Makes a separate table from these figures, with at most `rows_max` rows.
+    /// Makes a table from the figures of one recording, with at most `rows_max` rows.
     #[must_use]
     pub fn table(&self, rows_max: usize) -> Table {
         let in_order = |keys: Vec<String>, numbers: Vec<String>| match self.keys_stand {
@@ -105,8 +105,9 @@ impl Figures {
         }
     }
 
-    /// Compares these figures (A) with the figures of another recording (B). The table has one row
-    /// for each number of a line. The lines of A come first, then the lines that only B has.
+    /// Makes a table that compares the figures of this recording (A) with the figures of another
+    /// recording (B). The table has one row for each number of a line. The lines of A come first,
+    /// followed by the lines that only B has.
     #[must_use]
     pub fn beside(&self, other: &Self, rows_max: usize) -> Table {
         let here = self

@@ -115,7 +115,7 @@ pub struct VerdictRow {
     pub a: String,
     /// The name of design B, which is compared with A.
     pub b: String,
-    /// The ratio of B to A, and its verdict.
+    /// The ratio of the metric with design B to the metric with design A, and the verdict.
     pub comparison: stats::Comparison,
 }
 

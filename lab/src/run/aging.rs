@@ -64,7 +64,8 @@ impl Memory {
         found.ok_or_else(|| Error::unknown("state of memory", name, &names))
     }
 
-    /// The free blocks of a real machine in this state, and the source of these numbers.
+    /// The free blocks of a real machine whose memory is in this state (fresh, aged or fragmented),
+    /// and the source of the numbers of blocks.
     #[must_use]
     pub const fn source(self) -> (Blocks, &'static str) {
         match self {

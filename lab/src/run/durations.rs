@@ -67,7 +67,7 @@ impl Durations {
         serde_json::to_string(self).expect("durations are finite numbers") + "\n"
     }
 
-    /// Replaces the stretches of one experiment, which each have the cases for one table.
+    /// Replaces the stretches of one experiment. A stretch has the cases for one table.
     pub fn set(&mut self, experiment: &str, effort: Effort, stretches: Vec<Stretch>) {
         let all = match effort {
             Effort::Full => &mut self.full,

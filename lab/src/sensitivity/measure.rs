@@ -57,7 +57,7 @@ pub fn prices(keys: &[String]) -> Result<Vec<CostKey>, Error> {
     keys.iter().map(one).collect()
 }
 
-/// Looks up all names, so that a misspelt name is found before anything runs.
+/// Looks up the experiments called `names`, so that a misspelt name is found before anything runs.
 ///
 /// # Errors
 /// As for [`run`].

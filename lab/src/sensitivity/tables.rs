@@ -113,8 +113,8 @@ fn cell(headline: &Headline, at: &Compared) -> String {
     }
 }
 
-/// The ratio of design B to design A in a headline comparison, and the verdict, with unchanged
-/// prices.
+/// The ratio of design B to design A in a headline comparison with unchanged prices, and the
+/// verdict of that comparison.
 fn plain(headline: &Headline) -> String {
     format!(
         "{} {}",

@@ -12,7 +12,7 @@ use crate::report::{Report, Table};
 pub enum Printed {
     /// A report.
     Report(Box<Report>),
-    /// A table that does not belong to one report.
+    /// A table that belongs to no single report.
     Table(Table),
 }
 

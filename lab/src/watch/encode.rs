@@ -95,7 +95,7 @@ impl Map {
         self.bins_per_column *= 2;
     }
 
-    /// The values of all cells, row by row, in the same way as an HTML page decodes them.
+    /// The values of all cells, row by row, decoded as an HTML page decodes them.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
         let short = STANDARD.decode(&self.cells).unwrap_or_default();

@@ -31,7 +31,7 @@ pub(crate) struct Exits {
 /// threads get memory that no process has freed before.
 #[derive(Debug, Default)]
 pub(crate) struct Exited {
-    /// The number of processes that have ended in the rounds that count.
+    /// The number of processes that have ended, without those of the first round.
     pub(crate) processes: Cell<u64>,
     /// The sum of the times that processes took to exit, in nanoseconds, without the first round.
     pub(crate) ns: Cell<u64>,

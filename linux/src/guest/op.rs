@@ -57,8 +57,9 @@ pub(crate) enum Op {
     Group(String),
     /// Binds this worker's memory to a node, with a memory policy.
     Bind(u32),
-    /// Starts a process that uses this worker's memory. The new process does nothing until it is
-    /// killed.
+    /// Starts a process that uses this worker's memory, by `vfork`: this worker waits until that
+    /// process is killed. So the new process reports, in place of this worker, that the step was
+    /// reached.
     Share,
     /// Starts a process that uses this worker's memory, by `vfork`: this worker waits until that
     /// process is killed. So the new process reports to the leader in place of this worker that the

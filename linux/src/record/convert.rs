@@ -120,8 +120,8 @@ fn set_priority(nice: i32) {
     let _ = setpriority_process(Some(gettid()), nice);
 }
 
-/// Pairs ends of waits with their beginnings. The kernel reports the end of every wait, but only
-/// the beginning shows whether the wait was for a spinning lock.
+/// Matches the end of each wait with the wait's beginning. The kernel reports the end of every
+/// wait, but only the beginning shows whether the wait was for a spinning lock.
 #[derive(Debug, Default)]
 struct Waits {
     /// The CPU and the lock of each wait that has begun and has not ended. A spinning waiter does

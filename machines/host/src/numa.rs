@@ -104,7 +104,7 @@ pub fn locate(addresses: &[usize]) -> io::Result<Vec<Option<NodeId>>> {
 mod tests {
     use super::*;
 
-    /// The nodes of eight elements: four elements on each of two nodes.
+    /// Returns the nodes of eight array elements: node 0 for the first four, node 1 for the others.
     fn eight() -> Vec<NodeId> {
         (0..8).map(|cpu| NodeId(cpu / 4)).collect()
     }

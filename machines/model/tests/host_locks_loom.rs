@@ -24,8 +24,8 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// What the laws need from loom: threads, atomics, and seats (in a seat, a thread notes the biased
-/// lock that it holds).
+/// The items of loom that the laws (contracts that tests check) use: threads, atomics, and seats.
+/// In a seat, a thread notes which biased lock it holds.
 mod checker {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use loom::sync::{Condvar, Mutex};

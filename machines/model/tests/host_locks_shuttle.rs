@@ -43,8 +43,8 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// What the laws need from shuttle: threads, atomics, and seats (in a seat, a thread notes the
-/// biased lock that it holds).
+/// The items of shuttle that the laws (contracts that tests check) use: threads, atomics, and
+/// seats. In a seat, a thread notes which biased lock it holds.
 mod checker {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex};

@@ -61,8 +61,8 @@ impl KswapdThread {
         }
     }
 
-    /// Does steps of kswapd until kswapd is asleep. The task ends after that. `step` calls
-    /// [`Reclaim::kswapd`].
+    /// Calls `step` again and again until kswapd is asleep. The task of kswapd then ends. `step`
+    /// calls [`Reclaim::kswapd`].
     pub fn run(&self, sim: &Sim, mut step: impl FnMut() -> Next) {
         loop {
             self.woken.set(false);

@@ -64,7 +64,8 @@ struct Run<M: Machine> {
     lost: Vec<M::Field>,
 }
 
-/// The memory of a run, allocated while the CPU does not hold the area's lock.
+/// The memory of a new [`Run`], which a CPU allocates while it does not hold the lock of the
+/// [`Area`].
 struct NewRun<M: Machine> {
     number: usize,
     memory: Run<M>,

@@ -238,9 +238,9 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.items.bytes() + self.area.bytes_per_group() + size_of::<M::Line>()
     }
 
-    /// Compares as the published code does, with the two sides of the accuracy swapped. So with
-    /// small batches on many CPUs, the result for a counter and its own precise value may be
-    /// `Greater` or `Less`.
+    /// Compares as the published code does, which exchanges the two bounds of the error, `under`
+    /// and `over`. So with small batches on many CPUs, the result for a counter and its own precise
+    /// value may be `Greater` or `Less`.
     fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         let Accuracy { under, over } = self.accuracy(machine, counter);
         let ahead = value.wrapping_sub(self.approximate_sum(machine, counter));

@@ -89,7 +89,7 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
-    /// Makes the budgets, and charges as many pages as one CPU of a test charges.
+    /// Makes the budgets, and charges [`WANTED`] pages to the budget `wide`.
     fn with_one_in(machine: &M) -> Self {
         let budgets = Self::new(machine);
         assert!(budgets.enters(machine, &budgets.wide, WANTED));

@@ -35,7 +35,7 @@ impl<M: Machine> fmt::Debug for Guarded<M> {
     }
 }
 
-/// The `killed` test of a caller that is never killed.
+/// The test whether the caller was killed, for callers that are never killed.
 fn never() -> bool {
     false
 }

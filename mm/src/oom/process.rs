@@ -170,8 +170,9 @@ impl<M: Machine> Process<M> {
             .is_ok_and(|before| before & bit(State::Frozen) != 0)
     }
 
-    /// Makes the process a victim and thaws it, unless it is a victim already or has left. Returns
-    /// the state before the change, or the unchanged state as the error.
+    /// Makes the process a victim of the OOM killer and thaws it. Changes nothing if the process is
+    /// a victim already, or has left its address space. Returns the state before the change, or the
+    /// unchanged state as the error.
     pub(super) fn make_victim(&self, machine: &M) -> Result<i64, i64> {
         let victim = |now: i64| {
             (now & (bit(State::Victim) | bit(State::Left)) == 0)

@@ -202,8 +202,9 @@ mod tests {
     #[test]
     fn without_costs_files_get_140_parts_of_200() {
         let counts = counts(&PLENTY, 2);
-        // At priority 2, a pass looks at a quarter of each list. Of the 4096 inactive anonymous
-        // pages, this is 1024, times 60 / 200 for the swappiness: 307.
+        // A pass of priority 2 looks at a quarter of each list. A quarter of the 4096 inactive
+        // anonymous pages is 1024. The swappiness is 60 of 200, so the pass looks at 1024 × 60 /
+        // 200 = 307 of these pages.
         assert_eq!(counts.inactive, [307, 1433]);
         assert_eq!(counts.active, [614, 716]);
     }

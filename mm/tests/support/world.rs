@@ -205,8 +205,9 @@ impl World {
         let space = AddressSpace::new(memory)
             .ok()?
             .limited(Arc::clone(&self.budget));
-        // The test of the failing heap exempts what the embedder makes at set-up: this `Arc`, and
-        // the list of notified holders. So these allocations always succeed here.
+        // In one test, the heap refuses all allocations except those that an embedder makes at
+        // set-up. This `Arc` and the list of notified holders are such allocations, so they always
+        // succeed here.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
         memory.enlist(&space).expect("there is a number for it");
         let killer = self.oom.killer();

@@ -32,7 +32,8 @@ use crate::run::progress::Progress;
 
 /// The name of the machine whose CPUs the threads play.
 const MACHINE: &str = "epyc-9654-2s";
-/// The number of CPUs that the threads of this computer play.
+/// The number of CPUs of [`MACHINE`] that the benchmark uses. Threads of this computer play (act
+/// as) these CPUs.
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
 const ROUNDS: usize = 15;

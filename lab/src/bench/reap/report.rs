@@ -33,8 +33,8 @@ impl On {
         }
     }
 
-    /// The name of the machine and the name of the setting, as they appear in the values for
-    /// programs ([`Row`]).
+    /// The name of the machine and the name of the setting, as results for other programs ([`Row`])
+    /// contain them.
     const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::GivenBack => ("host", "given back"),

@@ -148,11 +148,12 @@ struct Found {
     begin: usize,
     /// The index just past the last recorded addition that equals an addition of the log.
     end: usize,
-    /// The number of additions of the log that were found in the recording. The match begins with
-    /// the log's first addition, and ends before the first addition that the recording lacks.
+    /// The number of additions that the log implies and that were found in the recording. The match
+    /// begins with the log's first addition, and ends before the first addition that the recording
+    /// lacks.
     equal: usize,
-    /// The number of additions of the log that were found in the recording although the kernel had
-    /// split each of them in two.
+    /// The number of additions that the log implies and that were found in the recording, although
+    /// the kernel had split each of them in two.
     cut: usize,
 }
 

@@ -20,7 +20,7 @@ const PAGES_MAX: u64 = 1 << 24;
 /// The number of pages that one page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
 
-/// The log of one program run.
+/// The log of one run of the program that moves from CPU to CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) kind: String,

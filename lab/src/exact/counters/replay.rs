@@ -28,8 +28,9 @@ pub(super) struct Replayed {
     pub(super) readings: u64,
     pub(super) equal: u64,
     pub(super) unmappings: u64,
-    /// The additional places at which the replay cut unmappings. The key is the index of the
-    /// unmapping's step in the run. The value is the number of pages before the cut.
+    /// The places at which the replay cut unmappings in addition to the usual places (see
+    /// [`Cuts`]). The key is the index of the unmapping's step in the run. The value is the number
+    /// of pages before the cut.
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
@@ -157,10 +158,10 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         }
     }
 
-    /// Unmaps pages, at first without an additional cut. If the reading then differs from the
-    /// recorded reading, undoes the unmapping. Then unmaps the pages with the first additional cut
-    /// that gives the recorded reading. If no cut gives the recorded reading, unmaps the pages
-    /// without an additional cut.
+    /// Subtracts unmapped pages from the counter, at first without an additional cut ([`Cuts`]). If
+    /// the reading then differs from the recorded reading, undoes the subtraction. Then subtracts
+    /// the pages with the first additional cut that gives the recorded reading. If no cut gives the
+    /// recorded reading, subtracts the pages without an additional cut.
     fn unmap_as_read(&mut self, nth: usize, pages: &Pages) {
         let before = (self.approximate(), self.kept.clone(), self.own);
         self.unmap(pages, None);

@@ -88,7 +88,8 @@ pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
     home: ListId,
-    /// The number of pages on these lists that no event shows.
+    /// The number of pages that were on the CPU's lists before the recording and that no event
+    /// shows.
     never_seen: u32,
 }
 

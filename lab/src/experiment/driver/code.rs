@@ -128,7 +128,8 @@ pub(in crate::experiment) trait Runs: Subject {
     /// The metrics that a run in the given setting measures.
     ///
     /// # Errors
-    /// If the machine is unknown, or if the machine does not allow the numbers of the setting.
+    /// If the machine is unknown, or if it does not allow the numbers that the setting gives for
+    /// the workload.
     fn metrics(&self, setting: &Setting<'_>) -> Result<Vec<Metric>, Error>;
 
     /// The experiment that a file describes.

@@ -47,11 +47,12 @@ struct How {
 /// The operands that follow a word in a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
-    /// `METRIC: DESIGN`.
+    /// A metric and a design, as in `METRIC: DESIGN`.
     One,
-    /// `METRIC: A -> B`.
+    /// A metric and two designs, as in `METRIC: A -> B`.
     Pair,
-    /// `METRIC / METRIC: DESIGN`.
+    /// Two metrics and a design, as in `METRIC / METRIC: DESIGN`. The first metric is divided by
+    /// the second.
     Quotient,
 }
 

@@ -85,8 +85,8 @@ const HEADLINE: u32 = 10_000;
 /// The count of processes in measurements that do not need [`HEADLINE`] processes, such as the
 /// table that varies the number of CPUs.
 const FEW: u32 = 1000;
-/// The largest number of seeds for the tables of other machines and of low and high prices. These
-/// tables show times without verdicts.
+/// The largest number of seeds for two kinds of tables: those of other machines, and those of low
+/// and high prices. These tables show times without verdicts.
 const SIDE_SEEDS: usize = 3;
 
 fn hog(count: u32) -> Metric {

@@ -142,7 +142,7 @@ impl FaultSetup {
         MODES.into_iter().flat_map(of_mode).collect()
     }
 
-    /// The numbers of tasks with which the benchmark runs on this machine, one after the other.
+    /// The task counts with which the benchmark runs on this machine, one after the other.
     pub(super) fn tasks(&self) -> &[u32] {
         &self.tasks
     }

@@ -9,7 +9,7 @@ use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
 use crate::report::{Table, tabulate};
 
-/// Changes of Linux, each with the name of the design that is Linux with only this change.
+/// Changes to Linux, each with the name of the design that differs from Linux in only this change.
 const CHANGES: [(&str, &str); 7] = [
     ("the patch: phase and interval", PATCH),
     ("interval alone", SLOWED),

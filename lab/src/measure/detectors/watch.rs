@@ -21,8 +21,8 @@ pub struct Watch {
     log: Rc<RefCell<Log>>,
 }
 
-/// The reports of the detectors, and the longest stretch (the time from one reschedule point of a
-/// CPU to the next).
+/// The reports of the detectors of stalls, such as soft lockups, and the longest stretch (the time
+/// from one reschedule point of a CPU to the next).
 #[derive(Clone, Debug, Default)]
 pub struct CpuStalls {
     /// The longest stretch of any CPU from one reschedule point to the next.

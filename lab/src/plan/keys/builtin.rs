@@ -42,7 +42,8 @@ pub const COMPARE: &[Key] = &[
     ),
 ];
 
-/// The keys of the table `[answer]`, which describes the answer with which a report begins.
+/// The keys of the table `[answer]` of an experiment file. This table describes the answer to the
+/// experiment's question, with which a report begins.
 pub const ANSWER: &[Key] = &[
     required(
         "sides",

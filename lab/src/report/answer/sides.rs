@@ -71,8 +71,8 @@ impl Answer {
         sides.join("; ")
     }
 
-    /// Returns whether a reader cannot learn from the question which design each side is. This is
-    /// so if the heads of the sides are letters, and the question does not name the design of each
+    /// Returns whether a reader needs to be told which design each side of the comparison is. This
+    /// is so if the sides are named by letters, and the question does not name the design of each
     /// letter.
     pub(crate) fn needs_legend(&self) -> bool {
         let is_letter = self.sides.first().is_some_and(|side| side == "A");

@@ -13,12 +13,12 @@ pub struct Counts {
     /// How many of our measurements are compared with published figures. If several postings
     /// published the same figure, one measurement is compared with several figures.
     pub ours: usize,
-    /// The number of figures that match.
+    /// The number of published figures that match ours.
     pub matches: usize,
     /// The number of matches that prove nothing, because our figure depends on the published figure
     /// (see [`Basis`]).
     pub given: usize,
-    /// The number of matches that would also be matches if the patch had no effect in our runs.
+    /// The number of matching figures that would also match if the patch had no effect in our runs.
     pub without_effect: usize,
     /// The number of matches that are counted neither in `given` nor in `without_effect`.
     pub telling: usize,

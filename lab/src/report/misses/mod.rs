@@ -133,7 +133,8 @@ impl Beside {
         }
     }
 
-    /// The ratio of the patch to Linux in our runs.
+    /// Returns our value with the patch divided by our value without the patch, in Linux. This is
+    /// the median ratio.
     #[must_use]
     pub fn our_ratio(&self) -> Option<f64> {
         let ours = self.ours.as_ref()?;

@@ -89,7 +89,7 @@ pub(super) fn pairs<'p, 'a>(a: &'p [Grouped<'a>], b: &'p [Grouped<'a>]) -> Vec<P
     pairs
 }
 
-/// Groups the comparisons by their keys without the machine.
+/// Groups the comparisons by their keys. The machine in a key is ignored.
 fn by_machineless<'p, 'a>(
     all: &[&'p Grouped<'a>],
 ) -> BTreeMap<ComparisonKey, Vec<&'p Grouped<'a>>> {

@@ -25,7 +25,8 @@ pub(super) enum Values<'a> {
 
 /// The four bytes with which each file begins and ends.
 const MAGIC: &[u8] = b"PAR1";
-/// The maximum number of rows of a group. It limits the size of a page.
+/// The maximum number of rows in a row group of the Parquet file. It limits the size of a data
+/// page.
 const GROUP: usize = 100_000;
 
 const PLAIN: i32 = 0;

@@ -56,8 +56,8 @@ pub(crate) enum Ending {
     /// The threads of the hog (the process) notice that they must die, and the last of them empties
     /// the hog's memory.
     AtOnce,
-    /// The hog dies as with [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of
-    /// every kill and calls `process_mrelease`.
+    /// The hog (a process that allocates until it is killed) dies as with [`Ending::AtOnce`]. In
+    /// addition, a daemon on another CPU is notified of every kill and calls `process_mrelease`.
     Helped,
     /// One thread of each hog (a process that allocates until it is killed) waits for a device. The
     /// device responds at this time after the start of the storm.

@@ -52,8 +52,8 @@ pub(crate) struct OwnHeap {
     used: AtomicU64,
     /// The number of requests that were refused for lack of pages.
     refused: AtomicU64,
-    /// The number of requests by threads that were reaping or ending an address space. This number
-    /// must stay 0.
+    /// The number of requests for memory by threads that were reaping or ending an address space.
+    /// This number must stay 0.
     asked: AtomicU64,
 }
 

@@ -28,8 +28,8 @@ pub enum OnFork {
     /// The parent pays nothing for the fork. On systems other than Linux, a child inherits the
     /// memory, as with `Inherit`.
     Absent,
-    /// The child has memory of its own there, which contains zeros (Linux: `MADV_WIPEONFORK`). Only
-    /// private memory can have this option.
+    /// At the addresses of the arena, the child has memory of its own, which contains zeros (Linux:
+    /// `MADV_WIPEONFORK`). Only private memory can have this option.
     Zeroed,
     /// The child has a copy of the contents at the time of the fork. The parent pays a page fault
     /// for its first write to each page after the fork. If the arena has a file descriptor, parent

@@ -21,7 +21,7 @@ use super::sync::{AtomicI64, AtomicU32, Mutex, STRANGE_MAX, try_lock};
 #[derive(Default)]
 pub(crate) struct Homes {
     homes: Box<[Home]>,
-    /// The lock that a thread holds while it changes a home.
+    /// The lock that a thread holds while it changes which real CPU is the home of a CPU.
     changing: Mutex<()>,
 }
 
@@ -30,7 +30,8 @@ pub(crate) struct Homes {
 pub(crate) struct Home {
     /// The number of this real CPU, or [`NOBODY`] if none has been chosen.
     real: AtomicU32,
-    /// The number of additions by threads on other real CPUs since the home last changed.
+    /// The number of additions to the CPU's counters by threads on other real CPUs, since `real`
+    /// last changed.
     strange: AtomicU32,
 }
 

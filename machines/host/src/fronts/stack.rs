@@ -156,10 +156,10 @@ impl Stack {
         // address instead. It must nevertheless see the writes to the other stack.
         holding.store(self.address(), Release);
         light_barrier();
-        // Acquire pairs with the Release in `admit`, so that this thread sees what earlier users
-        // and the last thread that emptied the stack did. The barrier above and the one that
-        // `quiesce` issues make sure that either this load sees `NOBODY`, or `wait_outside` sees
-        // the address.
+        // Acquire pairs with the Release in `admit`. So this thread sees the writes of earlier
+        // users of the stack, and of the last thread that emptied the stack. The barrier above and
+        // the one that `quiesce` issues make sure that either this load sees `NOBODY`, or
+        // `wait_outside` sees the address.
         let done = if self.home.load(Acquire) == me.number() {
             f()
         } else {

@@ -88,7 +88,7 @@ impl<'a> Sitter<'a> {
         }
     }
 
-    /// The number of the seat, unique in its table.
+    /// Returns the number of the thread's seat. No other seat of the same table has this number.
     #[inline(always)]
     pub(crate) fn number(self) -> u32 {
         number_of(self.seat.token)
@@ -296,7 +296,8 @@ impl<P: Seating> Biased<P> {
             .ok()
     }
 
-    /// Tries the lock for a thread that could not take it as its owner.
+    /// Tries to take the lock for a thread that is not the lock's owner, or could not take the lock
+    /// as the owner.
     #[cold]
     #[inline(never)]
     fn try_seldom<'a>(&'a self, me: Sitter<'a>) -> Option<Held<'a>> {

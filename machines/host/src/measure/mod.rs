@@ -118,8 +118,8 @@ pub struct Waits {
     /// [`Load::hold_ns`], because the holder notices the end of this time only at the next reading
     /// of the clock.
     pub hold_ns: f64,
-    /// The mean time by which a request came later than planned, in nanoseconds. A thread notices
-    /// that the planned time has come only when it next reads the clock.
+    /// The mean delay from the planned time of a request to the request, in nanoseconds. A thread
+    /// notices that the planned time has come only when it next reads the clock.
     pub late_ns: f64,
     /// The number of acquisitions that were kept, because neither thread was disturbed.
     pub kept: usize,

@@ -44,7 +44,8 @@ fn times(
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
     // The first and the last of these mappings share page tables with the middle one. So an
-    // unmapping of the middle one does not free these tables, which would be counted too.
+    // unmapping of the middle one does not free these tables, and the test counts only the other
+    // tables.
     for (start, pages) in [(512, 1), (START.0, pages), (START.0 + pages, 1)] {
         let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
         space.map(memory, request).expect("nothing is mapped there");

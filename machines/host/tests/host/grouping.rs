@@ -382,7 +382,8 @@ fn lists_begin_in_the_state_that_is_given() {
     assert_eq!(state(&host, &pages, 1), given);
     assert_eq!(pages.listed(&host, CpuId(1)), given.count());
     assert_eq!(given.count(), Pages(12));
-    // The same blocks cannot be seeded a second time, and no page list takes blocks of order 4.
+    // The blocks are already on the page lists, so they cannot be put there a second time. Blocks
+    // of order 4 are refused too, because no page list takes them.
     let twice = pages.seed_lists(&host, 0, CpuId(1), &given);
     let first = given.blocks[0].pfn;
     assert_eq!(twice, Err(SeedError::Block(FreeError::NotAllocated(first))));

@@ -1,5 +1,5 @@
-//! Tests that the OOM code selects the right victims by real counters, both while threads change
-//! the counters and while no thread does.
+//! Tests that the OOM code selects the right victims by the sums of Plimsoll's per-CPU counters,
+//! both while threads change the counters and while no thread does.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

@@ -227,8 +227,9 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         goes_dormant(&shared);
         drop(workers);
         shared.is_whole();
-        // The schedule of Linux rounds the first run of each CPU's vmstat work to a whole second.
-        // So with this schedule, few runs happen during the test.
+        // Linux's schedule rounds the first run of each CPU's vmstat work to a whole second. So few
+        // runs happen during a test with that schedule. Plimsoll's schedule, `phased`, does not
+        // round, so more runs happen.
         let least = if design.schedule.name() == "phased" {
             20
         } else {

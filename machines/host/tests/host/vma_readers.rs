@@ -115,8 +115,9 @@ impl Seen {
                 assert_eq!(next, NUMBERS, "all up to the last were met");
                 break;
             };
-            // A mapping with an odd number that has grown in the meantime is returned a second
-            // time.
+            // If the last page of a mapping was missing when the cursor returned the mapping, and
+            // has been added since, the cursor returns the mapping a second time. Such a mapping
+            // has an odd number.
             let again = number + 1 == next && !number.is_multiple_of(2);
             assert!(again || number == next || (number == next + 1 && !next.is_multiple_of(2)));
             next = number + 1;

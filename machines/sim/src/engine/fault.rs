@@ -129,8 +129,9 @@ impl Inner {
         crate::engine::tree::key(self.clock.get(), self.cur.get())
     }
 
-    /// Draws the time of the next fault of one kind on `cpu`, and stores it in `at`. Faults of this
-    /// kind are `mean_ns` nanoseconds apart on average. If `mean_ns` is 0, `at` does not change.
+    /// Draws the time of the next injected fault of one kind on `cpu`, and stores the time in `at`.
+    /// Faults of this kind are `mean_ns` nanoseconds apart on average. If `mean_ns` is 0, `at` does
+    /// not change.
     fn rearm(&self, cpu: &Cpu, at: &Cell<u64>, mean_ns: u64) {
         if mean_ns > 0 {
             at.set(self.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));

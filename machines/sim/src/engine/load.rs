@@ -38,8 +38,8 @@ use crate::profile::{Load, LoadedClock};
 /// The binary logarithm of the length of a *window*, in nanoseconds. A window is 131 µs of virtual
 /// time, in which a CPU keeps one speed.
 const WINDOW_BITS: u32 = 17;
-/// The number of windows that the engine remembers. A CPU is always fewer than `WINDOWS` windows
-/// ahead of any other CPU.
+/// The number of windows (spans of 131 µs of virtual time) that the engine remembers. A CPU is
+/// always fewer than `WINDOWS` windows ahead of any other CPU.
 const WINDOWS: usize = 16;
 /// The *stretch* is the factor by which steps that move pages take longer because of limited memory
 /// bandwidth. This number stands for a factor of 1, and twice this number stands for a factor of 2.

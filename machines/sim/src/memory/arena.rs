@@ -23,7 +23,7 @@ impl<T: Default> Arena<T> {
         }
     }
 
-    /// The number of items.
+    /// Returns the number of items in the arena.
     pub(crate) fn len(&self) -> u32 {
         self.len.get()
     }

@@ -16,7 +16,7 @@ const NODE_BYTES_MIN: u64 = 16 << 20;
 /// The most memory of a node, in bytes. A zone is never larger than its node, so this limit keeps
 /// the page numbers of a zone well below 2³².
 const NODE_BYTES_MAX: u64 = 8 << 40;
-/// The most pages of a machine: a page frame number has 32 bits.
+/// The largest number of pages of a machine, because a page frame number has 32 bits.
 const PAGES_MAX: u64 = u32::MAX as u64;
 /// The highest cost of a step: one second, in nanoseconds. A higher cost is assumed to be a typing
 /// error.

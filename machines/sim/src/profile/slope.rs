@@ -89,9 +89,9 @@ impl HoldPrice {
         let of = u64::from(slope.pages.saturating_sub(slope.at).max(1));
         let whole_ns = u64::from(slope.pages) * u64::from(slope.ns);
         let first_part_ns = u64::from(slope.at) * u64::from(first_ns);
-        // A page after the first `slope.at` costs at least a nanosecond, and at most as much as a
-        // page before it. Loading refuses a profile with other prices, but rounding can change low
-        // prices afterwards.
+        // Each page after the first `slope.at` pages costs at least a nanosecond, and at most as
+        // much as one of the first pages. A profile with other prices is refused when it is loaded,
+        // but rounding can change low prices afterwards.
         let further_ns = whole_ns
             .saturating_sub(first_part_ns)
             .clamp(of.min(of * u64::from(first_ns)), of * u64::from(first_ns));

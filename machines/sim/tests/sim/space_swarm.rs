@@ -76,7 +76,7 @@ impl Play {
         }
     }
 
-    /// Runs all threads while no process ends. Returns each thread with its CPU.
+    /// Runs all threads. No process ends while they run. Returns each thread with its CPU.
     fn first_act(&self) -> Vec<(CpuId, User)> {
         let cpus: Vec<CpuId> = self.sim.topology().ids().collect();
         let mut cpus = cpus.iter().copied().cycle();

@@ -358,8 +358,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         u64::from(self.len / self.candidates.batch_gain().max(1))
     }
 
-    /// Returns the candidate with the smallest known bound on the difference between its points and
-    /// the maximum.
+    /// Returns the candidate whose points are known to be nearest to the largest points of all
+    /// candidates: the one with the smallest known bound on the difference.
     fn nearest(&mut self) -> Option<Nearest> {
         let top = self.band.top();
         let best = self.best;

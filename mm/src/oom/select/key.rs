@@ -31,7 +31,7 @@ pub(super) struct Highest {
 }
 
 impl Highest {
-    /// Records the key of a candidate that was not seen before.
+    /// Records the key of a candidate. No key of this candidate was recorded before.
     pub(super) fn see(&mut self, key: Key) {
         if Some(key) > self.first {
             self.second = self.first.replace(key);

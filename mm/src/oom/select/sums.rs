@@ -1,4 +1,4 @@
-//! Takes the precise sums of a batch of candidates' pages, for [`Bounded`](super::Bounded).
+//! Sums the pages of several candidates precisely, all at once, for [`Bounded`](super::Bounded).
 
 use super::slot::Slot;
 use super::{Stop, look};

@@ -150,8 +150,8 @@ fn estimate_all<C: Candidates + ?Sized>(
     Ok(chosen)
 }
 
-/// Returns whether, by the patch's computation, a candidate may have at least as many points as the
-/// chosen one.
+/// Returns whether a candidate may have at least as many points as the chosen one. Computes this as
+/// the Linux patch does.
 fn may_replace(read: &Read, chosen: &Chosen) -> bool {
     match (read.standing, chosen.standing) {
         (Standing::Origin, _) => true,

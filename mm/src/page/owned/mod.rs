@@ -133,8 +133,8 @@ impl<M: Machine> Owners<M> {
         !self.entries.is_empty()
     }
 
-    /// Returns whether a page reaches the CPU that owns its block through the inbox of this CPU,
-    /// when another CPU frees it.
+    /// Returns whether CPUs have inboxes. If they do, a page that another CPU frees reaches the CPU
+    /// that owns the page's block through the inbox of the owner.
     #[inline]
     pub(super) fn has_inboxes(&self) -> bool {
         !self.inboxes.is_empty()

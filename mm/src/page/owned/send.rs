@@ -136,8 +136,8 @@ impl<M: Machine> Zone<M> {
                 } else {
                     let input = self.tuning_input(machine);
                     let excess = self.push_run(pcp, rest, order, None, &input, &mut pushed);
-                    // This work is done under the owner's pcp lock, so the owner waits for it, as
-                    // in the form proposed for Linux.
+                    // This work is done under the owner's pcp lock, so the owner waits for it. The
+                    // patches that proposed owners of blocks for Linux do the same.
                     machine.spend(Work::PcpFree, pushed);
                     has_room = pushed > 0;
                     let (pages, list) = excess.unwrap_or_default();

@@ -19,8 +19,8 @@ pub(crate) struct LeftOver {
 }
 
 impl LeftOver {
-    /// Adds a run of page tables. Joins it to the run added last if they are neighbours. If the
-    /// list is full, the tables are not recorded.
+    /// Adds a range of page tables. Joins it to the range that was added last if the two are
+    /// adjacent. If the list is full, the tables are not recorded.
     pub(super) fn add(&mut self, tables: Range<u64>) {
         let runs = &mut self.runs[..self.len];
         if let Some(last) = runs.last_mut() {

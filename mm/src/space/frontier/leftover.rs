@@ -40,9 +40,9 @@ impl<M: Machine> Leftover<M> {
         put.is_ok()
     }
 
-    /// Removes one existing table from the claimed tables here: the one that is nearest to `end`.
-    /// Also removes the indices without a table between `end` and that table. Returns a claim of
-    /// the removed tables, and whether tables are left here.
+    /// Removes one existing page table from the claimed tables that this word records: the one that
+    /// is nearest to `end`. Also removes the indices without a table between `end` and that table.
+    /// Returns a claim of the removed tables, and whether this word still records tables.
     pub(super) fn take(
         &self,
         machine: &M,

@@ -149,7 +149,8 @@ mod tests {
 
     const MANIFEST: (&str, &str) = ("lab/Cargo.toml", "[package]\nname = \"lab\"\n");
 
-    /// Returns the errors for the circles of a crate with these files below `src`.
+    /// Returns the errors that the check for circles finds in a crate with these files below `src`.
+    /// A circle is a set of files that need each other.
     fn broken(files: &[(&str, &str)]) -> Vec<String> {
         broken_but(files, &[])
     }

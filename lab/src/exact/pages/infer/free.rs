@@ -264,8 +264,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Handles the periodic work of a CPU. The blocks that the work's thread returns to zones until
-    /// the work ends are recorded as one move, a decay.
+    /// Handles the periodic work of a CPU. Until the work ends, its thread returns blocks to zones.
+    /// These blocks are recorded as one move, a decay.
     pub(super) fn refresh(&mut self, index: usize, cpu: u32) {
         let pid = self.events[index].pid;
         let mut moves = Vec::new();

@@ -11,7 +11,7 @@ use super::Walk;
 /// several times and no other event of the CPU lies between these holds, the blocks of all these
 /// holds form one group.
 struct Group {
-    /// The first frame of each block, with the index of the last of the group's events that
+    /// For each block of the group, its first frame, and the index of the group's last event that
     /// concerns the block.
     pfns: Vec<(u64, usize)>,
     order: u8,

@@ -54,7 +54,7 @@ pub(super) fn mine() -> &'static Area {
 }
 
 impl Area {
-    /// An area that is not registered.
+    /// Makes an area (Linux: `struct rseq`) that is not registered with the kernel.
     const fn new() -> Self {
         Self {
             cpu_id_start: AtomicU32::new(0),
@@ -64,7 +64,8 @@ impl Area {
         }
     }
 
-    /// The CPU on which the thread runs, or `None` if the area is not registered.
+    /// The CPU on which the thread runs, or `None` if this area (Linux: `struct rseq`) is not
+    /// registered.
     #[inline(always)]
     pub(super) fn cpu(&self) -> Option<u32> {
         // Relaxed is enough: the kernel changes the number only while the thread does not run.

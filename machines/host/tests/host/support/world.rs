@@ -228,7 +228,8 @@ impl World {
         cast::is_whole(Memory::new(&host, &mm, &spaces));
     }
 
-    /// Checks that nothing is left except the pages of the file and of the shared memory.
+    /// Checks that the ended address space leaves nothing in use, except the pages of the file and
+    /// of the shared memory.
     pub(crate) fn assert_ended(&self) {
         let state = self.state();
         let ended = State {

@@ -13,7 +13,7 @@ use plimsoll_sim::{KswapdThread, Sim};
 
 use super::space_shared::{Process, SpaceShared};
 
-/// The [`Embedder`] of reclaim, which belongs to a [`SpaceShared`].
+/// The [`Embedder`] through which reclaim uses the state of the tasks, a [`SpaceShared`].
 #[derive(Default)]
 pub(crate) struct Presses {
     shared: RefCell<Weak<SpaceShared>>,

@@ -170,8 +170,8 @@ impl State {
     const PLACE: u8 = 0xf;
     const NOWHERE: u8 = 0;
     const ISOLATED: u8 = 1;
-    /// The value for a page on the first list. The values between `ISOLATED` and this one are for
-    /// isolated pages, one value for each kind.
+    /// The value for a page on the first LRU list. The values from `ISOLATED` up to this one,
+    /// without this one, are for isolated pages: one value for each kind of pages.
     const ON: u8 = Self::ISOLATED + Kind::File as u8 + 1;
 
     const fn new(place: Place, past: Past) -> Self {
