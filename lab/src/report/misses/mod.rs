@@ -133,8 +133,8 @@ impl Beside {
         }
     }
 
-    /// Returns our value with the patch divided by our value without the patch, in Linux. This is
-    /// the median ratio.
+    /// Returns the median ratio, in our runs, of the value with the patch to the value of Linux
+    /// without the patch.
     #[must_use]
     pub fn our_ratio(&self) -> Option<f64> {
         let ours = self.ours.as_ref()?;

@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(broken(downwards, &[]), [""; 0]);
     }
 
-    /// Lower folders may name a higher folder only if that folder is listed as an exception. A
-    /// listed exception is an error if there would be no circle of folders without it.
+    /// If a folder is listed as an exception, lower folders may name it. A listed exception is an
+    /// error if there would be no circle of folders without it.
     #[test]
     fn what_is_common_may_be_named_from_below_as_long_as_that_is_needed() {
         let upwards = "use crate::high::two::Two;\npub struct Low;\n";
