@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Run(usize),
-    /// A single event at the end of a run of a task: the task was preempted.
+    /// A task was preempted. This is a single event at the end of the time in which the task ran.
     Preempted,
     Disturbed(usize),
     Held(usize),

@@ -83,7 +83,7 @@ pub struct Map {
     pub cells: String,
 }
 
-/// A line of a chart: a value for each bin.
+/// A line of a chart: one value for each bin (an interval of virtual time).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// The chart to which the line belongs.

@@ -24,7 +24,7 @@ pub(super) struct Waits {
     by_site: BTreeMap<(LockClass, Site), Tally>,
     by_holder: BTreeMap<(LockClass, Site, Site), Sums>,
     /// All waits that can be among the longest. Whenever this list has twice [`LONGEST`] waits, the
-    /// shorter half is removed.
+    /// shorter half of the waits is removed.
     longest: Vec<Wait>,
     cpus_per_group: u32,
     groups: u32,

@@ -81,8 +81,8 @@ impl StressSwap {
         done
     }
 
-    /// The number of pages of a round. If workers pause, the number is random, as in
-    /// [`StressVm`](super::stress_vm::StressVm).
+    /// Returns how many pages a worker uses in its next round. If workers pause between rounds,
+    /// this number is random, as in [`StressVm`](super::stress_vm::StressVm).
     fn next_round(&self, sim: &Sim, all: u64) -> u64 {
         match self.pause {
             Pause::No => all,

@@ -118,8 +118,8 @@ fn simulated_groups_at_hz_1000_are_as_large_as_recorded_ones() {
     };
     assert_eq!(recorded, &[22, 22, 22, 22, 22, 43]);
     assert_eq!(simulated[..5], [22; 5]);
-    // The CPUs fire in groups that are 64 ms apart. If a group fires late, CPUs of this group and
-    // CPUs of the next group can fire within one interval of 64 ms.
+    // The timers of the CPUs fire in groups that are 64 ms apart. If a group fires late, timers of
+    // this group and timers of the next group can fire within one interval of 64 ms.
     assert_eq!(late[..5], [22; 5]);
     assert!(late[5] > 22, "{late:?}");
 }

@@ -90,7 +90,7 @@ fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     judgement.compared
 }
 
-/// Checks that the comparison `judge` finds a decision in which Plimsoll and the recorded kernel
+/// Checks that `judge` finds at least one decision in which Plimsoll and the recorded kernel
 /// differ.
 fn differs(judge: &dyn Judge, recording: &Recording) {
     let judgement = judged(judge, recording);

@@ -196,7 +196,8 @@ impl<M: Machine> Area<M> {
             });
             let mut place = match found {
                 Found::Used(place) => {
-                    // A place is cleared when it is taken, so that returning it stays cheap.
+                    // A place (the words of a group of counters) is cleared when it is taken. So
+                    // returning a place stays cheap.
                     self.clear(machine, &place);
                     place
                 }

@@ -14,7 +14,7 @@ pub(super) struct Parts<'a, M: Machine> {
     pub(super) cells: Option<Cells<'a, M>>,
 }
 
-/// The cells of a group, which are its words in per-CPU memory.
+/// The cells (words in per-CPU memory) of a group of counters.
 pub(super) struct Cells<'a, M: Machine> {
     pub(super) place: &'a Place<M>,
     /// The record of which cells have ever held anything. It is `None` if the group keeps no such

@@ -398,7 +398,7 @@ fn marks(shape: &Shape) -> usize {
     used::lines(shape.cpus() as usize + shape.items())
 }
 
-/// Returns `cpu` as encoded in [`HOME`], where 0 means that no CPU has added yet.
+/// Returns the code of `cpu` in [`HOME`], where the code 0 means that no CPU has added yet.
 #[inline]
 fn home_of(cpu: CpuId) -> i64 {
     i64::from(cpu.0) + 1

@@ -1,5 +1,5 @@
-//! Tests of the shapes of counter trees: those of the tree proposed for Linux, and those that
-//! follow a machine's topology.
+//! Tests of the shapes of counter trees: the shapes of the tree that was proposed for Linux, and
+//! shapes that follow a machine's topology.
 
 use super::*;
 use crate::units::NodeId;

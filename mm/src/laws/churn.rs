@@ -77,8 +77,8 @@ pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// What the CPUs of three tests run: two CPUs allocate and free pages, and a third CPU drains the
-/// lists of both.
+/// The bodies (the code of one CPU each) that three tests share. Two CPUs allocate and free pages,
+/// and a third CPU drains the lists of both.
 fn churn_and_drains<M: Machine>() -> Vec<Body<M, FewPages<M>>> {
     vec![churn_and_drain, churn_and_drain, |machine, few| {
         few.pages.drain_cpu(machine, CpuId(0));

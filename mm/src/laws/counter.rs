@@ -53,7 +53,7 @@ enum Start {
 pub type Setup<M> = fn(&M) -> Counted<M>;
 
 /// A set-up for each variant of the counter. A [`OneSidedTree`] begins as one shared cache line. So
-/// it has a second set-up, in which it has grown into a tree before the test begins.
+/// [`OneSidedTree`] has a second set-up, in which it has grown into a tree before the test begins.
 #[must_use]
 pub fn setups<M: Machine>() -> [Setup<M>; 5] {
     [
@@ -155,8 +155,8 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// Returns the precise sum of the counter as `precise_sum`, `precise_total` and
-    /// `precise_totals` compute it.
+    /// Returns the counter's precise sum three times, as computed by `precise_sum`, by
+    /// `precise_total` and by `precise_totals`.
     fn sums(&self, machine: &M) -> [i64; 3] {
         let counters = &self.counters;
         let (sum, total) = (

@@ -212,8 +212,8 @@ impl<M: Machine> Short<M> {
         assert_eq!(self.pauses(machine), 3);
     }
 
-    /// Asserts that a direct reclaim ends without a page, because the other CPU keeps the page that
-    /// it has isolated.
+    /// Asserts that a direct reclaim ends without having freed a page, because another CPU has
+    /// isolated a page and does not put it back.
     fn waits_in_vain(&self, machine: &M) {
         assert_eq!(self.reclaims(machine), Some(Pages::ZERO));
         // The reclaim looks at the lists twice (two sweeps), and each sweep waits for a fiftieth of

@@ -79,7 +79,7 @@ impl<M: Machine> FewVmas<M> {
     }
 
     /// Asserts that a mapping with an even number is found unchanged. A reader may also get
-    /// [`Busy`], which means that it should take the lock.
+    /// [`Busy`], which tells the reader to take the lock instead.
     fn finds_even(&self, number: u64) {
         let found = self.tree.find(vma(number).start);
         assert!(

@@ -267,7 +267,8 @@ impl Node {
     }
 }
 
-/// Returns the frame that a value of a last-level node stands for, if it stands for one.
+/// Returns the frame that `there`, a value in a last-level node, stands for. Returns `None` if the
+/// value stands for no frame.
 fn frame_of(there: u64) -> Option<Pfn> {
     let is_frame = there & Shadow::MARK == 0;
     let frame = there.checked_sub(1).filter(|_| is_frame)?;

@@ -217,7 +217,7 @@ fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
 mod tests {
     use super::folded;
 
-    /// Checks the amount that `folded` returns for blocks that are added one by one.
+    /// Checks how much `folded` moves to the shared counter if blocks are added one by one.
     #[test]
     fn each_block_is_counted_by_itself() {
         // If 63 pages were added at once, all of them would be folded (added to the shared

@@ -76,8 +76,8 @@ pub(super) fn adds(
 /// By how many steps [`adds`] advances the progress bar: one in each round.
 pub(super) const STEPS: usize = ROUNDS;
 
-/// Returns the nanoseconds per sum for each subject (a measured counter). The function `read` gets
-/// a subject and a number, and must take the sum of the subject as often as the number says.
+/// Measures how many nanoseconds one sum takes for each subject (a measured counter). `read` must
+/// sum the given subject the given number of times.
 pub(super) fn reads(
     subjects: &[Box<dyn Subject>],
     times: u32,

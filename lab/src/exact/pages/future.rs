@@ -10,7 +10,7 @@ use plimsoll_recording::event::{Event, What};
 /// For each event of a recording, the indices of earlier and later events that concern the same
 /// frame or CPU. An index is [`NONE`] if there is no such event.
 pub(super) struct Future {
-    /// The next event that touches the first frame of the event's block.
+    /// For each event, the next event that touches the first frame of the event's block.
     frame: Vec<u32>,
     /// The last earlier event that touches any frame of the event's block.
     past: Vec<u32>,

@@ -10,8 +10,8 @@ pub(in crate::experiment) struct Published {
     /// figures were measured.
     pub(in crate::experiment) machine: String,
     pub(super) thread: Thread,
-    /// The place of the figures in the thread, the quantity, and the machine on which it was
-    /// measured.
+    /// Where in the mailing-list thread the figures are, the quantity that they measure, and the
+    /// machine on which it was measured.
     pub(super) source: String,
     pub(in crate::experiment) figures: Vec<Figure>,
 }

@@ -96,7 +96,8 @@ const WORDS: [How; 10] = [
     rounded("share", Takes::Quotient, "the quotient in percent"),
 ];
 
-/// The names that fields can contain.
+/// The names that the fields of a sentence can contain. A field is replaced by a result of the
+/// runs.
 pub(super) struct Known<'a> {
     pub(super) metrics: &'a Metrics,
     pub(super) designs: &'a [String],

@@ -23,8 +23,7 @@ const PART_MAX: u64 = 767;
 /// is a little smaller than [`PART_MAX`].
 const SIZES: [u64; 4] = [16, 256, 683, 4096];
 
-/// The paths of the programs. A path says on which CPUs a program maps and unmaps, and how many
-/// mappings the program keeps.
+/// For each program, the CPUs on which it maps and unmaps, and how many mappings it keeps.
 const PATHS: [(Hops, usize); 6] = [
     (Hops::Random, 64),
     (Hops::Next, 64),

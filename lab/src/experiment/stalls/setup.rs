@@ -100,7 +100,8 @@ pub(super) const NUMBERS: &[Number] = &[
     ),
 ];
 
-/// A change of a setup that possibly makes the time between two reschedule points of a CPU longer.
+/// A change of a setup. The change possibly lengthens the time between two reschedule points of a
+/// CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,

@@ -112,7 +112,7 @@ fn in_slices<G>(
     }
     let mut got = None;
     // The loop ends when all holders have released the lock, because no other thread is admitted
-    // before this one. It also ends when this thread is killed.
+    // before this thread. It also ends when this thread is killed.
     while got.is_none() && !killed() {
         got = attempt();
     }

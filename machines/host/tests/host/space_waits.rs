@@ -61,7 +61,8 @@ fn who_was_killed_does_not_wait_for_mappings() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let _entered = world.host.enter(CpuId(1));
-            // This thread holds the lock of the mappings while it waits at the gate.
+            // While this thread holds the lock of the mappings, it waits at the barriers of
+            // [`Gate`].
             let replaced = world.map(Place::Replace(Vpn(105)), 1, SHARED);
             replaced.expect("nothing is in the way");
         });

@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Asserts that every page is in the stack or among those that the threads still own, and that
-    /// the threads owned them one after the other.
+    /// no two threads owned a page at the same time.
     fn is_whole(&self, owned: impl IntoIterator<Item = u32>) {
         let mut pages: Vec<u32> = owned.into_iter().collect();
         self.stack.empty(

@@ -254,7 +254,8 @@ impl Socket {
         slot.set(slot.get() + by);
     }
 
-    /// The number of CPUs that were busy when window `number`, an interval of virtual time, began.
+    /// The number of CPUs that were busy when the window with the index `number` began. A window is
+    /// an interval of virtual time.
     fn busy_at(&self, number: u64) -> u32 {
         let window = self.window.get();
         for later in (window + 1..=number).take(WINDOWS) {

@@ -85,7 +85,7 @@ struct Waiter {
 /// A request for the lock that has arrived at the lock's cache line.
 struct Request {
     asked: u64,
-    /// True if the requesting CPU already had the line.
+    /// True if the requesting CPU already had the lock's cache line.
     own: bool,
     /// The time that the line still needs to reach the requesting CPU, in nanoseconds.
     rest_ns: u64,

@@ -48,8 +48,8 @@ fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     sim.stats()
 }
 
-/// Returns `stats` without the number of resumptions, which only says how the host simulated the
-/// machine.
+/// Returns `stats` with 0 resumptions. The number of resumptions only says how the host simulated
+/// the machine.
 fn outcome(stats: Stats) -> Stats {
     Stats {
         resumptions: 0,

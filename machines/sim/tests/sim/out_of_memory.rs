@@ -306,8 +306,8 @@ fn with_two_kept_blocks(cache: &Cache) -> Small {
         while pages.view(sim)[0].free > Order::MAX.pages() {
             get(any(Order::MAX));
         }
-        // An atomic request gets 16 pages here. So 32 of them fill a page block, and for the 33rd
-        // the zone keeps a second page block.
+        // An atomic request gets 16 pages here. So 32 requests fill a page block, and for the 33rd
+        // request the zone keeps a second page block.
         let atomic = Request::new(order(4)).urgent(Urgency::Atomic);
         let mut served: Vec<Pfn> = (0..33).map(|_| get(atomic)).collect();
         served.pop();

@@ -352,8 +352,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         is_slow || summed >= latest
     }
 
-    /// Returns how many sums of single candidates cost as much as summing the pages of all
-    /// candidates together.
+    /// Summing the pages of all candidates together costs as much as summing this number of single
+    /// candidates one by one.
     fn price_of_all(&self) -> u64 {
         u64::from(self.len / self.candidates.batch_gain().max(1))
     }

@@ -43,7 +43,7 @@ fn populations() -> [[Member; 4]; 4] {
             near(20_100),
             Member::new(11_000, 12_000, 900, 1000),
         ],
-        // Each candidate may have the most points.
+        // Any of these candidates may be the one with the most points.
         [near(19_600), near(20_300), near(19_900), near(20_299)],
         // The range of each candidate overlaps that of the next.
         [

@@ -136,7 +136,7 @@ fn estimates_alone_choose_wrong_by_what_counters_are_wrong() {
 }
 
 /// A kind of population (set of candidates): its name, and a function that makes a candidate from
-/// its number.
+/// the candidate's index.
 type Made = (&'static str, fn(&mut Random, i64) -> Member);
 
 /// Populations of several kinds: random and equal sizes, one or two very large candidates, an

@@ -126,8 +126,8 @@ impl Buddy {
     }
 
     /// Puts a block back on its list, and records whether its memory was given back. The block
-    /// becomes the last of its list, so that memory is faulted in again only if no other block is
-    /// left (Linux: `__putback_isolated_page`).
+    /// becomes the last of its list. So memory that was given back is faulted in again only if no
+    /// other block is left (Linux: `__putback_isolated_page`).
     pub(in crate::page) fn put_back<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -89,8 +89,8 @@ pub(crate) struct Claimer {
     /// tries first to take one. This walker, or another walker on the same CPU, may have put them
     /// there.
     rest: Option<usize>,
-    /// The number of page tables that this CPU wanted at its last claim, or 1 if no table was
-    /// unclaimed.
+    /// The number of page tables that this CPU wanted at its last claim, or 1 if all tables had
+    /// been claimed already.
     share: u64,
 }
 

@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(blamed(&[error(40..41, true)]), (vec![], vec![1, 2, 3]));
     }
 
-    /// If one error has a sure cause, `blame` does not trace the other errors to mutants in this
-    /// attempt.
+    /// If the cause of one error is sure, `blame` does not look for the causes of the other errors
+    /// in this attempt.
     #[test]
     fn errors_that_may_follow_from_others_wait() {
         let errors = [error(40..41, true), error(22..25, true)];

@@ -29,8 +29,8 @@ pub(super) fn population(
     }
     pids.sort_unstable();
     for pid in pids {
-        // A process that has exited since `/proc` was listed has no files there, so the text leaves
-        // it out.
+        // A process that has exited since `/proc` was listed has no files in `/proc`. The text
+        // leaves such a process out.
         if let Ok(line) = describe(pid, workers) {
             text += &line;
         }
