@@ -137,7 +137,8 @@ pub(crate) fn new_run(command: Vec<String>, machines: Vec<Machine>, inputs: Inpu
         program: Program {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: env!("PLIMSOLL_COMMIT").to_owned(),
-            // Only a store needs the build, to decide whether it can resume a run.
+            // The identity of the program's build is needed only by a store, which decides by it
+            // whether a run can be resumed.
             build: String::new(),
         },
         machines,

@@ -25,7 +25,7 @@ pub(super) enum Track {
     Task(u32),
 }
 
-/// One of the two tracks of a CPU.
+/// One of the two tracks that the trace shows for each CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lane {
     Work,

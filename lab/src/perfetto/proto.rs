@@ -3,7 +3,8 @@
 
 use prost::Message;
 
-/// The field number of `packet` in a `Trace`. This field has the packets of the trace.
+/// The number of the field `packet` in the message `Trace`. The field holds the packets of the
+/// trace.
 pub(super) const PACKET: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]

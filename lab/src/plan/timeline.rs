@@ -54,7 +54,7 @@ pub(super) fn online_at_start(plan: &Plan, cpus: u32) -> u32 {
     cpus.saturating_sub(u32::try_from(offline).unwrap_or(u32::MAX))
 }
 
-/// The last time at which something happens. Zero if the timeline is empty.
+/// The time of the last change in the timeline of `plan`. Zero if the timeline is empty.
 pub(super) fn last(plan: &Plan) -> Nanos {
     let times = plan.timeline.iter().map(|moment| moment.at.0);
     times.max().unwrap_or(Nanos(0))

@@ -46,7 +46,8 @@ pub(super) enum What {
     /// Allocates this number of single pages at once. The pages get consecutive slots, beginning
     /// with the slot of the step.
     Bulk(ZoneRequest, u32),
-    /// Frees the slot's block to the page list of this migrate type. `None` if the type is unknown.
+    /// Frees the block that an earlier step allocated, to the page list of this migrate type.
+    /// `None` if the type is unknown.
     Free(Option<Mobility>),
     /// Frees a block that was in use before the recording and therefore has no slot.
     FreeOld(ZoneRequest),

@@ -22,9 +22,9 @@ pub(super) const SEEDS: f64 = 6.0;
 /// experiment runs for one table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
-    /// The stretches (the cases for one table) of full runs.
+    /// For each experiment, the stretches of full runs. A stretch is all cases for one table.
     pub full: BTreeMap<String, Vec<Stretch>>,
-    /// The stretches (the cases for one table) of quick runs.
+    /// For each experiment, the stretches of quick runs. A stretch is all cases for one table.
     pub quick: BTreeMap<String, Vec<Stretch>>,
 }
 

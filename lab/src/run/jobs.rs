@@ -92,8 +92,8 @@ impl Jobs {
         }
     }
 
-    /// Returns a handle on the same slots whose cases run one after the other. In the meantime,
-    /// cases of other handles can use the remaining slots.
+    /// Returns a handle on the same slots (each slot allows one case to run). Cases of the new
+    /// handle run one after the other. Cases of other handles can use the remaining slots.
     #[must_use]
     pub fn one_at_a_time(&self) -> Self {
         Self {
@@ -102,8 +102,9 @@ impl Jobs {
         }
     }
 
-    /// Returns a handle on the same slots. Each case of this new handle takes all slots, so no
-    /// other case can run at the same time and disturb the measurements.
+    /// Returns a handle on the same slots (each slot allows one case to run). Each case of this new
+    /// handle takes all slots, so no other case can run at the same time and disturb the
+    /// measurements.
     #[must_use]
     pub fn alone(&self) -> Self {
         Self {

@@ -366,9 +366,9 @@ fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
         check("free=300 order=0 flags=0x0", 1),
         check("free=500 order=0 flags=0x0", 0),
         check("free=300 order=3 flags=0x0", 1),
-        // The comparison sets the next two checks aside. In the first, it is possible that no free
-        // block of the order existed. The second has a combination of flags that Plimsoll does not
-        // have.
+        // The replay cannot judge the next two watermark checks, and sets them aside. The first
+        // check may have failed because no block of order 3 was free. The second has a combination
+        // of flags that Plimsoll does not have.
         check("free=500 order=3 flags=0x0", 0),
         check("free=300 order=0 flags=0x28", 1),
         "check zone=1:Normal free=many\n".to_owned(),

@@ -80,7 +80,8 @@ pub(crate) struct Read {
     pub(crate) tracks: BTreeMap<u64, (String, u64)>,
     /// For each track, its slices. Each has a name, a beginning and an end.
     pub(crate) slices: BTreeMap<u64, Vec<(String, u64, u64)>>,
-    /// The times at which flows begin, and the times at which flows end, by the id of the flow.
+    /// The time at which each flow (an arrow between two slices) begins, and the time at which it
+    /// ends, by the id of the flow.
     pub(crate) flows: [BTreeMap<u64, u64>; 2],
     pub(crate) values: BTreeMap<u64, Vec<(u64, i64)>>,
 }

@@ -6,7 +6,8 @@ use plimsoll_recording::Header;
 
 use crate::tracefs::{Instance, NoProbe, Probe};
 
-/// The filter for kswapd, because other threads may call the probed function too.
+/// The filter with which only calls by kswapd threads are recorded. Other threads may call the
+/// probed function too.
 const OF_KSWAPD: &str = "comm ~ \"kswapd*\"";
 
 /// Switches the probe on, or adds to the header why the recording lacks the ends of kswapd's rounds

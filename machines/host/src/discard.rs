@@ -132,8 +132,8 @@ impl ToKernel {
         }))
     }
 
-    /// The amount of memory that was returned so far. The numbers are exact if no discard is in
-    /// progress.
+    /// The amount of memory that was returned to the kernel so far. The result is exact if no
+    /// memory is being returned now.
     #[must_use]
     pub fn given(&self) -> Given {
         let mut given = Given::default();

@@ -61,8 +61,8 @@ impl Origin {
 
     /// Whether this is still the process that created the value, rather than a child of it.
     pub(crate) fn is_here(self) -> bool {
-        // The id alone is not enough: in a new PID namespace, a child may have the id of its
-        // parent.
+        // The process id alone is not enough: in a new PID namespace, a child may have the id of
+        // its parent.
         self.forks == cpu::forks() && self.process == process::id()
     }
 }

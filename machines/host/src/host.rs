@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) id: HostId,
     pub(crate) topology: Topology,
     pub(crate) created: Instant,
-    /// The number of forks when the machine was created.
+    /// The number of forks that had been counted when the machine was created.
     forks: u64,
     /// Whether the locks and counts of each CPU's page lists were moved to the CPU's NUMA node.
     placement: Mutex<Placement>,

@@ -10,8 +10,8 @@ pub(super) const PLACES: usize = 64;
 /// A run is memory that is allocated at once, in chunks. This is the number of consecutive runs
 /// that have equally many chunks. The runs after them have twice as many chunks each.
 const RUNS_OF_A_LENGTH: usize = 4;
-/// The maximum number of runs. Together these runs have 16,380 chunks, which is room for a million
-/// groups.
+/// The maximum number of runs (pieces of memory allocated at once) in an area. Together these runs
+/// have 16,380 chunks, which is room for a million groups.
 pub(super) const RUNS: usize = 48;
 
 /// Returns the number of chunks in the run with the index `run`. A run is the unit in which the

@@ -18,7 +18,8 @@ use crate::machine::Machine;
 /// an object for each word of it.
 const WIDTH: usize = 1;
 
-/// An area without memory.
+/// The state of the tests in this file: an area (source of per-CPU memory for counters) that has
+/// not allocated any memory yet.
 pub struct EmptyArea<M: Machine>(Arc<Area<M>>);
 
 impl<M: Machine> fmt::Debug for EmptyArea<M> {

@@ -103,8 +103,8 @@ impl<M: Machine> Guarded<M> {
         self.change_unless_then(machine, killed, || ())
     }
 
-    /// Makes one change, unless the caller is killed while it waits for the lock. Calls `inside`
-    /// while it holds the lock.
+    /// Changes the locked value once, unless the caller is killed while it waits for the lock. Also
+    /// calls `inside` while the lock is held.
     fn change_unless_then(
         &self,
         machine: &M,

@@ -26,7 +26,8 @@ const HIGH: usize = 4;
 pub struct Spilling<M: Machine> {
     few: FewPages<M>,
     held: Vec<Pfn>,
-    /// The pages that the reader saw on the lists, as a mask: bit n stands for page n of `held`.
+    /// The pages that the reading CPU saw on the page lists of CPU 0, as a mask: bit n stands for
+    /// page n of `held`.
     seen: M::Word,
 }
 

@@ -150,7 +150,7 @@ impl<M: Machine> Reaper<M> {
         }
     }
 
-    /// Returns the delays and the number of attempts, as passed to
+    /// Returns the delays of the reaper and its maximum number of attempts, as passed to
     /// [`OomKiller::new`](super::OomKiller::new).
     pub const fn patience(&self) -> Patience {
         self.patience

@@ -41,8 +41,8 @@ impl<M: Machine> Zone<M> {
 /// simulated machine advances its clock by the time that the work takes.
 pub(super) struct Gauge {
     limit: Limit,
-    /// True if the limit is in blocks and not in pages. If free pages are in bitmaps, a block of
-    /// any order moves in one operation.
+    /// True if the limit of the hold counts blocks and not pages. This is so if free pages are in
+    /// bitmaps, because a block of any order then moves in one operation.
     counts_blocks: bool,
     hold_time: Nanos,
     work: Work,

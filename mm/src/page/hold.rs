@@ -44,9 +44,9 @@ impl<M: Machine> Zone<M> {
         what: Wanted,
         wanted: u32,
     ) -> Moved {
-        // A refill of single pages may take larger blocks and split them after the hold. The refill
-        // gets the same pages as if it had taken them one by one. A refill of a higher order takes
-        // only blocks of that order.
+        // A refill of single pages is allowed to take larger blocks. It splits these blocks after
+        // it has released the zone lock. The refill gets the same pages as if it had taken the
+        // pages one by one. A refill of a higher order takes only blocks of that order.
         let moved = if self.has_bitmaps && what.order == Order::ZERO {
             self.take_singles(machine, pcp, list, wanted)
         } else if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {

@@ -127,7 +127,7 @@ impl<M: Machine> PageAllocator<M> {
 
     /// Sets the state of `cpu`'s lists in a zone to `state`. The caller must have allocated each
     /// block of `state`, and hands it over to the lists. Blocks that are already on the lists stay
-    /// there; the new ones go to the hot ends.
+    /// there. The new blocks go to the ends from which the next allocations take blocks.
     ///
     /// # Errors
     /// If there is no such zone, if no list holds blocks of an order, if a list is full, or if a

@@ -19,8 +19,9 @@ use crate::units::{Order, Pages};
 enum Supply {
     /// The zone is above its high watermark.
     Plenty,
-    /// The zone is below its high watermark, or an allocation has found the zone below that
-    /// watermark, and no free that returned pages from the lists has found it above since.
+    /// The zone is below its high watermark, or a hint says so. An allocation sets the hint if it
+    /// finds the zone below this watermark. A free that returns pages to the zone clears the hint
+    /// if it finds the zone above this watermark.
     Short,
 }
 

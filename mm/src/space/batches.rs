@@ -53,9 +53,11 @@ pub(super) enum Gathered {
 /// Whether a gather (a collection of unmapped pages) may take the last [`BATCHES_MAX`] batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// The gather of a CPU that empties a dying address space may take every batch.
+    /// The gather (collection of unmapped pages) of a CPU that empties a dying address space. It is
+    /// allowed to take every batch.
     Dying,
-    /// Any other gather leaves [`BATCHES_MAX`] batches for dying processes.
+    /// Any other gather (collection of unmapped pages). It must leave [`BATCHES_MAX`] batches for
+    /// dying address spaces.
     Living,
 }
 

@@ -280,7 +280,8 @@ const fn place(index: u64, shift: u32) -> usize {
     (index >> shift & FAN_MASK) as usize
 }
 
-/// Returns the number of index bits below the root's level that a tree with `index` needs.
+/// For the lowest tree that can hold `index`, returns the number of bits of an index that select a
+/// place in the levels below the root.
 const fn height(index: u64) -> u32 {
     let bits = u64::BITS - index.leading_zeros();
     if bits == 0 {

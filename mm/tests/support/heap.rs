@@ -14,7 +14,8 @@ thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
     /// The number of allocations that were refused.
     static REFUSED: Cell<u64> = const { Cell::new(0) };
-    /// The number of requests since [`asked_by`] was called; `None` outside of such a call.
+    /// The number of requests for heap memory since [`asked_by`] was called; `None` outside of a
+    /// call of [`asked_by`].
     static ASKED: Cell<Option<u64>> = const { Cell::new(None) };
     /// The classes of the locks that this thread holds, a bit for each.
     static HELD: Cell<u32> = const { Cell::new(0) };
@@ -89,7 +90,7 @@ pub(crate) fn holding<R>(class: LockClass, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Clears the record of uses under locks.
+/// Clears the record of uses of the heap by a thread that held a lock.
 pub(crate) fn forget_uses() {
     USED.set((0, 0));
 }

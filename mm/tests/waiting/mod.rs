@@ -138,7 +138,7 @@ fn what_frees_an_address_space_never_asks_the_heap() {
 }
 
 /// Allocates single pages until an allocation fails. By then the OOM killer has killed every
-/// process. Asserts that all this asks the heap for nothing.
+/// process. Asserts that neither the allocations nor the kills request memory from the heap.
 fn shortage(selecting: Selecting, dies: bool) {
     let design = Design {
         selecting,

@@ -22,7 +22,7 @@ pub(super) enum Style {
     Table,
     /// The column holds texts, not numbers.
     Text,
-    /// The number itself. A missing column means that all numbers are zero.
+    /// The column holds the numbers themselves. If the column is missing, all numbers are zero.
     Sparse,
 }
 

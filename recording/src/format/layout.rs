@@ -364,7 +364,8 @@ where
     Some(())
 }
 
-/// Passes a time in jiffies through `side`, as its distance from `now`.
+/// Encodes or decodes a time in jiffies, as its distance from `now`. `side` is the encoder or the
+/// decoder.
 fn ahead(side: &mut impl Side, now: u64, value: &mut u64) -> Option<()> {
     let mut distance = fold(value.wrapping_sub(now).cast_signed());
     side.number(Column::Ahead, &mut distance)?;

@@ -19,9 +19,9 @@ use crate::symbols::Symbols;
 /// What a line of `perf script` contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// An event that recordings have.
+    /// An event of a kind that recordings can contain.
     Event(Event),
-    /// The name of an event that recordings do not have.
+    /// The name of an event of another kind. Recordings cannot contain such events.
     Other(&'a [u8]),
     /// An empty line or a comment.
     Blank,

@@ -141,7 +141,8 @@ fn logged(run: &Run) -> Vec<Addition> {
     run.steps.iter().flat_map(additions).collect()
 }
 
-/// The part of the recorded additions that matches the log's additions best.
+/// The part of the recorded additions to counters that best matches the additions in the log of the
+/// recorded program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     /// The part of the recording that matches the log begins with the addition at this index.

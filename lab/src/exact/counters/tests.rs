@@ -62,8 +62,9 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
         "{:?}",
         parts.notes
     );
-    // No way to cut the unmapping gives the recorded reading of 50 pages. This reading counts as
-    // different, and the cuts that the replay has tried do not change later readings.
+    // However the replay divides the 40 unmapped pages into two additions, it cannot get the
+    // recorded reading of 50 pages. So this reading counts as different. The divisions that the
+    // replay has tried do not change later readings.
     let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
     assert_eq!((neither.compared, neither.identical), (4, 3));
     assert!(neither.notes[0].starts_with("Of 3 unmappings, 0 match"));

@@ -39,7 +39,8 @@ impl Rounds {
         Self { last }
     }
 
-    /// Returns whether event `index` is the last event of a round whose end no event shows.
+    /// Returns whether event `index` is the last event of a round of reclaim by kswapd, if no event
+    /// shows the end of this round.
     pub(super) fn ends_after(&self, index: usize) -> bool {
         self.last.contains(&index)
     }

@@ -70,8 +70,8 @@ impl Timers<'_> {
     }
 }
 
-/// The clock and the firings of a recording. `None` if the recording has no firings or does not
-/// state the kernel's HZ.
+/// The clock of a recording, and its runs of the vmstat work. `None` if the recording has no such
+/// run or does not state the kernel's HZ.
 fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
     let clock = Clock::of(&recording.header)?;
     let chain = Chain::of(recording);

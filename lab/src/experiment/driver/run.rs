@@ -17,7 +17,7 @@ use crate::run::progress::Progress;
 /// All runs of an experiment on one machine.
 pub(in crate::experiment) struct Run<'a, S: 'static, K: 'static = ()> {
     pub(super) filed: &'a Filed<S, K>,
-    /// The name of the machine in the file.
+    /// The name of the machine, as in the experiment file.
     pub(in crate::experiment) machine: &'a str,
     pub(in crate::experiment) card: Card,
     pub(in crate::experiment) options: &'a Options,

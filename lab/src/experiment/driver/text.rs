@@ -106,7 +106,8 @@ pub(super) struct Known<'a> {
 
 /// The metrics of an experiment.
 pub(super) struct Metrics {
-    /// The metrics of a full or quick run on any machine of the experiment.
+    /// The names of all metrics that a full or a quick run on some machine of the experiment
+    /// measures.
     pub(super) all: Vec<String>,
     /// For each machine, the parameters (whole numbers) that the experiment file gives to the
     /// workload in a full run, and those in a quick run.

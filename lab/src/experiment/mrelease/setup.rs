@@ -15,7 +15,7 @@ use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 /// The CPU on which the victim's last task exits.
 pub(super) const EXIT: CpuId = CpuId(0);
 
-/// The machine, and the victim of the race.
+/// The machine, and the dying process whose address space several tasks empty at the same time.
 #[derive(Clone, Debug)]
 pub(super) struct MreleaseSetup {
     pub(super) profile: Profile,

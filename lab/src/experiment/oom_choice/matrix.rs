@@ -39,8 +39,8 @@ const COUNTERS: [(&str, Growth); 4] = [
 /// algorithm with the patch's counters.
 const OUR_COUNTERS: &str = "select-two-pass+one-sided";
 const OUR_SELECTOR: &str = "select-bounded+tree";
-/// The number of seeds of each run of the matrix. Two are enough, because the designs differ from
-/// each other much more than the seeds do.
+/// The number of seeds with which each design is measured. Two are enough, because the designs
+/// differ from each other much more than the seeds do.
 const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);

@@ -85,7 +85,8 @@ pub(super) struct Population {
     pub(super) adjs: Vec<ScoreAdj>,
     /// For each CPU, the processes that start on it.
     pub(super) born: Vec<Vec<u32>>,
-    /// For each CPU, the pages that it adds to counters, in this order.
+    /// For each CPU, its additions to the counters of processes, in the order in which the CPU
+    /// makes them.
     pub(super) runs: Vec<Vec<Run>>,
     /// The process that is much larger than all others, if there is one.
     pub(super) hog: Option<u32>,

@@ -69,7 +69,7 @@ pub(super) const MAPPINGS: Number = Number::one(
 /// as the app.
 const PAGES_PER_MAPPING: u64 = 50;
 
-/// The names of the scenes that every machine has.
+/// The names of the scenes (workloads of this experiment) that run on every machine.
 const ONE: &str = "one";
 const SHORT: &str = "short";
 

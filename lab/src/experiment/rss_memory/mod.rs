@@ -151,8 +151,8 @@ const HAS_MEMORY: &str = "this computer has memory for 64 owners of counters";
 
 fn ratios(run: &Run<'_, RssMemorySetup>) -> Result<Made, Error> {
     if run.options.determinism == Determinism::Check {
-        // Check that two runs of each design give equal results. Only bytes are compared, because
-        // real times are never equal.
+        // Check that two runs of each design give equal results. Only the numbers of bytes are
+        // compared, because two measurements of time are never equal.
         let bytes = |case: &Case<Tried>| run.setup.bytes_of(Owner::of(&case.design));
         Comparison::run(run.designs, run.options, run.progress, bytes)?;
     }

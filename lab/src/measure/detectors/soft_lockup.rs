@@ -18,7 +18,7 @@ const UNIT_BITS: u32 = 30;
 /// 10 seconds, but Linux compares it with time units and not with seconds.
 const LIMIT: u64 = 20;
 
-/// The detector of one CPU.
+/// The soft-lockup detector of one CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftLockup {
     /// The time unit in which the stopper thread last ran.

@@ -19,7 +19,7 @@ const GAP: &str = "  ";
 pub(super) struct Drawn {
     /// The line with the heads of the columns, and the rule below it.
     pub(super) head: Vec<String>,
-    /// The lines of each row.
+    /// For each row of the table, the lines of text that show the row.
     pub(super) rows: Vec<Vec<String>>,
     /// True if the lines name every compared design, so that no legend is needed.
     pub(super) names_designs: bool,

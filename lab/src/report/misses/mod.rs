@@ -38,7 +38,7 @@ pub const EQUAL_PERCENT: f64 = 0.56;
 pub enum Values {
     /// One value of one design, or two values: before the patch and with the patch.
     Levels(Vec<f64>),
-    /// Only the change that the patch makes, in percent.
+    /// Only the change that the patch makes was published, in percent.
     ChangePercent(f64),
 }
 
@@ -85,8 +85,8 @@ pub struct Beside {
     pub basis: Basis,
     /// Where our figure is measured. `None` if no experiment measures it.
     pub place: Option<Place>,
-    /// The cause of the difference between the published figure and ours, or the reason why we do
-    /// not measure our figure.
+    /// The cause of the difference between the published figure and ours, or the reason why we have
+    /// no figure.
     pub why: Cow<'static, str>,
     /// Our figure. `None` if it was not measured.
     pub ours: Option<Ours>,

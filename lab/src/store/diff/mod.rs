@@ -28,9 +28,9 @@ const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     schema: u32,
-    /// The run A.
+    /// The first of the two runs, called A.
     pub a: Head,
-    /// The run B.
+    /// The second run, called B.
     pub b: Head,
     /// True if both runs have the same cases (a case is one design on one seed), with the same
     /// hashes and values.

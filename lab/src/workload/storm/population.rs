@@ -21,8 +21,8 @@ pub(crate) struct Headcount {
     /// The smallest and the largest number of pages of a sleeper (a process that only sleeps during
     /// the run).
     pub(crate) pages: RangeInclusive<u64>,
-    /// How many allocators there are. An allocator has as much memory as a sleeper and then
-    /// allocates more, on its own CPU.
+    /// The number of allocators: processes that begin with as much memory as a sleeper and then
+    /// allocate more, each on its own CPU.
     pub(crate) allocators: u32,
     /// For each hog (a process that allocates until it is killed), its number of threads. Each
     /// thread has its own CPU.

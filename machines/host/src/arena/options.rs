@@ -167,7 +167,7 @@ pub enum ArenaError {
         /// The kernel's error.
         why: io::Error,
     },
-    /// A range of frames for a node is empty or not in the arena.
+    /// A range of frames for a node is empty, or is not inside the arena.
     Range {
         /// The requested range.
         frames: Range<u32>,

@@ -121,8 +121,8 @@ pub(crate) trait Seating {
     }
 }
 
-/// A lock that can be biased to a seat of `P`: the thread of this seat then takes the lock by plain
-/// stores.
+/// A lock that a thread can come to own. The owner, which has a seat in the table `P`, takes the
+/// lock by plain stores.
 #[repr(align(128))]
 pub(crate) struct Biased<P> {
     /// The token of the owner's seat (the place where a thread notes which lock it holds),
@@ -349,8 +349,8 @@ impl<P: Seating> Biased<P> {
         token
     }
 
-    /// Returns whether the owner with this token is inside: it holds the lock as its owner. The
-    /// caller has set [`TAKEN`].
+    /// Returns whether the thread with the token `owner` holds this lock as its owner. The caller
+    /// has set [`TAKEN`].
     fn is_inside(&self, owner: usize) -> bool {
         let seat = &P::seats()[(owner - FIRST) / 2];
         seat.holds(self.address())

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 
 use super::clock::{self, Rate};
 
-/// The longest time between two readings that does not count as a jump, in nanoseconds. The
-/// transfer of a cache line takes far less time, and an interrupt takes more.
+/// The longest time between two readings of the clock that does not count as a jump of the clock,
+/// in nanoseconds. The transfer of a cache line takes far less time, and an interrupt takes more.
 const JUMP_NS: f64 = 600.0;
 
 /// A span of time between two readings of the clock, in ticks.

@@ -66,7 +66,7 @@ pub enum TopologyError {
         path: PathBuf,
         /// The contents of the file.
         text: String,
-        /// The contents that were expected.
+        /// A description of the contents that the file should have.
         expected: &'static str,
     },
 }

@@ -77,8 +77,8 @@ impl Pair {
         }
     }
 
-    /// Checks that both counters agree with their integers, and that each counter compares as equal
-    /// to the other.
+    /// Checks each of the two counters against the integer that has the same additions, and checks
+    /// that the two counters compare as equal.
     fn check_equal(&self) {
         self.check();
         let (host, counting) = (&self.host, self.counting);

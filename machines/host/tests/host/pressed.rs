@@ -17,7 +17,7 @@ use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 /// again (Linux: `MAX_RECLAIM_RETRIES`).
 const ROUNDS: u32 = 16;
 
-/// A [`Pressure`] that frees nothing, but says that it did in the rounds for which `progress` is
+/// A [`Pressure`] that frees nothing, but reports freed pages in the rounds for which `progress` is
 /// true.
 struct Scripted {
     progress: fn(u32) -> bool,
@@ -145,8 +145,8 @@ fn the_reserve_of_a_lower_zone_does_not_help_a_request_for_the_upper_one() {
     );
 }
 
-/// Pages on another CPU's lists do not count as free. So an allocation that gives up without a
-/// round that made progress drains the lists once more, and finds a page there.
+/// Pages on another CPU's lists do not count as free. If no round of reclaim has made progress, an
+/// allocation drains all lists before it gives up, and so finds a page here.
 #[test]
 fn an_allocation_drains_all_lists_before_it_gives_up() {
     let host = Host::with_observer(Topology::flat(2), |_, _, _| {});

@@ -242,8 +242,8 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
     }
 }
 
-/// Waits until the vmstat work of every CPU has added all amounts that the CPU counted to the
-/// shared counters, and has stopped because there is nothing more to do.
+/// Waits until every CPU has added its own counts to the shared counters, as part of its vmstat
+/// work. By then this work has stopped, because nothing is left to do.
 fn goes_dormant(shared: &Shared) {
     let start = Instant::now();
     let is_quiet = |cpu| {

@@ -44,7 +44,7 @@ const WINDOWS: usize = 16;
 /// The *stretch* is the factor by which steps that move pages take longer because of limited memory
 /// bandwidth. This number stands for a factor of 1, and twice this number stands for a factor of 2.
 pub(crate) const UNSTRETCHED: u64 = 1 << 10;
-/// The largest stretch. A step that moves pages then takes 1024 times its price.
+/// The largest stretch. With this stretch, a step that moves pages takes 1024 times its price.
 const STRETCH_MAX: u64 = UNSTRETCHED << 10;
 
 /// The speed of a CPU, and its factor for limited memory bandwidth (the stretch), in one window of

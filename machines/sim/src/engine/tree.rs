@@ -80,7 +80,7 @@ impl Tree {
         earliest
     }
 
-    /// The key of `cpu`, as of the last [`Tree::set`].
+    /// The key (time and CPU number) of `cpu` that the last call of [`Tree::set`] stored.
     #[inline]
     pub(crate) fn leaf(&self, cpu: usize) -> u64 {
         self.node(self.leaves + cpu).get()

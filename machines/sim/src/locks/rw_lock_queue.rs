@@ -30,7 +30,8 @@ use crate::tasks::wait::{Access, LockId};
 /// The value of `Waiter::start` until the waiter is admitted.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The bit that marks an acquisition by a reader in the hash of the run's events.
+/// The bit by which the hash of the run's events distinguishes acquisitions by readers from those
+/// by writers.
 const SHARED: u64 = 0x80;
 
 /// The way in which a task holds the lock.

@@ -109,11 +109,12 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
 /// What one spill (a return of pages from the owner's lists to the zone) did, in pages.
 #[derive(Debug)]
 struct Spill {
-    /// True if the owner lost its lists to the drain between two holds of the zone lock.
+    /// True if the drain took the lock of the owner's lists between two holds of the zone lock in
+    /// the spill.
     interrupted: bool,
     spilled: u32,
     /// The number of pages that the owner freed directly to the zone, because the drain held the
-    /// lists.
+    /// lock of the owner's lists.
     direct: u32,
     /// The number of pages on the owner's lists after the spill.
     left: u32,

@@ -41,7 +41,8 @@ fn kswapd_gives_up_after_sixteen_rounds_in_a_row_and_hopes_again_after_progress(
     assert_eq!(world.swapped(), 0);
     world.fail(1);
     assert!(world.swapped() > 0, "one round made progress");
-    // Kswapd looks at half of a list at most, so some pages stay: a later round makes no progress.
+    // Kswapd looks at half of a list at most, so some pages stay. The loop runs until a round moves
+    // no page to swap.
     let mut before = 0;
     while world.swapped() > before {
         before = world.swapped();

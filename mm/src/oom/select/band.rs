@@ -151,8 +151,8 @@ impl<'a> Band<'a> {
         Some((self.slots[self.next], second))
     }
 
-    /// Returns the candidate, among those still in the slots, whose smallest possible key is the
-    /// largest.
+    /// Of the candidates still in the slots, returns the one with the largest lower bound of its
+    /// key (points, then number).
     pub(super) fn surest(&self) -> Option<Slot> {
         let left = &self.slots[self.next..self.used];
         left.iter().copied().max_by_key(Slot::low)

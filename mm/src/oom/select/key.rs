@@ -23,7 +23,8 @@ impl Key {
     }
 }
 
-/// The two largest of the keys seen so far; no two keys are of the same candidate.
+/// The two largest keys (points, then candidate number) seen so far. They belong to two different
+/// candidates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Highest {
     first: Option<Key>,

@@ -163,7 +163,7 @@ pub enum SelectError {
     },
     /// [`Bounded`] needs at least one slot.
     NoSlot,
-    /// A [`Selector`] chose a candidate with a number that no candidate has.
+    /// A [`Selector`] returned a candidate number that belongs to no candidate.
     NoSuchCandidate {
         /// The number that the selector returned.
         candidate: u32,

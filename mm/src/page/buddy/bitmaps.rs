@@ -106,9 +106,9 @@ impl Bitmaps {
         self.freed(links, page - offset, bits.count_ones(), least, has)
     }
 
-    /// Continues a free of `pages` pages, whose bits are set, in the huge block at `first`. The
-    /// largest free block has at least the order `least`. `has` says whether there is a free block
-    /// of some order around the freed pages.
+    /// Completes a free of `pages` pages in the huge block at `first`, after the bits of these
+    /// pages have been set. The largest free block in the huge block has at least the order
+    /// `least`. `has` says whether the freed pages are part of a free block of a given order.
     #[inline]
     fn freed(
         &mut self,

@@ -37,7 +37,7 @@ pub(in crate::page) struct Stock {
     fragmented: [Option<u32>; FRAGMENTED],
 }
 
-/// The number of blocks with fragments that a CPU remembers.
+/// The largest number of blocks of which a CPU remembers that the zone has fragments.
 const FRAGMENTED: usize = 16;
 
 /// The free pages of one block that the owner of the block keeps, as a bitmap.

@@ -30,8 +30,8 @@ impl Spares {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes a table live with the memory of `spares`, so that faults can fill the table. Returns
-    /// `false` if a huge page is mapped in place of the table.
+    /// If there is no page table in this place, creates one in the memory of `spares`, so that
+    /// faults can fill it. Returns `false` if a huge page is mapped in this place.
     pub(super) fn add_table(
         &self,
         memory: Memory<'_, M>,

@@ -66,7 +66,7 @@ pub(crate) struct Claim {
     /// The indices of the claimed tables. Some of these tables may be *missing*, that is, they do
     /// not exist.
     pub(crate) tables: Range<u64>,
-    /// True if the exiting thread has begun to empty the space, so that nothing in these tables
+    /// True if the exiting thread has begun to empty the space. Then nothing in the claimed tables
     /// will be used again.
     pub(crate) exiting: bool,
     /// The number of CPUs that empty the space, the claiming one included.

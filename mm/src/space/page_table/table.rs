@@ -8,7 +8,7 @@ use super::entry::{Entry, NONE, Page, YOUNG, is_page};
 use crate::space::error::NoMemory;
 use crate::units::Pfn;
 
-/// The number of entries of a table.
+/// The number of entries of a page table.
 pub(in crate::space) const ENTRIES: u32 = 512;
 
 /// The memory of a table. It is allocated before any lock is taken, and dropped while no lock is

@@ -268,7 +268,8 @@ fn vma((start, value): Entry) -> Vma {
     }
 }
 
-/// Returns the value that an inner node stores for a child.
+/// Returns the value that an inner node stores for a child: the id of the child, and the largest
+/// gap between mappings below it.
 pub(super) fn child_value(child: u32, gap: u64) -> u64 {
     gap.min(GAP_MAX) << 32 | u64::from(child)
 }

@@ -26,7 +26,7 @@ pub trait Schedule: fmt::Debug + Sync {
     /// The schedule's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns when the work of `moment.cpu`, which is running now, must run again.
+    /// Returns when the periodic work of `moment.cpu` must run again. This work is running now.
     fn next(&self, moment: &Moment) -> Due;
 }
 

@@ -192,7 +192,8 @@ fn limits(batch: &[&Measured]) -> Limits {
     }
 }
 
-/// Calls `work` on several threads, with the number of the thread. Returns the first error.
+/// Calls `work` on each of several threads, and passes the index of the thread. Returns the first
+/// error.
 fn on_threads(
     threads: usize,
     work: impl Fn(usize) -> Result<(), String> + Sync,

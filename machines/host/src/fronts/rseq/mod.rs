@@ -83,8 +83,8 @@ enum Registration {
     Own,
 }
 
-/// How threads of this process get their areas; `None` if the kernel or this process cannot use
-/// restartable sequences.
+/// How threads of this process get their areas, the memory that a thread shares with the kernel for
+/// restartable sequences; `None` if the kernel or this process cannot use restartable sequences.
 fn registration() -> Option<Registration> {
     static FOUND: OnceLock<Option<Registration>> = OnceLock::new();
     *FOUND.get_or_init(|| {

@@ -73,11 +73,12 @@ pub struct Soak {
     pub frees: Times,
     /// The gaps between successive readings of the clock, in a loop that does nothing else.
     pub idle: Times,
-    /// The times of drains of all page lists.
+    /// How long it took to drain all page lists, for each drain.
     pub drains: Times,
     /// The number of allocations that failed because no page was free.
     pub failed: u64,
-    /// The number of all chunks, and the number of disturbed chunks.
+    /// The number of all chunks (parts of a thread's work, each of a few microseconds), and the
+    /// number of disturbed chunks.
     pub chunks: [u64; 2],
     /// The number of page faults of the two threads. The faults come from first touches of the
     /// allocator's records.

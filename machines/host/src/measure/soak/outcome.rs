@@ -5,9 +5,9 @@ use crate::measure::clock::Rate;
 use crate::measure::watch::{Jumps, Span};
 use crate::sys;
 
-/// If the clock and the CPU time of a thread differ by at most this many nanoseconds, the chunk (64
-/// operations of the thread) counts as undisturbed. The two differ a little because they are read
-/// one after the other.
+/// A chunk (a few microseconds of a thread's work) counts as disturbed if it took longer by the
+/// clock than in CPU time, by more than this many nanoseconds. Even without a disturbance the two
+/// times differ a little, because they are read one after the other.
 const SLACK_NS: u64 = 3000;
 /// The shortest time that may be due to a lock whose holder lost its CPU, in nanoseconds.
 const LONG_NS: u64 = 10_000;

@@ -36,8 +36,8 @@ pub(crate) struct Stay {
     pub(crate) after: u64,
 }
 
-/// The test by which a lock learns whether a waiter was killed. This test is for waiters that are
-/// never killed.
+/// A lock calls such a function to find out whether a waiter was killed. This function is for
+/// waiters that are never killed.
 pub(crate) const fn never() -> bool {
     false
 }

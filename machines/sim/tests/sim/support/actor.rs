@@ -20,7 +20,8 @@ use super::scenario::{self, Scenario};
 /// An allocated block: its first page and its order.
 pub(crate) type Block = (Pfn, Order);
 
-/// The time after which no task is left on a CPU that went offline. It is longer than any stall.
+/// The time after which no task is left on a CPU that went offline. It is longer than any stall
+/// that the simulator injects.
 const SETTLE: Nanos = Nanos(2_000_000);
 
 /// What all tasks of the swarm share: the memory manager, blocks that tasks have passed on to each

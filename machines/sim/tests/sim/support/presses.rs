@@ -17,7 +17,7 @@ use super::space_shared::{Process, SpaceShared};
 #[derive(Default)]
 pub(crate) struct Presses {
     shared: RefCell<Weak<SpaceShared>>,
-    /// The threads of kswapd of both nodes.
+    /// The kswapd threads of the two nodes.
     threads: [Rc<KswapdThread>; 2],
 }
 

@@ -78,8 +78,8 @@ impl Scenario {
             let (knob, value) = knob(dice);
             tunables.set(knob, value).expect("drawn within its bounds");
         }
-        // A run lasts only milliseconds, so the interval is short. Otherwise vmstat work would
-        // never come due in a run.
+        // A run lasts only milliseconds. So the interval of the vmstat work is short: otherwise
+        // this work would never come due in a run.
         tunables
             .set(Knob::StatInterval, u64::from(dice.between(1, 20)))
             .expect("in bounds");

@@ -13,7 +13,8 @@ use super::check_tables;
 use super::dice::Dice;
 use super::space_shared::{Process, Shared};
 
-/// The time after which no task is left on a CPU that went offline. It is longer than any stall.
+/// The time after which no task is left on a CPU that went offline. It is longer than any stall
+/// that the simulator injects.
 const SETTLE: Nanos = Nanos(2_000_000);
 /// The number of times that a helping task tries to empty one address space.
 const TRIES: u32 = 6;

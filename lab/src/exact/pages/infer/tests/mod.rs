@@ -353,8 +353,8 @@ fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     assert_eq!(never_seen(&infer(&half)), [(0, 1)]);
 }
 
-/// CPU 0 returns blocks to the zone that CPU 1 had freed to its own lists. This means that CPU 0
-/// has drained the lists of CPU 1.
+/// CPU 1 frees blocks to its own page lists, and CPU 0 then returns these blocks to the zone. This
+/// means that CPU 0 has drained the lists of CPU 1.
 #[test]
 fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
     let event = |(cpu, what): (u32, What)| Event {
