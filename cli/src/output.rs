@@ -91,7 +91,7 @@ pub(crate) struct Sink {
     format: Format,
     extent: Extent,
     target: Target,
-    /// The command line that made the results. A mail shows it.
+    /// The command line that made the results. A report in the form of an e-mail shows it.
     command: String,
     written: String,
 }

@@ -15,8 +15,8 @@ use crate::output::BadInput;
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut help::command(), "plimsoll", &mut script);
-    // `generate` panics if writing fails, for example on a closed pipe. So here it writes to
-    // memory.
+    // `generate` panics if writing fails, for example on a closed pipe. So let it write to memory,
+    // not directly to standard output.
     io::stdout().write_all(&script)?;
     Ok(())
 }

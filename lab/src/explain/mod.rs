@@ -96,9 +96,9 @@ pub fn first_pass() -> Traces {
     })
 }
 
-/// Returns the [`Traces`] for the second pass, which makes the same runs again. They keep only what
-/// happened during the longest waits. `first` has the results of the first pass, with the longest
-/// waits.
+/// Returns the [`Traces`] for the second pass, which makes the same runs again. These traces keep
+/// only what happened during the longest waits. `first` has the results of the first pass, with the
+/// longest waits.
 #[must_use]
 pub fn second_pass(first: &[Slices]) -> Traces {
     let windows = |slices: &Slices| {

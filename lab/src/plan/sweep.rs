@@ -23,7 +23,7 @@ pub const POINTS_MAX: u64 = 10_000;
 pub struct Point {
     /// The index of this point among the points that the sweep runs.
     pub nth: usize,
-    /// The value on each axis, as text.
+    /// The value, as text, that this point has on each axis of the sweep.
     pub values: Vec<String>,
     /// The plan with these values, without a sweep.
     pub plan: Plan,

@@ -38,7 +38,7 @@ pub fn render_tables(tables: &[Table]) -> String {
     table::render_tables(tables, WIDTH)
 }
 
-/// Makes one section of the mail: its heading, and its points as a list.
+/// Makes one section of the e-mail: its heading, and its points as a list.
 fn section(heading: &str, points: &[String]) -> Vec<String> {
     let points = points.iter().flat_map(|point| hanging("* ", point, WIDTH));
     [format!("{heading}:")].into_iter().chain(points).collect()

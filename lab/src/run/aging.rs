@@ -239,8 +239,8 @@ mod tests {
         }
     }
 
-    /// The frame numbers of the pages that the first allocations of single pages get if memory is
-    /// in the state `memory`.
+    /// Returns the frame numbers of the pages that the first allocations of single pages get, if a
+    /// run begins with memory in the state `memory`.
     fn first_pages(memory: Memory, seed: u64) -> Vec<u32> {
         let testbed = begun(memory, seed);
         let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);

@@ -65,7 +65,8 @@ impl Traces {
         }
     }
 
-    /// Makes traces that keep, for each machine and design in `each`, the slices in these windows.
+    /// Makes traces that keep only the slices in certain windows of time. `each` gives the windows
+    /// for each machine and design.
     #[must_use]
     pub fn in_windows(each: BTreeMap<(String, String), Vec<Window>>) -> Self {
         let limits = Limits {

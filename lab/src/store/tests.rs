@@ -1,4 +1,4 @@
-//! Tests of whole stores.
+//! Tests of whole stores, the folders that keep the results of runs.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -172,8 +172,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However often pairs of bins are joined, no wait is lost, and each wait is in the bin of
-        /// its time.
+        /// However often pairs of bins are joined, no wait is lost, and each wait is in the bin
+        /// that contains its time.
         #[test]
         fn doubling_bins_keeps_sums_and_places(
             waits in prop::collection::vec((0..5_u32, 0..10_000_000_u64, 0..70_000_u64), 1..40),

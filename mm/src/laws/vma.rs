@@ -107,8 +107,8 @@ impl<M: Machine> FewVmas<M> {
         );
     }
 
-    /// Asserts that an upward walk visits every mapping with an even number, in order, and none
-    /// that never existed.
+    /// Asserts that an upward walk visits every mapping with an even number, in order, and no
+    /// mapping that has never existed.
     fn goes_up(&self) {
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
         self.meets_all(|| cursor.forward(), |number| number);

@@ -20,9 +20,9 @@ use crate::space::{AddressSpace, Flag};
 use crate::topology::NodeSet;
 use crate::units::count_of;
 
-/// Identifies the group of the processes under the budget that ran out of pages.
+/// The id of the group of all processes that are under the budget that ran out of pages.
 pub(super) const INSIDE: GroupId = GroupId(1);
-/// Identifies the group of the processes outside the budget that ran out of pages.
+/// The id of the group of all processes that are not under the budget that ran out of pages.
 const OUTSIDE: GroupId = GroupId(0);
 
 /// Presents processes, in the order in which they were made, as candidates of a selection, which is

@@ -138,8 +138,8 @@ mod tests {
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
-    /// Checks that every page is in one piece, that no two free pieces would merge, and that every
-    /// page block has one type.
+    /// Checks that every page is in exactly one piece (block) of the plan, that no two free pieces
+    /// would merge, and that every page block has one type.
     fn check(whole: &[u32], block: Order, wanted: &FreeBlocks, plan: &Plan) {
         let mut pages = BTreeSet::new();
         for piece in plan.free.iter().chain(&plan.in_use) {

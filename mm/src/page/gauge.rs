@@ -48,7 +48,7 @@ pub(super) struct Gauge {
     work: Work,
     started: Nanos,
     pub(super) moved: Moved,
-    /// The number of moved blocks that have not been reported to the machine yet.
+    /// The number of moved blocks whose work has not been reported to the machine yet.
     unspent: u32,
 }
 

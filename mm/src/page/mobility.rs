@@ -65,7 +65,7 @@ impl Mobility {
         self as usize
     }
 
-    /// The type of the page list onto which pages of a block of this type are freed.
+    /// Returns the type of the page list for freed pages of a block of this type.
     #[inline]
     #[must_use]
     pub const fn listed(self) -> Self {

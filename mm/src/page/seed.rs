@@ -227,8 +227,8 @@ impl<M: Machine> Zone<M> {
                         whole.push(page);
                     } else {
                         // The block is smaller than the largest order because a hole, or the end of
-                        // the zone, is next to it. The plan leaves out this block, and counts it as
-                        // in use.
+                        // the zone, is next to it. Such a block is not used for the free blocks of
+                        // the plan. It counts as in use.
                         rest.push(Piece {
                             page,
                             order,

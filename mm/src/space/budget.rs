@@ -159,9 +159,9 @@ impl<M: Machine> Budget<M> {
                 return highest.cloned();
             }
         }
-        // The loop has passed the root without finding `domain`. If `domain` is `None`, it means
-        // the machine, and every budget is under the machine. Otherwise this budget is not under
-        // `domain`.
+        // The loop has passed the root without finding `domain`. If `domain` is `None`, the
+        // shortage is one of the whole machine, and every budget is under the machine. Otherwise
+        // this budget is not under `domain`.
         highest.filter(|_| domain.is_none()).cloned()
     }
 

@@ -250,7 +250,7 @@ impl<M: Machine> AddressSpace<M> {
             reaped = reaped.and(self.reap_tables(gather, &claim.tables, site));
             self.conclude_claim(gather, &claim, walker.share());
             // If `Skip` is raised, no helper will come back for the tables that are left. So do not
-            // stop for the writer.
+            // give way to a thread that waits to change the mappings.
             if self.mappings.writer_waits(machine) && !self.has(machine, Flag::Skip) {
                 return Reaped::GaveWay;
             }

@@ -152,8 +152,8 @@ impl Owner {
 }
 
 impl<M: Machine> Rmap<M> {
-    /// The largest number of address spaces and files whose numbers still fit into an owner of 64
-    /// bits.
+    /// The largest number of address spaces and files. With more, their numbers would not fit into
+    /// an `Owner`, which has 64 bits.
     const MAX: u32 = (1 << (u64::BITS - SPACE_BITS - Owner::MARKS.count_ones())) - 1;
 
     pub(super) fn new(machine: &M, spaces_max: u32) -> Result<Self, NoMemory> {

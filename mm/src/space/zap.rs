@@ -316,7 +316,7 @@ impl Tally {
 }
 
 impl<M: Machine> Spot<'_, M> {
-    /// Returns the entries of this table that belong to `pages`.
+    /// Returns the indices of the entries of this table that are for `pages`.
     pub(super) fn clip(&self, pages: &Range<Vpn>) -> Range<u32> {
         let start = self.start().0;
         let entry = |page: Vpn| {

@@ -22,7 +22,7 @@ const PACKED_FROM_BYTES: usize = 48;
 /// total than with this level, and saves 1.5 % of the bytes.
 const LEVEL: u32 = 3;
 
-/// A chunk as read from a file.
+/// A chunk (one part of a recording), as read from a file.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) tag: [u8; 4],

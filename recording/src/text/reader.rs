@@ -78,13 +78,14 @@ impl Reader {
         self.line
     }
 
-    /// Returns the number of events read so far that recordings do not have, by name.
+    /// Returns the events read so far that a recording cannot contain: the name of each kind, and
+    /// the number of events of this kind.
     #[must_use]
     pub fn ignored(&self) -> &BTreeMap<String, u64> {
         &self.ignored
     }
 
-    /// Returns the names of functions to which the events read so far refer.
+    /// Returns the names of the kernel functions to which the events read so far refer.
     #[must_use]
     pub fn symbols(&self) -> &[String] {
         self.symbols.names()

@@ -107,7 +107,7 @@ impl Move {
         }
     }
 
-    /// Adds one block of `list` to this move.
+    /// Records that one more block of `list` belongs to this transfer of blocks.
     pub(crate) fn add(&mut self, list: ListId) {
         match self.lists.iter_mut().find(|(known, _)| *known == list) {
             Some((_, blocks)) => *blocks += 1,

@@ -113,7 +113,7 @@ pub(super) const TEN: Shape = Shape {
     workers: 10,
     bytes: (30 << 30) / SCALE,
 };
-/// The virtual length of a full run with the workers [`TEN`].
+/// The factor by which a worker in the mailing-list thread has more memory than our worker.
 const TEN_LENGTH: Nanos = Nanos::from_ms(2500);
 /// The memory of a worker in the mailing-list thread, divided by the memory of our worker.
 pub(super) const SCALE: u64 = 20;

@@ -44,8 +44,8 @@ fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     })
 }
 
-/// Returns whether an allocator can manage `zones`. The computation uses numbers that cannot
-/// overflow.
+/// Returns whether an allocator can manage `zones`. This function computes with 64-bit numbers,
+/// which cannot overflow here.
 fn is_possible(zones: &[ZoneLayout]) -> bool {
     let span = |zone: &ZoneLayout| {
         let start = u64::from(zone.start.0);

@@ -54,7 +54,7 @@ impl Model {
         gone
     }
 
-    /// Returns the free ranges in `allowed`, in ascending order.
+    /// Returns the ranges in `allowed` that no mapping covers, in ascending order.
     fn free(&self, allowed: Range<u64>) -> Vec<Range<u64>> {
         let mut from = allowed.start;
         let mut free = Vec::new();

@@ -135,7 +135,7 @@ impl Load {
             let threads = self.threads.lock().expect("no thread panicked");
             for thread in &*threads {
                 let cpu = mask.real(turn).expect("this thread runs somewhere");
-                // Every fourth time, the thread may run on all CPUs of the mask.
+                // At every fourth move, the thread is allowed to run on all CPUs of the mask.
                 let cpus = if turn % 4 == 3 { mask.cpus() } else { &[cpu] };
                 self.moves
                     .fetch_add(kernel::move_to(*thread, cpus).into(), Relaxed);

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-/// The key of a CPU that has nothing to do.
+/// The key (time and CPU number) of a CPU that has nothing to do.
 pub(crate) const NEVER: u64 = u64::MAX;
 /// The number of low bits of a key that hold the CPU.
 const CPU_BITS: u32 = 12;
@@ -62,13 +62,13 @@ impl Tree {
         &self.nodes[index % NODES]
     }
 
-    /// The smallest key of all CPUs.
+    /// The smallest key (time and CPU number) of all CPUs.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         self.node(1).get()
     }
 
-    /// The smallest key of all CPUs except `cpu`.
+    /// The smallest key (time and CPU number) of all CPUs except `cpu`.
     #[inline]
     pub(crate) fn earliest_but(&self, cpu: usize) -> u64 {
         let mut node = self.leaves + cpu;

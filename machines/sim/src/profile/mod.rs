@@ -203,7 +203,7 @@ impl Profile {
 }
 
 impl Card {
-    /// Every card (low, middle and high), cheapest first.
+    /// Every price card (low, middle and high), the one with the lowest prices first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Mid, Self::High];
 
     /// The card's name on the command line.

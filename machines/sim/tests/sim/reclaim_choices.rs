@@ -125,10 +125,10 @@ fn pages_that_are_needed_again_count_for_one_reclaim_only() {
     }
 }
 
-/// Pages of a file come back from the one that left last to the one that left first. Each comes
-/// back as an active page as long as its refault distance (the number of pages that left or became
-/// active since the page left) is at most the number of pages with which it competes: 10 anonymous
-/// pages, and the active pages of the file.
+/// Pages of a file come back in the reverse of the order in which they left. A page comes back as
+/// an active page if its refault distance (the number of pages that left or became active since
+/// this page left) is at most the number of pages with which it competes: 10 anonymous pages, and
+/// the active pages of the file.
 #[test]
 fn each_page_that_leaves_has_a_distance_of_its_own() {
     let world = World::new(1, 1000, 2);

@@ -53,7 +53,7 @@ impl Busy {
 
 /// What the faults of one run cost, and how often the mappings changed during the run.
 struct Ran {
-    /// The largest number of pages that one fault allocated.
+    /// The largest number of pages that any single fault allocated.
     pages_max: u64,
     /// The duration of the longest fault.
     longest: Nanos,

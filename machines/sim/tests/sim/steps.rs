@@ -159,8 +159,8 @@ fn steps_have_all_that_the_statistics_count() {
 }
 
 /// A waiter continues when another task releases the lock. Observers are told of this release
-/// before they are told of the wait. So of the releases of a lock that are reported before a wait
-/// for it, the last one must have happened during the wait.
+/// before they are told of the wait. So the last release of a lock that is reported before a wait
+/// for the lock must have happened during this wait.
 #[test]
 fn a_wait_follows_the_hold_that_it_waited_for() {
     for model in MODELS {

@@ -19,7 +19,8 @@ use support::small::profile;
 const CPUS: u32 = 8;
 const PAGES: Pages = Pages(1 << 22);
 
-/// Returns the largest count that CPU 0 keeps to itself, without adding it to the shared counter.
+/// Returns the largest count that CPU 0 keeps in its own differential, without adding it to the
+/// shared counter.
 fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);

@@ -136,8 +136,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns about `wanted` pages to the zone, in one hold of the zone lock. The pages are pieces
-    /// of a single block, of which `pcp.stock` has many pages (see `fullest`).
+    /// Returns about `wanted` pages to the zone, in one hold of the zone lock. All these pages
+    /// belong to a single block, of which `pcp.stock` has many pages (see `fullest`).
     fn give_fragments(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32) {
         let Some(at) = pcp.stock.fullest() else {
             return;

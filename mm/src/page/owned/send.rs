@@ -23,9 +23,9 @@ use crate::units::{CpuId, Order, count_in, count_of};
 const WAITING_MAX: u32 = 64;
 
 impl<M: Machine> Zone<M> {
-    /// Frees blocks of one order, given by their first `pages`: each to the owner of the block
-    /// around it, or else to this CPU's lists. If the type `forced` is given, all blocks go to this
-    /// CPU's list of that type.
+    /// Frees blocks of one order, given by their first `pages`. Each block goes to the CPU that
+    /// owns the larger block around it or, if there is no such CPU, to this CPU's lists. If the
+    /// type `forced` is given, all blocks go to this CPU's list of that type.
     #[inline]
     pub(in crate::page) fn free_listed(
         &self,

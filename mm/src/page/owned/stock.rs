@@ -21,10 +21,10 @@ use crate::units::{CpuId, Order, Pages};
 /// bitmap.
 #[derive(Debug)]
 pub(in crate::page) struct Stock {
-    /// The CPU that has these pages.
+    /// The CPU that keeps the pages of this stock.
     pub(super) cpu: CpuId,
-    /// When memory for the bitmaps of blocks (the records) is allocated: in advance, or as they are
-    /// added.
+    /// When memory for the bitmaps of blocks (the records) is allocated: in advance, or when a
+    /// bitmap is added.
     metadata: Metadata,
     /// The bitmaps (records) of blocks of which this CPU has free pages. A record may have all
     /// pages of its block, for example just after the CPU has claimed the block.

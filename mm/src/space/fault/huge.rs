@@ -103,8 +103,8 @@ impl<M: Machine> AddressSpace<M> {
                         entries.provide(blank);
                         1
                     }
-                    // An earlier mapping has left this empty table. It is kept for a later split of
-                    // the huge page, just as a new table would be.
+                    // An earlier mapping has left this empty table. Keep it for a later split of
+                    // the huge page, just as a new table would be kept.
                     What::Table if entries.used() == 0 => 0,
                     What::Table => return Ok(None),
                 };

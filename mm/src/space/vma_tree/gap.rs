@@ -48,7 +48,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns the start of the highest range of `pages` free pages within `allowed` (Linux:
+    /// Returns the start of the highest range of `pages` unmapped pages within `allowed` (Linux:
     /// `mas_empty_area_rev`, `vm_unmapped_area` top-down).
     pub fn highest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
         let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);

@@ -330,7 +330,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Handles a recorder's mark that a CPU came online or went offline.
+    /// Handles a note by the recorder which says that a CPU came online or went offline.
     fn mark(&mut self, index: usize, text: &str) {
         let words: Vec<&str> = note(text).split_whitespace().collect();
         let ["cpu", cpu, "is", state] = words[..] else {

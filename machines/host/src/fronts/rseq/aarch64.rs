@@ -22,9 +22,9 @@ pub(super) const SIGNATURE: u32 = 0xd428_bc00;
 /// A number that no page has, because a zone has fewer pages than this.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The description of a restartable sequence, and the code that begins it again. Three labels mark
-/// the code: `$begin` is before the code that notes the sequence, `$first` is before the sequence's
-/// first instruction, and `$end` is after its commit.
+/// The description of a restartable sequence, and the code to which the kernel jumps to begin a
+/// stopped sequence again. Three labels mark the code: `$begin` is before the code that notes the
+/// sequence, `$first` is before the sequence's first instruction, and `$end` is after its commit.
 macro_rules! described {
     ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
         concat!(
