@@ -31,8 +31,8 @@ fn compare(workload: &str, machine: &str, length_ms: u64, watch: Option<Courses>
     run.expect("designs that differ").0
 }
 
-/// The report and the courses of a comparison. Checks that watching does not change the hash of the
-/// comparison.
+/// Returns the report of a comparison, and the course of each design's run (what happened over
+/// virtual time). Checks that watching does not change the hash of the comparison.
 fn watched(workload: &str, machine: &str, length_ms: u64) -> (Report, Vec<Course>) {
     let courses = Courses::default();
     let report = compare(workload, machine, length_ms, Some(courses.clone()));

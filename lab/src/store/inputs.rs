@@ -111,7 +111,7 @@ fn machine(experiment: &dyn Experiment, name: &str, options: &Options) -> Machin
     loaded.unwrap_or_else(|| Machine::unpriced(&name))
 }
 
-/// Makes inputs of pairs of a name and a value.
+/// Converts an array of names and their values to [`Inputs`].
 #[must_use]
 pub fn inputs<const N: usize>(pairs: [(&str, String); N]) -> Inputs {
     pairs.map(|(name, value)| (name.to_owned(), value)).into()

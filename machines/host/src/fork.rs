@@ -51,7 +51,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Returns this process, as the origin of a new value.
+    /// Returns an [`Origin`] that says that the calling process creates a value now.
     pub(crate) fn here() -> Self {
         Self {
             forks: watched_forks(),

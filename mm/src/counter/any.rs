@@ -163,7 +163,7 @@ macro_rules! each {
 }
 
 impl<M: Machine> AnyCounters<M> {
-    /// Returns the group's variant.
+    /// Returns the variant of the counters in this group.
     #[must_use]
     pub const fn counting(&self) -> Counting {
         match self {

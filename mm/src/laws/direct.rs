@@ -40,8 +40,8 @@ struct Counting<M: Machine> {
     isolated: M::Once<Run>,
     /// The number of times that an allocation has waited.
     pauses: M::Word,
-    /// The number of the pause during which the other CPU puts back the page that it has isolated.
-    /// Pauses are counted over all waits of an allocation.
+    /// During the pause with this number, the other CPU puts back the page that it has isolated.
+    /// Pauses are numbered from 1, over all waits of an allocation.
     put_back_at: i64,
     /// The allocating task is killed during the pause with this number. The first pause has number
     /// 1.

@@ -200,7 +200,8 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Asserts that the words show exactly the changes that were made, and that the lock is free.
+    /// Asserts that the words behind the lock have been changed exactly as often as `changes` says,
+    /// and that the lock is free.
     fn is_whole(&self, machine: &M) {
         let changes = self.changes.load(machine, Relaxed);
         assert_eq!(self.try_look(machine), Some(changes), "changes");

@@ -25,7 +25,7 @@ use crate::support::machine::Plain;
 use crate::support::world::{CPUS, MEMORY, World};
 use forms::Form;
 
-/// Asserts that `frees` asks the heap for nothing.
+/// Asserts that `frees`, which frees memory, does not request memory from the heap.
 fn asks_for_nothing(what: &str, frees: impl FnOnce()) {
     heap::panic_if_forbidden();
     assert_eq!(heap::asked_by(frees), 0, "{what}: requests to the heap");

@@ -12,9 +12,9 @@ use plimsoll_recording::event::{Event, What};
 pub(super) struct Future {
     /// For each event, the next event that touches the first frame of the event's block.
     frame: Vec<u32>,
-    /// The last earlier event that touches any frame of the event's block.
+    /// For each event, the last earlier event that touches any frame of the event's block.
     past: Vec<u32>,
-    /// The next event on the event's CPU.
+    /// For each event, the next event on the same CPU.
     cpu: Vec<u32>,
     /// For each frame, the first event that touches it.
     first: HashMap<u64, u32>,

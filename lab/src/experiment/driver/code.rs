@@ -87,13 +87,13 @@ impl<S, K> Part<S, K> {
 /// The description of a `Part`, without the function that makes the part.
 #[derive(Clone, Copy, Debug)]
 pub struct PartInfo {
-    /// The name by which files refer to the part.
+    /// The name by which experiment files refer to the part of a report.
     pub name: &'static str,
-    /// The names of the facts that the part gives. A fact is a text that the sentences of the
-    /// answer can quote.
+    /// The names of the facts that the part of the report gives. A fact is a text that the
+    /// sentences of the answer can quote.
     pub facts: &'static [&'static str],
-    /// The labels of the designs that the part names. A file that asks for the part must have all
-    /// of these designs.
+    /// The labels of the designs that the part of the report names. An experiment file that asks
+    /// for this part must have all of these designs.
     pub designs: &'static [&'static str],
 }
 

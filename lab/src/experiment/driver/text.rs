@@ -44,7 +44,7 @@ struct How {
     has_decimals: bool,
 }
 
-/// The operands that follow a word in a field.
+/// The form of the operands after the first word of a field, which is a placeholder for a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     /// A metric and a design, as in `METRIC: DESIGN`.

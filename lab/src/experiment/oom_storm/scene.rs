@@ -264,7 +264,7 @@ impl Scene {
         metric.clone().named(name)
     }
 
-    /// The metric for one part of [`WAITED`] in this scene.
+    /// The metric for the time that an allocator spends in one part of its stalls in this scene.
     pub(super) fn part(&self, part: Part) -> Metric {
         let name = format!("{}_waited_{}_ns", self.name, part.name());
         WAITED.named(name)

@@ -2,7 +2,7 @@
 
 /// A lock that admits one holder at a time and contains no value.
 pub(crate) trait RawLock: Default {
-    /// The guard of an acquisition, which releases the lock when it is dropped.
+    /// The guard of an acquired lock. Dropping the guard releases the lock.
     type Held<'a>
     where
         Self: 'a;

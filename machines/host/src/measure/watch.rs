@@ -76,7 +76,8 @@ impl Watch {
     }
 }
 
-/// The jumps of several threads, in order, merged into spans that do not touch each other.
+/// The jumps of several threads' clocks (times when a thread did not run), merged into spans that
+/// do not touch each other, in order of time.
 #[derive(Debug)]
 pub(super) struct Jumps(Vec<Span>);
 

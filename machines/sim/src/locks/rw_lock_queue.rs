@@ -333,7 +333,7 @@ impl RwQueue {
             if is_killed() && self.withdraw(sim, task) {
                 return None;
             }
-            // The task may have been admitted during the test.
+            // The task may have been admitted while it tested whether it was killed.
             if self.start_of(task) == UNKNOWN {
                 self.doze(sim, task, killed.is_some());
             }

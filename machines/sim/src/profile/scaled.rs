@@ -13,7 +13,8 @@ const PERCENT_MAX: u32 = 10_000;
 /// A price, and its factor in percent.
 type Scaled = (CostKey, u32);
 
-/// Splits `name` into the name of the machine, and the price and percentage of each `@` after it.
+/// Splits a name such as `laptop-2@work.fault=200@work.zap=50`: returns the name of the machine
+/// and, for each `@`, the key of a price and its percentage.
 pub(super) fn split(name: &str) -> Result<(&str, Vec<Scaled>), ProfileError> {
     let mut parts = name.split('@');
     let machine = parts.next().unwrap_or_default();

@@ -35,7 +35,7 @@ impl Shared {
         }
     }
 
-    /// Returns the sum of the counts behind all locks.
+    /// Returns the sum of the counts that the locks guard, one count for each lock.
     fn sum(&self, sim: &Sim) -> u64 {
         let lists = self
             .lists

@@ -12,7 +12,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::profile::{Card, Load, LoadedBandwidth, LoadedClock, Profile};
 use plimsoll_sim::{LockModel, Sim, SimOptions};
 
-/// Returns a profile of two sockets, each with eight cores of two CPUs, with these effects of load.
+/// Returns a profile with the effects of load `load`. The machine has two sockets with eight cores
+/// each, and each core has two CPUs.
 fn profile(load: Load) -> Profile {
     Profile {
         load,
