@@ -86,8 +86,8 @@ pub struct LongWait {
     pub queued: Vec<u32>,
 }
 
-/// Returns the [`Traces`] for the first of the two passes in which each run is made. They keep only
-/// the longest waits of each run.
+/// Returns the [`Traces`] for the first of the two passes in which each run is made. These traces
+/// keep only the longest waits of each run.
 #[must_use]
 pub fn first_pass() -> Traces {
     Traces::new(Limits {

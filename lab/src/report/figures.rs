@@ -54,7 +54,7 @@ pub struct Measure {
     pub unit: Unit,
 }
 
-/// One row of figures.
+/// One row of a table of figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// The keys of the row, one for each key column.

@@ -119,7 +119,7 @@ impl<M: Machine> Rss<M> {
         let of = |kind| {
             let counter = kind as usize;
             let estimate = self.0.approximate_sum(machine, counter);
-            // The range is derived from this same estimate, so the estimate is inside it.
+            // The range is computed from this estimate, so it contains the estimate.
             let Range { min, max } = self.0.accuracy(machine, counter).range(estimate);
             let (estimate, min, max) = (estimate.max(0), min.max(0), max.max(0));
             let range = Range { min, max };

@@ -344,7 +344,7 @@ impl Span {
         }
     }
 
-    /// The span from the earlier beginning to the later end of the two spans.
+    /// Returns the span of time from the earlier beginning to the later end of two spans.
     fn around([one, other]: [Self; 2]) -> Self {
         Self {
             begin: one.begin.min(other.begin),

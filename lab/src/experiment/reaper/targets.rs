@@ -1,5 +1,5 @@
-//! The targets for our design, and whether the runs reach them. In our design, meet-in-the-middle,
-//! exit and one reaper empty an address space from both ends.
+//! The targets for our design, and whether the runs reach them. Our design is meet-in-the-middle:
+//! the exiting thread and one reaper empty an address space from both ends.
 
 use super::scene::{Scene, Scenes};
 use super::{ASCENDING, OURS, PATCH};

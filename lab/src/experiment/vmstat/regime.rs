@@ -45,8 +45,8 @@ const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 /// started every CPU's vmstat work.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
-/// The results: how often the vmstat work waits for the zone lock, by the length of a CPU's drain
-/// of page lists and by schedule.
+/// The results: how often the vmstat work waits for the zone lock. There is a result for each
+/// length of a CPU's drain of page lists and each schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,

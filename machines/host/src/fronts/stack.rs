@@ -213,7 +213,8 @@ impl Stack {
         true
     }
 
-    /// Stops the stack's user (a real CPU or a thread), if there is one. The caller holds the lock.
+    /// Makes the user of the stack (a real CPU or a thread), if there is one, stop using the stack.
+    /// The caller holds the lock.
     fn stop(&self, quiesce: impl FnOnce(u32)) {
         // Relaxed is enough: `quiesce` issues a barrier on the user's CPU.
         let home = self.home.load(Relaxed);

@@ -102,7 +102,7 @@ mod imp {
 
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// The time since the first reading, in ticks of one nanosecond.
+    /// The time since the clock was first read, in ticks of one nanosecond.
     pub(in crate::measure) fn ticks() -> u64 {
         Nanos::from(START.elapsed()).0
     }

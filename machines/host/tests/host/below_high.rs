@@ -62,8 +62,8 @@ fn free(host: &Host, pages: &PageAllocator<Host>, zone: u32) -> u32 {
     pages.view(host)[zone as usize].free.0
 }
 
-/// Returns a request for the lower zone only. A request that the upper zone could serve may not use
-/// the lower zone's reserve; this request may.
+/// Returns a request for the lower zone only. It may use the lower zone's reserve. A request that
+/// the upper zone could also serve may not.
 fn lower() -> Request {
     let request = Request::new(Order::ZERO).from_zone(LOWER);
     request.of_class(ZoneKind::Dma32)

@@ -136,8 +136,8 @@ impl Inner {
         mine
     }
 
-    /// Suspends the current task. The running CPU continues when its new key `when` (time and CPU
-    /// number) is the smallest of all keys.
+    /// Suspends the current task, and gives the running CPU the key `when` (a time and the CPU's
+    /// number). The CPU continues when this key is the smallest of the keys of all CPUs.
     #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();

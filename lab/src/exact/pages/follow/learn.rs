@@ -235,8 +235,8 @@ impl Follow {
         }
     }
 
-    /// Returns whether the replay treats the bulk allocation with index `op` as earlier than it was
-    /// recorded.
+    /// Returns whether the replay performs the bulk allocation with the index `op` earlier than it
+    /// was recorded.
     pub(in super::super) fn is_hastened(&self, op: usize) -> bool {
         self.hastened.contains(&op)
     }
