@@ -58,8 +58,8 @@ impl Kallsyms {
         Self { functions }
     }
 
-    /// Returns true if no function is known, because the text was empty or all addresses were
-    /// hidden.
+    /// Returns true if no function of the kernel is known, because the text of kallsyms was empty
+    /// or hid all addresses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()

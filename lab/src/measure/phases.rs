@@ -164,7 +164,8 @@ impl PhaseTree {
         }
     }
 
-    /// Returns the node of `phase` inside `parent`, and creates it if it does not exist.
+    /// Returns the tree's node for `phase` inside `parent`, and creates this node if it does not
+    /// exist.
     fn node(&mut self, parent: Option<usize>, phase: Phase) -> usize {
         let mut nodes = self.nodes.iter();
         let found = nodes.position(|node| node.parent == parent && node.phase == phase);

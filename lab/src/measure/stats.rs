@@ -154,7 +154,7 @@ pub enum Verdict {
     Lower,
     /// The whole interval is above 1.
     Higher,
-    /// The interval contains 1, and B differs from A on at least one seed.
+    /// The interval of the ratio B / A contains 1, and B differs from A on at least one seed.
     NoDifference,
     /// B equals A on every seed, so more seeds are unlikely to show a difference.
     Equal,

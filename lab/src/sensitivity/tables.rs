@@ -80,8 +80,8 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
     ))
 }
 
-/// The end of the sentence under a table about the prices of steps whose effect is possibly only
-/// noise.
+/// The end of a sentence under a table. The sentence is about prices that possibly have no effect
+/// but noise.
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
 /// The mark for a price in a headline's table. The mark says whether the price decides the

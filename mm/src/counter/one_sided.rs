@@ -280,8 +280,8 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Adds `carried`, which the cell of `cpu` has passed on, to the item above the cell. When an
-    /// item passes a multiple of its batch, adds that amount to the next level, up to the root.
+    /// Adds `carried`, which the cell of `cpu` passed on, to the item (inner node) above the cell.
+    /// If an item passes on a multiple of its batch, adds it to the next level, up to the root.
     #[cold]
     #[inline(never)]
     fn carry_up(

@@ -171,8 +171,8 @@ impl Shape {
         let mut starts: Vec<usize> = (0..cpus.len()).collect();
         let mut step = i64::from(batch.get());
         let mut within_caches = true;
-        // The loop ends: from the second round on, groups of CPUs may cross caches, and each such
-        // round reduces the `n` groups of a socket to `n / 2`, rounded up, or fewer.
+        // The loop ends: from the second round on, a group may have CPUs of several caches. Each of
+        // these rounds reduces the `n` groups of a socket to `n / 2`, rounded up, or fewer.
         while most_per(&starts, socket) > fan_in {
             let same =
                 |a: usize, b: usize| socket(a) == socket(b) && (!within_caches || llc(a) == llc(b));

@@ -147,7 +147,7 @@ pub struct OutOfMemory<M: Machine, S, O> {
 struct KillState {
     /// Memory for the selection of a victim: each slot has room for one candidate.
     slots: Vec<Slot>,
-    /// The number of pauses since the last kill in which a task waited for a victim that was
+    /// The number of pauses that tasks have made since the last kill, because a victim was still
     /// leaving its address space.
     waited: u32,
 }

@@ -18,7 +18,7 @@ use crate::space::lru::{Aged, Fate, ISOLATED_MAX, Kind, List, Run, Taken};
 use crate::space::rmap::Rmap;
 use crate::units::{NodeId, Pages, count_of, narrow};
 
-/// One pass over the lists of a node.
+/// One pass of reclaim over the lists of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
     pub(super) by: ReclaimedBy,

@@ -48,8 +48,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Returns a found page that belongs to no file whose pages may be reclaimed, so its uses are
-    /// not counted.
+    /// Returns the result of a look-up that found `pfn`, if the uses of this page are not counted:
+    /// the page does not belong to a file whose pages may be reclaimed.
     pub(super) const fn unpinned(pfn: Pfn) -> Self {
         Self {
             pfn,

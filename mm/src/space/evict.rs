@@ -178,8 +178,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// If the entry of `page` still maps `pfn` as a page of `kind`, runs `f` with the table and the
-    /// index of the entry, under the lock of the table.
+    /// If the page-table entry of `page` still maps `pfn` as a page of `kind`, runs `f` with the
+    /// table and the index of the entry, under the lock of the table.
     fn at_entry<R>(
         &self,
         machine: &M,

@@ -45,8 +45,8 @@ pub trait Frames: Send + Sync {
     /// Frees a block that was allocated with the same `ORDER`.
     fn free<const ORDER: u8>(&self, block: usize);
 
-    /// Returns the allocator's free frames from caches of CPUs or threads to the common pool, if
-    /// the allocator can do so.
+    /// Makes the allocator move free frames from its caches (of CPUs or of threads) to its common
+    /// pool, if the allocator can do so.
     fn settle(&self) {}
 
     /// The loop of [`Subject::pairs`]. Some allocators have a handle for each thread, which a

@@ -14,7 +14,8 @@ use crate::report::value::human;
 const KSWAPD: &str = "vmscan:mm_vmscan_kswapd_wake";
 const DIRECT: &str = "vmscan:mm_vmscan_direct_reclaim_begin";
 
-/// Returns notes about data that the recording lacks although Plimsoll's moves depend on it.
+/// Returns notes about data that the recording lacks, although the moves of pages in the replay
+/// depend on these data.
 pub(super) fn notes(header: &Header) -> Vec<String> {
     let mut notes = Vec::new();
     if header.text("cache slice").is_none() {

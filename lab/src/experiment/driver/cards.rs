@@ -12,8 +12,8 @@ use crate::report::value::human_ratio;
 use crate::report::{Table, VerdictRow};
 use crate::run::options::Effort;
 
-/// The names of the cells that every row of the table of verdicts by card can have. A workload can
-/// add cells of its own.
+/// The names of the cells that a row can have in the table of verdicts at each cost card. A
+/// workload can add cells of its own.
 pub(super) const CELLS: [&str; 6] = ["card", "a", "b", "metric", "ratio", "verdict"];
 
 /// One row of the table of verdicts at each cost card (low, middle or high prices).

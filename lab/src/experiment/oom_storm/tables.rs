@@ -122,7 +122,7 @@ fn until_reaping(results: &Results, scene: &Scene) -> String {
     )
 }
 
-/// The percentage of the allocators' waiting time that one part of the wait takes.
+/// The percentage of the total waiting time of allocators for which `part` of their waits accounts.
 fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
     100.0 * results.median(design, &scene.part(part)) / whole

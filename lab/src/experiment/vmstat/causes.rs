@@ -50,9 +50,10 @@ pub(super) enum Cause {
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
     /// per page that the vmstat work returned.
     Both,
-    /// The runs do not show that one of the patch's two changes alone lowers the contentions per
-    /// page that the vmstat work returned. But the longer interval alone lowers the number of
-    /// contentions, because CPUs that do the vmstat work less often return fewer pages.
+    /// The number of contentions divided by the number of pages that the vmstat work returned: the
+    /// runs do not show that one of the patch's two changes alone lowers this ratio. But the longer
+    /// interval alone lowers the number of contentions, because CPUs that do the vmstat work less
+    /// often return fewer pages.
     LessWork,
     /// Neither of the patch's two changes alone lowers the number of contentions. Neither alone
     /// lowers the contentions per page that the vmstat work returned.

@@ -110,8 +110,8 @@ fn too_few(seeds: usize) -> String {
     format!("{seeds} too few for a verdict; `--seeds {SEEDS_MIN}` gives one.")
 }
 
-/// The verdicts that a sentence about rows can state, in the order in which the sentence states
-/// them.
+/// The verdicts that a sentence about the rows of a table can state, in the order in which the
+/// sentence states them.
 const STATEMENTS: [Verdict; 5] = [
     Verdict::Lower,
     Verdict::Higher,

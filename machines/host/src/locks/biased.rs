@@ -315,8 +315,8 @@ impl<P: Seating> Biased<P> {
         }
     }
 
-    /// Ends the bias to `owner` for a thread that has set [`TAKEN`]. If the owner holds the lock,
-    /// it keeps the bias, and the result is `None`.
+    /// Ends the lock's bias to `owner`, on behalf of a thread that has set [`TAKEN`]. If the owner
+    /// holds the lock, the owner keeps the bias, and the result is `None`.
     #[cold]
     #[inline(never)]
     fn end_bias(&self, owner: usize) -> Option<Held<'_>> {

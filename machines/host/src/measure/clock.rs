@@ -23,7 +23,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Measures the rate against the system's clock.
+    /// Measures the rate of [`ticks`] against the system's clock.
     pub(super) fn measure() -> Self {
         let (start_ticks, start) = both_clocks();
         std::thread::sleep(COMPARED);

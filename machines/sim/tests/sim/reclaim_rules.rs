@@ -36,7 +36,7 @@ fn kswapd_gives_up_after_sixteen_rounds_in_a_row_and_hopes_again_after_progress(
     world.ask(ZoneKind::Normal);
     world.fail(14);
     let space = world.filled(64);
-    // The first round only finds that the pages were touched.
+    // The first round of reclaim only finds that the pages were touched.
     world.fail(1);
     assert_eq!(world.swapped(), 0);
     world.fail(1);

@@ -172,9 +172,9 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// The numbers by which a round of the selection decides when to stop summing the pages of single
-/// candidates. From then on, the round sums all remaining candidates as one batch, which is
-/// cheaper. (The single sums are the rent in the rent-or-buy problem of the file's header.)
+/// The numbers by which a round of the selection decides whether one batch, which sums the pages of
+/// all remaining candidates, is cheaper than further sums of single candidates. (The single sums
+/// are the rent in the rent-or-buy problem of the file's header.)
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of candidates whose pages had been summed precisely before the round began.

@@ -89,10 +89,10 @@ pub(super) struct Owners<M: Machine> {
 
 /// The owner of a block, and the pages on their way to the owner.
 struct Entry<M: Machine> {
-    /// 0 if the block has no owner. Otherwise, the owner's number plus 1 is in the upper half. The
-    /// lower half is the index, plus 1, of the block's bitmap of free pages among those of the
-    /// owner (its [`Stock`]), or 0 if there is no such bitmap. Only the CPU that holds the owner's
-    /// pcp lock uses the lower half.
+    /// 0 if the block has no owner. Otherwise, the upper half is the owner's CPU number plus 1. The
+    /// lower half is 0 if the owner's [`Stock`] has no bitmap of the block's free pages. Otherwise
+    /// it is the index of this bitmap in the stock, plus 1. Only the CPU that holds the owner's pcp
+    /// lock uses the lower half.
     owner: M::Field,
     /// The pages of the block that other CPUs have freed for the owner. Set before the block gets
     /// its first owner.

@@ -158,8 +158,8 @@ impl<M: Machine> Zone<M> {
             });
             rest = &rest[pushed as usize..];
             if !is_owner {
-                // The block has lost this owner in the meantime, so the pages go to this CPU's
-                // lists.
+                // The CPU to which the pages were to be sent no longer owns the block, so the pages
+                // go to this CPU's lists.
                 self.free_here(machine, rest, order, None);
                 rest = &[];
             }

@@ -66,8 +66,8 @@ pub(super) fn blame(
 }
 
 /// Returns the mutants that may have caused an error. The function looks at each span of `error` in
-/// which `is_primary` has the given value. It finds the smallest region of `kind` that contains the
-/// span, and returns the mutants of these regions.
+/// which `is_primary` has the given value. It finds the smallest region of `kind` (a part of the
+/// code with mutants) that contains the span, and returns the mutants of these regions.
 fn within(
     error: &Error,
     regions: &BTreeMap<String, Vec<Region>>,

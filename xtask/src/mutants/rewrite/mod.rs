@@ -33,7 +33,7 @@ pub(crate) struct Region {
 pub(crate) enum RegionKind {
     /// The changed text of one mutant.
     Changed,
-    /// An expression with its changed versions.
+    /// An expression together with its versions that mutants have changed.
     Versions,
     /// A function with mutants.
     Function,
