@@ -210,7 +210,8 @@ fn pages_in_an_inbox_can_be_robbed_too() {
     world.is_whole();
 }
 
-/// A block of which all pages are free changes its owner, too, when another CPU takes it.
+/// A CPU can take a block from the CPU that owns it even if all pages of the block are free. The
+/// block then changes its owner, too.
 #[test]
 fn a_whole_block_can_be_robbed() {
     let world = World::new(Owning::Inbox);

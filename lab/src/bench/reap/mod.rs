@@ -167,7 +167,7 @@ pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     Ok(report::found(&raced, size, why_not_here.as_deref()))
 }
 
-/// Returns the CPUs on which the threads run. If there is no race on this computer, returns the
+/// Returns the CPUs on which the threads run. If threads cannot race on this computer, returns the
 /// reason as the inner error. The outer error says that this computer has too few CPUs for
 /// `helpers`.
 fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {

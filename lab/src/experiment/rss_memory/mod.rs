@@ -70,7 +70,7 @@ struct RssMemorySetup {
 enum Owner {
     /// An owner of four counters of this kind, just created and not used yet.
     New(Counting),
-    /// An owner of our one-sided counters that have grown into a tree, because the process has run
+    /// One-sided counters of ours that have grown into a tree, like those of a process that has run
     /// on many CPUs.
     Grown,
 }

@@ -134,7 +134,7 @@ impl Guest {
         u32::from(self.cpus > 1)..self.cpus
     }
 
-    /// Returns the working CPU after `cpu`. The first working CPU follows the last one.
+    /// Returns the working CPU after `cpu`. After the last working CPU comes the first one.
     fn neighbour(self, cpu: u32) -> u32 {
         let first = u32::from(self.cpus > 1);
         if cpu + 1 < self.cpus { cpu + 1 } else { first }

@@ -14,7 +14,7 @@ use super::{Card, check};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Disturbance {
-    /// An interrupt: a tick, a device, or a request of another CPU.
+    /// An interrupt: a tick, a device, or a request by another CPU.
     Interrupt,
     /// The deferred part of interrupts, which runs when an interrupt returns (Linux: softirqs).
     Softirq,

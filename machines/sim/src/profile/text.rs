@@ -253,7 +253,7 @@ impl ProfileText {
 }
 
 impl Range {
-    /// The value at `card`.
+    /// Returns the low, the middle or the high value, as `card` says.
     #[must_use]
     pub const fn at(self, card: Card) -> u32 {
         match card {

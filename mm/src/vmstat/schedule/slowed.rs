@@ -8,8 +8,8 @@ use super::round_jiffies::rounded;
 use super::{Moment, Schedule};
 use crate::machine::Due;
 
-/// [`RoundJiffies`](super::RoundJiffies), with a longer interval, so that every CPU fires at the
-/// mean rate of the CPUs under [`Stretched`](super::Stretched).
+/// The schedule [`RoundJiffies`](super::RoundJiffies), but with a longer interval. The vmstat work
+/// of each CPU starts as often as that of the average CPU under [`Stretched`](super::Stretched).
 #[derive(Clone, Copy, Debug)]
 pub struct Slowed;
 

@@ -73,9 +73,10 @@ impl Graph {
         edges.map(|(to, why)| (to.as_str(), why))
     }
 
-    /// Returns the circles: the largest sets of files that can reach each other. If one file of a
-    /// set contains the modules of all other files in the set, this file may name them. So the
-    /// function leaves out this file and searches the rest of the set again.
+    /// Returns the circles. A circle is a largest set of files in which each file names every other
+    /// file, directly or by way of further files of the set. A file that contains the modules of
+    /// all other files in the set may name them. So the function leaves out this file and searches
+    /// the rest of the set again.
     pub(super) fn circles(&self) -> Vec<BTreeSet<&str>> {
         let mut circles = Vec::new();
         let mut sets = self.connected(&self.edges.keys().map(String::as_str).collect());

@@ -159,7 +159,8 @@ impl World {
         set.expect("there is such a zone");
     }
 
-    /// Makes both zones of node 0 short of memory, by high watermarks of twice a zone's size.
+    /// Makes both zones of node 0 short of memory: sets their high watermarks to twice the size of
+    /// a zone.
     pub(crate) fn press(&self) {
         (0..2).for_each(|zone| self.mark(zone, 0, 2 * PAGES));
     }
