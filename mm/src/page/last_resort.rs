@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::topology::NodeSet;
 use crate::units::Pfn;
 
-/// The largest order of an allocation for which a process may be killed (Linux:
+/// The largest order of an allocation for which the OOM killer kills a process (Linux:
 /// `PAGE_ALLOC_COSTLY_ORDER`).
 pub(super) const ORDER_MAX: usize = 3;
 

@@ -13,9 +13,9 @@ pub struct Number {
     pub about: &'static str,
     /// True if the file gives a list.
     pub is_list: bool,
-    /// The smallest value that an experiment file is allowed to give.
+    /// The smallest value that an experiment file is allowed to give for this number.
     pub min: u64,
-    /// The largest value that an experiment file is allowed to give.
+    /// The largest value that an experiment file is allowed to give for this number.
     pub max: u64,
 }
 

@@ -84,11 +84,12 @@ pub(crate) enum Party {
 /// The use of the locks of one class during a race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LockUse {
-    /// The sum of the times for which all tasks waited for locks of the class.
+    /// The sum of the times for which all tasks waited for locks of one class, such as page-table
+    /// locks.
     pub(crate) wait: Nanos,
     /// The number of acquisitions that had to wait.
     pub(crate) contentions: u64,
-    /// The sum of the times for which all tasks held locks of the class.
+    /// The sum of the times for which all tasks held locks of one class, such as page-table locks.
     pub(crate) hold: Nanos,
 }
 

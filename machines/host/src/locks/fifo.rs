@@ -18,7 +18,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// join in arbitrary order.
 const WAITERS_MAX: usize = 16;
 
-/// The kind of access for which a thread waits in the queue of a lock.
+/// The kind of access to a lock for which a queued thread waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,

@@ -21,7 +21,7 @@ use crate::units::{CpuId, Order, Pages};
 /// bitmap.
 #[derive(Debug)]
 pub(in crate::page) struct Stock {
-    /// The CPU that keeps the pages of this stock.
+    /// The CPU that keeps these free pages, outside its page lists.
     pub(super) cpu: CpuId,
     /// When memory for the bitmaps of blocks (the records) is allocated: in advance, or when a
     /// bitmap is added.

@@ -472,7 +472,7 @@ pub(super) enum Expiry {
     Never,
     /// A batch is due in a later interval: the countdown is running.
     Later,
-    /// A batch must be returned to the zone in the current interval.
+    /// A batch must be returned to the zone in the current interval of the vmstat work.
     Now,
 }
 
