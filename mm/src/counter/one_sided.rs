@@ -59,9 +59,8 @@ pub struct OneSidedTree<M: Machine> {
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The group's first cache line. A counter's word has the sum of all additions before the tree
-    /// existed, and of the additions of tasks that may have migrated. Two more words are [`BEHIND`]
-    /// and [`HOME`].
+    /// The group's first cache line. Each counter has a word for additions before the tree existed,
+    /// and for those of tasks that may have migrated. Two more words are [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
