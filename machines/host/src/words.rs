@@ -176,8 +176,9 @@ impl LocalWord<Host> for CpuWord {
         self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
     }
 
-    /// With restartable sequences, adds by such a sequence if the caller runs on the real CPU whose
-    /// threads may do so for `cpu` (`fronts::Homes`). Otherwise adds by an atomic instruction.
+    /// Adds by a restartable sequence if the machine uses such sequences, and if the caller runs on
+    /// the home of `cpu`: the real CPU whose threads may add for `cpu` in this way
+    /// (`fronts::Homes`). Otherwise adds by an atomic instruction.
     #[inline(always)]
     fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
         let homes = &machine.shared().homes;

@@ -50,10 +50,9 @@ pub(super) enum Cause {
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
     /// per page that the vmstat work returned.
     Both,
-    /// The number of contentions divided by the number of pages that the vmstat work returned: the
-    /// runs do not show that one of the patch's two changes alone lowers this ratio. But the longer
-    /// interval alone lowers the number of contentions, because CPUs that do the vmstat work less
-    /// often return fewer pages.
+    /// The runs do not show that one of the patch's two changes alone lowers the number of
+    /// contentions per page returned by vmstat work. But the longer interval alone lowers the total
+    /// number of contentions, because CPUs that do the vmstat work less often return fewer pages.
     LessWork,
     /// Neither of the patch's two changes alone lowers the number of contentions. Neither alone
     /// lowers the contentions per page that the vmstat work returned.
