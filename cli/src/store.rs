@@ -13,7 +13,7 @@ use plimsoll_lab::store::head::{Head, Inputs, Machine, New, Program};
 use plimsoll_lab::store::{Collected, Printed, RunFolder, Store, hash_of};
 use plimsoll_lab::watch::Course;
 
-/// The folder of the store, unless the user names another folder.
+/// The folder of the store (the kept results), unless the user names another folder.
 const FOLDER: &str = ".plimsoll";
 /// The environment variable that names the folder of the store.
 const VARIABLE: &str = "PLIMSOLL_STORE";

@@ -86,7 +86,7 @@ pub fn run_law_within<S: Send + Sync + 'static>(
     });
 }
 
-/// A guard that prints the name of the law if the thread panics.
+/// A guard that prints the name of the law (the tested contract) if the thread panics.
 struct SaysWhich<'a> {
     law: &'a str,
 }

@@ -98,7 +98,7 @@ fn run_schedules<S: Send + Sync + 'static>(
     });
 }
 
-/// A guard that prints the name of the law if the thread panics.
+/// A guard that prints the name of the law (the tested contract) if the thread panics.
 struct SaysWhich<'a> {
     law: &'a str,
 }

@@ -125,8 +125,8 @@ pub(super) struct BlockTypes<T> {
 }
 
 impl<T: Tags> BlockTypes<T> {
-    /// Creates the types for a zone of `spanned` pages. All blocks are movable, as in Linux after
-    /// boot.
+    /// Creates the migrate types of the page blocks in a zone of `spanned` pages. The type of every
+    /// page block is movable, as in Linux after boot.
     pub(super) fn new<M: Machine<Tags = T>>(
         machine: &M,
         spanned: Pages,

@@ -319,9 +319,9 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Takes `pfn` out of `file`, if the page is still at `index`, has no use and was never mapped
-    /// shared. Leaves `shadow`, the record of when the page left memory, in its place. Returns
-    /// whether the page was taken out. If so, the caller owns the page.
+    /// Takes `pfn` out of `file`, if the page is still at `index`, is not in use and was never
+    /// mapped shared. Puts `shadow`, the record of when the page left memory, in place of the page.
+    /// Returns whether the page was taken out. If so, the caller owns the page.
     pub(crate) fn drop_cached(
         &self,
         file: &Object<M>,

@@ -46,7 +46,7 @@ pub(super) fn broken_by(rule: super::Rule, path: &str, text: &str) -> Vec<String
     of_tree(&files, rule)
 }
 
-/// Returns the result of `check` on a repository of these files.
+/// Returns the result of `check` on a repository that consists of `files`.
 pub(super) fn of_tree(
     files: &[(impl AsRef<str>, &str)],
     check: impl FnOnce(&Tree) -> Vec<String>,

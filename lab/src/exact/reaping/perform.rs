@@ -186,8 +186,8 @@ fn while_changing(
     });
 }
 
-/// The request for the mapping that another thread makes in order to change the mappings. This
-/// mapping is shared and has one page, so the reaper does not empty it.
+/// The request with which another thread maps one page, in order to change the victim's mappings.
+/// The new mapping is shared, so the reaper does not empty it.
 fn changed(host: &Host, place: Place) -> MapRequest<Host> {
     MapRequest {
         place,

@@ -366,7 +366,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
             .make)(run)
     }
 
-    /// Makes the conclusion from the sentences in the file.
+    /// Makes the conclusion of the report from the sentences in the experiment's file.
     fn finding(
         &self,
         run: &Run<'_, S, K>,

@@ -127,7 +127,7 @@ impl Numbers {
         values.unwrap_or_else(|| panic!("no number is declared as {name}"))
     }
 
-    /// The value of the number `name`.
+    /// The value of the number that is called `name`.
     ///
     /// # Panics
     /// As [`Numbers::list`].

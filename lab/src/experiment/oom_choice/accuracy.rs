@@ -22,7 +22,7 @@ use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 use crate::run::options::Effort;
 
-/// The workload of this experiment, which experiment files can name.
+/// The workload of this experiment. Experiment files can name this workload.
 pub(in super::super) static SUBJECT: &dyn Runs = &CODE;
 
 static CODE: Code<AccuracySetup> = Code {

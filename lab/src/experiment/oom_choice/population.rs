@@ -94,7 +94,7 @@ pub(super) struct Population {
 }
 
 impl Population {
-    /// Draws `count` processes on a machine with `cpus` CPUs.
+    /// Draws `count` processes at random, on a machine with `cpus` CPUs.
     pub(super) fn new(kind: Kind, count: u32, cpus: u32, seed: u64) -> Self {
         let mut population = Self {
             adjs: vec![ScoreAdj::ZERO; count as usize],

@@ -386,9 +386,9 @@ mod tests {
         sim.run();
     }
 
-    /// Two CPUs map and unmap while two other CPUs fault. A fault that `enter` has let in is in the
-    /// mapping that covers the place at that time. No writer changes this mapping before the fault
-    /// has left it.
+    /// Two CPUs map and unmap while two other CPUs fault. A fault that `enter` has let in counts as
+    /// a reader of the mapping that covers the faulting address. No writer changes this mapping
+    /// before the fault has ended.
     #[test]
     fn a_fault_that_was_let_in_is_in_a_mapping_that_does_not_change() {
         let profile = Profile::load("phone-8", Card::Mid).expect("built in");

@@ -60,7 +60,7 @@ pub(super) struct Population {
 }
 
 impl Headcount {
-    /// Draws all processes and their CPUs.
+    /// Draws all processes and their CPUs at random.
     ///
     /// # Panics
     /// If the machine has too few CPUs: each running thread, the reaper, the helper (which calls

@@ -61,8 +61,8 @@ pub(super) fn leave_out_of_forks(map: &MmapRaw) -> io::Result<()> {
 }
 
 pub(super) fn give_back(map: &MmapRaw, offset: usize, bytes: usize) -> io::Result<()> {
-    // `memmap2` rounds the start of the range down to a multiple of the kernel's page size. If
-    // these are larger than a frame, neighbouring frames would lose their memory too.
+    // `memmap2` rounds the start of the range down to a multiple of the kernel's page size. If the
+    // kernel's pages were larger than a frame, neighbouring frames would lose their memory too.
     kernel_pages_are_frames()?;
     // SAFETY: the range is inside the mapping and consists of whole pages. The kernel writes zeros
     // to it, as a write through a raw pointer would. This code never creates a reference to the

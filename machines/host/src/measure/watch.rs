@@ -36,7 +36,8 @@ impl Watch {
         }
     }
 
-    /// Reads the clock, and records a jump if too much time has passed since the last reading.
+    /// Reads the clock, and records a jump of the clock if too much time has passed since the last
+    /// reading.
     #[inline]
     pub(super) fn look(&self) -> u64 {
         self.note(clock::ticks())

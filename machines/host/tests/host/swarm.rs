@@ -31,7 +31,7 @@ struct Shared {
     host: Host,
     mm: Manager<Host>,
     owners: Vec<AtomicU32>,
-    /// Blocks that their threads have passed on. Any thread may free them.
+    /// Blocks that a thread has allocated and passed on. Any thread may free them.
     passed_on: Mutex<Vec<Block>>,
 }
 

@@ -372,8 +372,8 @@ impl Behind {
     }
 }
 
-/// Asserts that only one thread at a time is first in the queue and adds to the sum. The main
-/// thread and `others` more threads do this.
+/// The main thread and `others` more threads wait in the queue. A thread that becomes first adds to
+/// the sum. Asserts that only one thread at a time is first.
 pub(crate) fn waiters_pass_alone(others: u32) {
     let behind = Arc::new(Behind::default());
     let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();

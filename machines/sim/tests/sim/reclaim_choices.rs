@@ -160,7 +160,8 @@ fn anonymous_pages_that_leave_make_earlier_pages_older() {
     let _space = world.filled(400);
     let file = world.cached(1000, NODE);
     let left = drop_some(&world, 40);
-    // The file page that left last is needed again at once, so it comes back as an active page.
+    // The file page that was dropped last is needed again at once, so it comes back as an active
+    // page.
     world.read(&file, left - 1..left, NODE);
     assert_eq!(world.len(List::ActiveFile), 1);
     world.press();

@@ -212,8 +212,8 @@ impl Bitmaps {
         split.bits.has_around(page % HUGE, Order::ZERO)
     }
 
-    /// Returns whether there is a free block of at least `order`, which is below that of a huge
-    /// block.
+    /// Returns whether there is a free block of `order` or more. `order` must be less than the
+    /// order of a huge block.
     pub(super) fn has(&self, order: Order) -> bool {
         self.best(order).is_some()
     }

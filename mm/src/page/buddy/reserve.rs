@@ -14,7 +14,7 @@ impl Buddy {
         self.free_kept
     }
 
-    /// The number of pages of all kept blocks, free or not.
+    /// The number of pages of all blocks that are kept for atomic requests, free or not.
     #[cfg(test)]
     pub(in crate::page) fn kept(&self) -> Pages {
         self.kept

@@ -63,7 +63,7 @@ impl<M: Machine> Leftover<M> {
         }
     }
 
-    /// Returns the claimed page tables that are still here, or `None` if there are none.
+    /// Returns the claimed page tables that this word still holds, or `None` if it holds none.
     pub(super) fn left(&self, machine: &M) -> Option<Claim> {
         decode(self.0.load(machine, Relaxed))
     }

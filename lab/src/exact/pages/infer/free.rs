@@ -239,7 +239,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The zone to which drain event `at` returns a block.
+    /// The zone to which the drain event with the index `at` returns a block.
     fn zone_of(&self, at: usize) -> Option<u8> {
         match self.events[at].what {
             What::PcpuDrain { pfn, .. } => self.zone(pfn),

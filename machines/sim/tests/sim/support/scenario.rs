@@ -68,7 +68,7 @@ pub(crate) struct Odds {
 }
 
 impl Scenario {
-    /// Draws the scenario for `seed`.
+    /// Draws a random scenario from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let dice = &mut Dice::new(seed, 0);
         let (cpus, nodes) = (dice.between(1, 24), dice.between(1, 3));

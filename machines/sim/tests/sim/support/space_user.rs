@@ -266,8 +266,8 @@ impl User {
         faulted.map_or_else(|why| self.missed(sim, why), |_| Ok(()))
     }
 
-    /// Touches a page that no thread maps. The page is below all parts, and the address space
-    /// places no mapping there.
+    /// Touches a page that no thread maps. The page is below the parts of the address space that
+    /// threads use, and no mapping is placed there.
     fn touch_nowhere(&self, sim: &Sim) -> Goes {
         let (memory, page) = (self.shared.memory(sim), Vpn(BASE - 1));
         let process = self.process();
