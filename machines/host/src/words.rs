@@ -176,9 +176,10 @@ impl LocalWord<Host> for CpuWord {
         self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
     }
 
-    /// Adds by a restartable sequence if the machine uses such sequences, and if the caller runs on
-    /// the home of `cpu`: the real CPU whose threads may add for `cpu` in this way
-    /// (`fronts::Homes`). Otherwise adds by an atomic instruction.
+    /// If the machine uses restartable sequences, adds by such a sequence. The sequence succeeds
+    /// only on the home of `cpu`, the real CPU whose threads may add for `cpu` (`fronts::Homes`);
+    /// elsewhere, returns `None`. A machine that uses no such sequences adds by an atomic
+    /// instruction.
     #[inline(always)]
     fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
         let homes = &machine.shared().homes;
