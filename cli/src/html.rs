@@ -32,8 +32,8 @@ pub(crate) struct HtmlFile {
 }
 
 impl HtmlFile {
-    /// Checks that the page can be written, so that an error comes now and not after minutes of
-    /// measuring. `machines` are the machines of the command, as the user names them.
+    /// Checks that the HTML file can be written, so that an error comes now and not after minutes
+    /// of measuring. `machines` are the machines of the command, as the user names them.
     pub(crate) fn open(args: HtmlArgs, machines: Vec<String>) -> anyhow::Result<Self> {
         if let Some(file) = &args.html {
             output::writable(file, "--html")?;

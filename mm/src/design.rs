@@ -269,12 +269,13 @@ const MECHANISMS: usize = 7;
 /// wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadName {
-    /// This part is not the name of a variant.
+    /// This part of the design's name is not the name of a variant.
     Unknown(String),
-    /// This part is a base (see [`Design::BASES`]) but not the first part. It would override the
-    /// parts before it.
+    /// This part of the design's name is a base (see [`Design::BASES`]) but not the first part. The
+    /// base would override the parts before it.
     LateBase(String),
-    /// This part is a variant of a mechanism for which an earlier part has already named a variant.
+    /// This part of the design's name is a variant of a mechanism for which an earlier part has
+    /// already named a variant.
     Twice(String),
 }
 

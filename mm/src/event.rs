@@ -77,7 +77,7 @@ pub enum Event {
     /// The shepherd scheduled the vmstat work of a CPU that had stopped this work (Linux:
     /// `vmstat_shepherd`).
     Kick {
-        /// The CPU whose work was scheduled.
+        /// The CPU whose vmstat work was scheduled.
         cpu: CpuId,
     },
     /// A phase of a task begins on the CPU that emits the event. The phases of a task nest. While

@@ -122,8 +122,8 @@ fn kallsyms(header: &mut Header) -> Kallsyms {
     kallsyms
 }
 
-/// Switches on the probe of bulk allocations, or adds to the header why bulk allocations are
-/// missing.
+/// Switches on the probe that records bulk allocations. If this is not possible, adds the reason to
+/// the header.
 fn bulk(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Header) {
     let consequence = "bulk allocations (alloc_pages_bulk has no tracepoint) are not recorded, \
                        and their pages appear as frees without an allocation";

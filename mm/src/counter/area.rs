@@ -416,7 +416,7 @@ impl<M: Machine> Place<M> {
         (0..cpus as usize).map(move |cpu| &blocks[cpu * per_row].0[word])
     }
 
-    /// Returns the sum of the group's words on `cpu`.
+    /// Returns the sum of all words that this group of counters has on `cpu`.
     #[inline]
     pub(super) fn total(&self, machine: &M, cpu: usize) -> i64 {
         self.row(cpu).total(machine, self.first(), self.width())
@@ -436,7 +436,7 @@ impl<M: Machine> Place<M> {
         self.width as usize
     }
 
-    /// Returns the index of the group's first word in each CPU's row.
+    /// Returns the index of the first word of this group of counters, in the row of any CPU.
     pub(super) fn first(&self) -> usize {
         self.first_in_row as usize
     }

@@ -17,8 +17,8 @@ pub(super) struct Parts<'a, M: Machine> {
 /// The cells (words in per-CPU memory) of a group of counters.
 pub(super) struct Cells<'a, M: Machine> {
     pub(super) place: &'a Place<M>,
-    /// The record of which cells have ever held anything. It is `None` if the group keeps no such
-    /// record; a sum then reads all cells.
+    /// The record of the CPUs whose cells (parts of the group's counters) have ever held anything.
+    /// It is `None` if the group keeps no such record; a sum then reads all cells.
     pub(super) used: Option<Used<'a, M>>,
     pub(super) cpus: u32,
     /// An upper bound on the number of CPUs whose cells never held anything.

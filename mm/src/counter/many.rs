@@ -47,7 +47,8 @@ pub fn precise_totals<'g, M: Machine, T>(
     run.sum(machine, |at, pages| add(&mut items[at], pages));
 }
 
-/// Groups that are summed together, because their cells are in the same chunk of per-CPU memory.
+/// Groups of counters that are summed together, because their cells (per-CPU parts) are in the same
+/// chunk of memory.
 struct Run<'g, M: Machine> {
     members: [Option<Member<'g, M>>; PLACES],
     len: usize,
@@ -143,8 +144,9 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 
     /// Returns a word for each of the 64 CPUs whose indices start at `64 * nth`. The word has one
-    /// bit for each group of the run whose cells on that CPU may hold something. Each group in
-    /// `everywhere` gets its bit on every CPU, without a look-up of the CPUs that have added to it.
+    /// bit for each group of counters in this run whose cells on that CPU may hold something. Each
+    /// group in `everywhere` gets its bit on every CPU, without a look-up of the CPUs that have
+    /// added to it.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {

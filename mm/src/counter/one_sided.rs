@@ -78,8 +78,8 @@ struct Grown<M: Machine> {
     /// First come cache lines with one bit per cell (leaf) and item (inner node), set at the first
     /// use. Then follows one line per item and root, with one word per counter.
     items: Items<M>,
-    /// The index of the first cache line that belongs to an item. The lines before it hold the bits
-    /// of the used cells and items.
+    /// The index of the first cache line that belongs to an item (inner node). The lines before it
+    /// hold one bit for each cell (leaf) and item, set if the cell or item has been used.
     above: usize,
 }
 
@@ -245,8 +245,8 @@ impl<M: Machine> OneSidedTree<M> {
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
         // This call reports to the machine the work of an addition to the CPU's own cell. An
-        // addition to the first line needs no such call, because the machine itself counts each
-        // access to a line.
+        // addition to a shared cache line needs no such call, because the machine itself counts
+        // each access to a line.
         machine.spend(Work::Count, 1);
         if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);

@@ -69,7 +69,8 @@ pub struct Shape {
     /// For each CPU, the indices of the items (inner nodes of the tree) above the CPU's own cell,
     /// from the lowest level up, and then the index of the root.
     paths: Box<[u32]>,
-    /// The count of the items of all levels, roots included. The roots have the highest indices.
+    /// The number of items (inner nodes of the tree) on all levels, including the roots. The roots
+    /// have the highest indices.
     items: u32,
     roots: u32,
 }

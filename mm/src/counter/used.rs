@@ -1,5 +1,5 @@
-//! The record of the cells and items of a tree that have ever been used. It has one bit for each
-//! cell, followed by one bit for each item.
+//! The record of the cells (leaves) and items (inner nodes) of a counter tree that have ever been
+//! used. It has one bit for each cell, followed by one bit for each item.
 //!
 //! A bit is set before its cell or item holds anything, and is never cleared.
 //!

@@ -75,7 +75,8 @@ pub(crate) struct Begun {
     kind: i64,
 }
 
-/// What a step of kswapd needs from its node: how to test the node, and how to reclaim from it.
+/// What a step of kswapd needs from its node: whether the node is short of memory, and how to
+/// reclaim the node's pages.
 pub(crate) trait Duty {
     fn node(&self) -> NodeId;
 

@@ -100,12 +100,12 @@ impl<M: Machine> Spaces<M> {
         Ok(Self { batches, ..self })
     }
 
-    /// Returns the shared parts with lists that record the age of each page, so that the pages of
-    /// up to `spaces_max` address spaces and files at a time may be reclaimed. Without this, no
-    /// page is reclaimed. The lists take 17 bytes for each page of memory. Further memory is needed
-    /// when a page is first used for a file that was passed to [`Memory::enlist_file`]. It is
-    /// allocated for the whole chunk of 1024 pages that contains this page, and takes 256 bytes for
-    /// each page on real threads. Call this method before any page is mapped.
+    /// Adds lists that record the age of each page. With these lists, the pages of up to
+    /// `spaces_max` address spaces and files at a time can be reclaimed. Without the lists, no page
+    /// is reclaimed. The lists take 17 bytes for each page of memory. Further memory is needed when
+    /// a page is first used for a file that was passed to [`Memory::enlist_file`]. It is allocated
+    /// for the whole chunk of 1024 pages that contains this page, and takes 256 bytes for each page
+    /// on real threads. Call this method before any page is mapped.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if the global allocator has no memory.
@@ -127,7 +127,7 @@ impl<M: Machine> Spaces<M> {
         self.batches.spare(machine)
     }
 
-    /// Returns the shared parts with `discard` set as the listener for freed pages.
+    /// Makes `discard` the listener for freed pages, for all address spaces that share this value.
     #[must_use]
     pub fn discarding(self, discard: impl Discard<M> + 'static) -> Self {
         Self {
@@ -136,8 +136,9 @@ impl<M: Machine> Spaces<M> {
         }
     }
 
-    /// Returns the shared parts with `contents` as the code that clears, copies and stores the
-    /// contents of pages. Without such code, the contents of a page that moves to swap are lost.
+    /// Makes `contents` the code that clears, copies and stores the contents of pages, for all
+    /// address spaces that share this value. Without such code, the contents of a page that moves
+    /// to swap are lost.
     #[must_use]
     pub fn with_contents(self, contents: impl Contents<M> + 'static) -> Self {
         Self {

@@ -65,7 +65,7 @@ pub trait Frames: Send + Sync {
         take(blocks, || self.alloc::<ORDER>())
     }
 
-    /// The loop of [`Subject::give`].
+    /// The loop of [`Subject::give`] for blocks of the order `ORDER`.
     fn give_of<const ORDER: u8>(&self, blocks: &[usize]) {
         give(blocks, |block| self.free::<ORDER>(block));
     }

@@ -32,7 +32,7 @@ pub(super) struct Shortage {
     pub(super) limit: Option<u64>,
     /// The swap limit of the memory cgroup that ran out, in pages.
     pub(super) swap_limit: Option<u64>,
-    /// The processes that the kernel chose from, in the order of the table.
+    /// The processes that the kernel chose from, in the order of the table that the kernel printed.
     pub(super) tasks: Vec<Task>,
     /// The part of the machine in which memory was short.
     pub(super) place: Place,

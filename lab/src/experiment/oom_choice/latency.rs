@@ -105,10 +105,11 @@ fn band_sums(count: u32) -> Metric {
     Metric::neither("", Unit::Count).named(format!("band_sums_at_{count}"))
 }
 
-/// The machine, and the numbers of processes among which a victim is chosen.
+/// The machine, and the sizes of the sets of processes in which a victim is chosen.
 struct LatencySetup {
     profile: Profile,
-    /// The numbers of processes among which one is a hog (a process that has almost all memory).
+    /// The sizes of the sets of processes in which one process is a hog (a process that has almost
+    /// all memory).
     counts: Vec<u32>,
     /// The number of processes in the second set. Approximate sums, which do not read every CPU's
     /// part of a counter, cannot tell any two of these processes apart.

@@ -59,7 +59,8 @@ static CODE: Code<RssMemorySetup> = Code {
     cells: &[],
 };
 
-/// The numbers of CPUs of the machines to measure, and how many times each machine is measured.
+/// For each machine to measure, its number of CPUs in `cpus`; and the number of times that each
+/// machine is measured.
 struct RssMemorySetup {
     cpus: Vec<u32>,
     rounds: u64,

@@ -209,7 +209,7 @@ struct Story<'a> {
     asks: Vec<Range<u64>>,
     selects: Vec<Range<u64>>,
     pauses: Vec<Range<u64>>,
-    /// The selections of victims on all CPUs.
+    /// For each selection of a victim, its CPU, and its start and end in nanoseconds.
     selecting: &'a [(CpuId, Range<u64>)],
     deaths: &'a [Death],
     since: u64,

@@ -67,7 +67,7 @@ fn join(thread: JoinHandle<Results>) -> Results {
 }
 
 /// Asserts that no addition is lost or done twice if two threads on one CPU add, and each stops the
-/// restartable sequences of the other. After the first addition, no addition is refused.
+/// restartable sequences of the other. After the first addition, none of the additions is refused.
 pub(crate) fn two_threads_add_on_a_cpu() {
     let counter = Counter::new();
     let first = counter.add_on(0, 1);

@@ -87,7 +87,8 @@ pub(crate) fn set_up() -> Option<&'static Area> {
     Some(mine())
 }
 
-/// Stops the sequences on a CPU, as the kernel does for `host`.
+/// Stops the restartable sequences that run on a CPU. On real threads, the kernel does this for the
+/// crate `host`.
 pub(crate) fn abort_on(cpu: u32) {
     checker::cpus()[cpu as usize].switch();
 }

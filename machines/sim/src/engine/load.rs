@@ -71,7 +71,7 @@ pub(crate) struct LoadState {
 struct Member {
     socket: usize,
     node: usize,
-    /// The other CPUs of the core.
+    /// The other CPUs of the core to which this CPU belongs.
     siblings: Box<[usize]>,
     busy: Cell<bool>,
     /// The time at which the CPU became idle last, in nanoseconds.

@@ -71,7 +71,7 @@ impl CostKey {
         }
     }
 
-    /// The name of the cost within its table.
+    /// The name of the cost in its table of the profile.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
