@@ -24,7 +24,7 @@ struct Data {
 #[derive(Serialize)]
 struct OfReport {
     courses: Vec<Course>,
-    /// How many designs the page leaves out: it does not show what happened in their runs.
+    /// The number of designs for which the HTML page does not show what happened in their runs.
     left_out: usize,
 }
 

@@ -180,7 +180,7 @@ impl<M: Machine> Aged<M> {
             few: few_pages(machine, Design::OURS),
             lru: Lru::new(machine),
         };
-        // This leaves the batch of CPU 0 one page short of full.
+        // After these additions, the batch of CPU 0 has room for only one more page.
         (0..30).for_each(|_| aged.add(machine));
         aged
     }

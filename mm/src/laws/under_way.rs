@@ -14,8 +14,8 @@ use super::Law;
 use crate::counter::{Area, Batch, Counters, Items, OneSidedTree, Shape};
 use crate::machine::Machine;
 
-/// The state of the tests in this file: a counter tree whose roots are as far behind its precise
-/// sum as possible.
+/// The state of the tests in this file: a counter tree whose roots (top nodes) add up to as much
+/// less as possible than the precise sum of the tree.
 pub struct Full<M: Machine> {
     tree: OneSidedTree<M>,
     shape: Arc<Shape>,

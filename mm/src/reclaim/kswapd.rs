@@ -48,7 +48,7 @@ const DOZING: i64 = 3;
 /// The state of the kswapd of a node.
 pub(crate) struct Kswapd<M: Machine> {
     state: M::Word,
-    /// The number of rounds in a row without progress.
+    /// The number of rounds of kswapd in a row in which no page was reclaimed.
     failures: M::Word,
     /// 1 from kswapd's first step after a wake-up until kswapd falls asleep, and 0 otherwise. Only
     /// a step of kswapd writes this field.

@@ -192,7 +192,8 @@ impl Index {
 
     /// Puts `frame` at `index`, unless there is a frame already. Returns the frame now at `index`.
     ///
-    /// If `spares` are too few, returns the missing nodes as an error and changes nothing.
+    /// If the tree lacks more nodes than `spares` has, changes nothing, and the error says which
+    /// nodes the tree lacks.
     pub(super) fn insert(
         &mut self,
         index: u64,

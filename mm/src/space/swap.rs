@@ -36,8 +36,8 @@ pub struct SwapArea<M: Machine> {
 const END: u32 = u32::MAX;
 
 struct Table {
-    /// For each slot that was ever taken: its own number while it is taken, otherwise the number of
-    /// the next free slot.
+    /// For each swap slot that was ever taken: its own number while the slot is taken, otherwise
+    /// the number of the next free slot.
     next: Vec<u32>,
     /// The head of the list of free slots: the slot that was freed last, or [`END`].
     first: u32,
@@ -113,7 +113,7 @@ impl<M: Machine> SwapArea<M> {
             .map_or(Ok(()), |&slot| Err(BadSlot { slot }))
     }
 
-    /// Returns the number of slots that are taken.
+    /// Returns the number of swap slots that are taken.
     pub fn used(&self, machine: &M) -> u32 {
         self.table.with(machine, Site::Control, |table| table.used)
     }
@@ -124,7 +124,7 @@ impl<M: Machine> SwapArea<M> {
         u64::from(self.slots).saturating_sub(self.taken.get())
     }
 
-    /// Returns the number of slots, taken or free.
+    /// Returns the number of all swap slots in the area, taken or free.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots
@@ -164,7 +164,7 @@ impl Table {
         Some(slot)
     }
 
-    /// Frees `slot` if it is taken. Returns whether it was taken.
+    /// Frees the swap slot `slot` if the slot is taken. Returns whether it was taken.
     fn give(&mut self, slot: u32) -> bool {
         match self.next.get_mut(slot as usize) {
             Some(next) if *next == slot => {

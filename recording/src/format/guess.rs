@@ -234,8 +234,8 @@ impl Guesser {
             Role::Batched => {
                 let pending = self.pending.entry(self.cpu).or_default();
                 let place = match place {
-                    // No guess was right, so this page is the first of a batch. The pages that were
-                    // freed before it belong to no batch.
+                    // None of the guesses was this page, so the page is the first of a batch. The
+                    // pages that the CPU freed before this page belong to no batch.
                     0 => pending
                         .iter()
                         .position(|other| *other == page)

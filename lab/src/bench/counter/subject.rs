@@ -194,8 +194,8 @@ const COUNTER: usize = 1;
 struct Of<C> {
     name: &'static str,
     host: Host,
-    /// The CPUs that the two threads play. `None` means that each addition asks the kernel on which
-    /// CPU the thread runs.
+    /// The CPUs of the host that the two threads act as. `None` means that each addition asks the
+    /// kernel on which CPU the thread runs.
     plays: Option<[CpuId; 2]>,
     counters: C,
 }

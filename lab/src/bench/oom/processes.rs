@@ -132,9 +132,9 @@ impl<'a> ProcessSet<'a> {
         Ok(set)
     }
 
-    /// Plays every CPU that belongs to the thread with the index `thread`, one after the other. On
-    /// each of these CPUs, adds to each process's counters the pages that this process has touched
-    /// there. Each process has run on `spread` CPUs.
+    /// Acts as each CPU that is assigned to the thread with the index `thread`, one CPU after the
+    /// other. On each of these CPUs, adds to each process's counters the pages that this process
+    /// has touched there. Each process has run on `spread` CPUs.
     fn touch(&self, thread: u32, spread: u32, sizes: &[i64]) {
         let cpus = self.host.topology().cpus();
         for cpu in (0..cpus).filter(|cpu| cpu % THREADS == thread) {

@@ -300,7 +300,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     taken
 }
 
-/// How many pages of a zone an allocation that is able to wait must leave free.
+/// The number of pages of a zone that an allocation must leave free if the allocation can wait.
 fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }

@@ -56,9 +56,10 @@ impl Homes {
         self.homes.get(cpu.index())
     }
 
-    /// Adds `delta` to a word that belongs to the CPU whose home is `home`, and returns the new
-    /// value. If the calling thread does not run on the real CPU that is the home, returns `None`
-    /// and changes nothing.
+    /// Adds `delta` to a word of the CPU whose home is `home`, and returns the new value. A home is
+    /// the real CPU whose threads may add by restartable sequences. If the calling thread runs on
+    /// another real CPU, and this CPU does not become the home, returns `None` and leaves the word
+    /// unchanged.
     #[inline(always)]
     pub(crate) fn add(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
         match rseq::add(rseq::mine(), &home.real, word, delta) {

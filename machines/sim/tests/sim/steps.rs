@@ -18,7 +18,7 @@ use rand::Rng;
 const CPUS: u32 = 6;
 const TASKS: u32 = 10;
 
-/// A step or a wait, in the order in which they were reported.
+/// A step or a wait that the simulator reported to an observer.
 #[derive(Clone, Copy)]
 enum Seen {
     Step(Step),

@@ -74,7 +74,8 @@ pub(super) enum Seen {
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,
-    /// For each candidate, the points as last read, and the candidate's standing at that time.
+    /// For each candidate, what the selection last read of its points, and how the selection had to
+    /// treat the candidate at that time.
     seen: RefCell<Vec<(Seen, Standing)>>,
     scope: Scope,
     questions: Cell<u32>,

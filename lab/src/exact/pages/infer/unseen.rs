@@ -30,8 +30,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Records that the frames above `pfn` on its list were taken earlier. Frames that a later
-    /// event shows being allocated or returned to the zone are not included.
+    /// Records that the frames above `pfn` on its list have already been allocated, although no
+    /// event shows it. Leaves out frames that are allocated or returned to the zone by a later
+    /// event.
     pub(super) fn take_above(&mut self, index: usize, place: Place, pfn: u64) {
         let above = self.lists.above(place, Some(pfn));
         let unseen: Vec<u64> = above
