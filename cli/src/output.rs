@@ -195,7 +195,7 @@ impl Sink {
         &mut self,
         render: impl FnOnce(Format, usize) -> String,
     ) -> anyhow::Result<()> {
-        // A blank line separates two reports for people.
+        // In the formats for people to read, a blank line separates two reports.
         let gap = if self.written.is_empty() || self.format.is_for_programs() {
             ""
         } else {

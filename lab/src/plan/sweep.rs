@@ -15,7 +15,7 @@ use super::text::factor_text;
 use crate::error::Error;
 use crate::run::aging::Memory;
 
-/// How many points (combinations of values) of a sweep can run at most.
+/// The largest number of points (combinations of values) that one sweep can run.
 pub const POINTS_MAX: u64 = 10_000;
 
 /// One point of a sweep: one combination of the values of its axes.

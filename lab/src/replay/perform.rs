@@ -58,7 +58,7 @@ pub(super) struct Performed {
     pub(super) recording: Option<Recording>,
 }
 
-/// The machine and the options for performing a plan.
+/// The machine and the options for performing a plan (the operations of a recording).
 pub(super) struct ReplaySetup<'a> {
     pub(super) profile: &'a Profile,
     /// The number of copies of the recording that run side by side.

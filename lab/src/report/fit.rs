@@ -60,7 +60,7 @@ pub(super) fn fit(grid: Grid, width: usize) -> Fitted {
     Fitted::Grids(groups.iter().enumerate().map(of_group).collect())
 }
 
-/// The width of columns that have these widths, including the gaps between the columns.
+/// The width that columns of `widths` take together, including the gaps between the columns.
 fn together(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }

@@ -144,8 +144,8 @@ pub struct DecidedHeadline {
     pub metric: String,
     /// The prices of steps that decide the comparison, the most important first.
     pub prices: Vec<DecidingPrice>,
-    /// How many prices are left out of `prices` because they change the comparison by no more than
-    /// other seeds would.
+    /// The number of prices that are left out of `prices`, because they change the comparison by no
+    /// more than other seeds would.
     pub within_noise: usize,
 }
 

@@ -1,10 +1,10 @@
-//! The progress of a command that runs several experiments at once: one bar for all experiments,
-//! with the time that is left.
+//! The progress of a command that runs several experiments at once. One bar for all experiments
+//! shows the progress and the time that is left.
 //!
 //! The time left is computed from the work left and from the speed of this command so far. The
-//! amount of work in a case is how many seconds the case took on the computer on which
-//! `lab/data/durations.json` was measured. So the time left is right even if the remaining cases
-//! take longer than the finished ones.
+//! amount of work in a case (one design with one seed) is the number of seconds that the case took
+//! on the computer on which `lab/data/durations.json` was measured. So the time left is right even
+//! if the remaining cases take longer than the finished ones.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -92,7 +92,8 @@ impl Progress {
         self.label(label);
     }
 
-    /// Begins a comparison in the journal. Returns `None` if there is no journal.
+    /// Begins a comparison in the journal (the file of finished cases). Returns `None` if there is
+    /// no journal.
     pub(crate) fn begin_comparison(&self) -> Option<Cases> {
         let begun = self.begun.as_ref()?;
         Some(begun.begin(self.lock_title().clone()))

@@ -184,8 +184,8 @@ impl Firings {
         same.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// Makes a table of the rounds of the shepherd (`vmstat_shepherd`): how many there were, the
-    /// intervals between them, and how many CPUs the shepherd woke.
+    /// Makes a table of the rounds of the shepherd (`vmstat_shepherd`): the number of rounds, the
+    /// intervals between them, and the number of CPUs that the shepherd woke.
     #[must_use]
     pub fn shepherd(&self) -> Figures {
         let between = self

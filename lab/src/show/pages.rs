@@ -7,10 +7,10 @@ use super::moves::{Move, Path};
 use crate::measure::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
-/// Makes a table of how many pages a move has, by path. The table counts each move as one hold of
-/// the zone lock, because many recordings do not show where holds end. `knows_updates` says whether
-/// the recording shows when `vmstat_update` ran. Without these times, decays (moves by
-/// `vmstat_update`) and drains cannot be told apart.
+/// Makes a table of the number of pages per move, with a row for each code path. The table counts
+/// each move as one hold of the zone lock, because many recordings do not show where holds end.
+/// `knows_updates` says whether the recording shows when `vmstat_update` ran. Without these times,
+/// decays (moves by `vmstat_update`) and drains cannot be told apart.
 #[must_use]
 pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);

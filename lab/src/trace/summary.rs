@@ -48,7 +48,7 @@ pub struct Summary {
     pub ignored: BTreeMap<String, u64>,
 }
 
-/// How many allocations and frees of one order a recording has.
+/// The counts of allocations and of frees of one order in a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCount {
     /// The number of blocks of this order allocated.

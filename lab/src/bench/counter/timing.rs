@@ -73,7 +73,7 @@ pub(super) fn adds(
     per_subject.collect()
 }
 
-/// By how many steps [`adds`] advances the progress bar: one in each round.
+/// The number of steps by which [`adds`] advances the progress bar: one in each round.
 pub(super) const STEPS: usize = ROUNDS;
 
 /// Measures how many nanoseconds one sum takes for each subject (a measured counter). `read` must

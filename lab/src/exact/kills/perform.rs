@@ -256,7 +256,7 @@ impl Candidates for Recorded<'_> {
     }
 }
 
-/// How many pages killing the process would free.
+/// The number of pages that a kill of the process would free.
 fn pages(task: &Task) -> i64 {
     let usage = Usage {
         resident_pages: task.resident,

@@ -128,7 +128,8 @@ pub(super) fn first_difference(
     lines
 }
 
-/// How many events of the CPU the report shows before the first difference, and how many after it.
+/// The number of the CPU's events that the report shows before the first difference, and also the
+/// number that it shows after the difference.
 const SHOWN: usize = 3;
 
 fn around(recording: &Recording, at: usize) -> Vec<String> {

@@ -120,7 +120,7 @@ impl PopulationSpec {
 }
 
 const WRONG: Metric = Metric::lower("wrong_percent", Unit::Percent);
-/// By how many bytes the largest process exceeds the victim: the mean over all choices.
+/// The number of bytes by which the largest process exceeds the victim: the mean over all choices.
 const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
 /// The value that [`REGRET`] would have, on average, if each victim were drawn at random.

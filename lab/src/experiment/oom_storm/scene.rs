@@ -25,7 +25,7 @@ pub(super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
 /// The number of kills in which the largest process exceeded the victim by at least [`AS_LARGE`]
 /// pages.
 pub(super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
-/// By how many bytes the largest process exceeded the victim: the mean over all kills.
+/// The number of bytes by which the largest process exceeded the victim: the mean over all kills.
 pub(super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 /// The sum of the memory of all processes that were killed in a run, in bytes.
 pub(super) const FREED: Metric = Metric::neither("killed_bytes", Unit::Bytes);

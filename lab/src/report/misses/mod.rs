@@ -28,8 +28,8 @@ pub const FACTOR: f64 = 2.0;
 /// bad simulation is likely to show no change. So the rule for such a figure is stricter than
 /// [`FACTOR`] (see [`Beside::agreement`]).
 pub const NO_CHANGE: f64 = 0.05;
-/// The largest change, in percent, that counts as no change. In the thread on batched frees, this
-/// is the largest variation between runs.
+/// The largest change, in percent, that counts as no change. In the mailing-list thread on batched
+/// frees, this is the largest variation between runs.
 pub const EQUAL_PERCENT: f64 = 0.56;
 
 /// The published values of a figure.

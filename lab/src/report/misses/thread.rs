@@ -24,10 +24,10 @@ pub enum Thread {
 }
 
 impl Thread {
-    /// The threads, in the order in which `docs/misses.md` shows them.
+    /// All mailing-list threads, in the order in which `docs/misses.md` shows them.
     pub const ALL: [Self; 4] = [Self::Stagger, Self::Batching, Self::Reaper, Self::Counters];
 
-    /// The thread's subject.
+    /// The subject of this mailing-list thread.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {

@@ -26,8 +26,8 @@ pub(crate) const fn pin_of(class: LockClass) -> u32 {
     }
 }
 
-/// The number that a section adds to `Inner::pins` if it masks interrupts, in addition to the 1
-/// that every section adds.
+/// A section in which the CPU must not be preempted adds 1 to `Inner::pins`. If interrupts are also
+/// masked in the section, it adds this number as well.
 pub(crate) const MASKED: u32 = 1 << 16;
 
 pub(crate) struct Disturbances {

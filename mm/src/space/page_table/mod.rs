@@ -74,7 +74,8 @@ pub(super) struct Upper<M: Machine> {
 /// freed.
 pub(super) struct Leaf<M: Machine> {
     pub(super) entries: M::Lock<Entries>,
-    /// A copy of the place's state (nothing, a table, or a huge page), to be read without the lock.
+    /// A copy of what is at this place (nothing, a page table, or a huge page), to be read without
+    /// the lock.
     what: M::Field,
 }
 

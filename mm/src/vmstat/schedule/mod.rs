@@ -73,8 +73,8 @@ impl Moment {
         Nanos(u64::try_from(part).expect("the rank is one of the node's"))
     }
 
-    /// Returns the first turn of the CPU after the time `after`: the first time at which its work
-    /// fires according to its phase.
+    /// Returns the first turn of the CPU after the time `after`: the first time at which the CPU's
+    /// work fires according to the CPU's phase.
     #[must_use]
     pub fn turn_after(&self, after: Nanos) -> Nanos {
         let interval = self.interval.0.max(1);

@@ -45,7 +45,7 @@ pub(super) struct Outcome {
     long: Vec<Long>,
     /// The number of entries of `long` that belong to chunks which have ended.
     settled: usize,
-    /// The spans of the chunks in which the thread lost its CPU.
+    /// The spans of those chunks of work in which the thread lost its CPU.
     away: Vec<Span>,
 }
 
@@ -100,7 +100,7 @@ impl Outcome {
         self.settled = self.long.len();
     }
 
-    /// The spans of the chunks in which the thread did not run all the time.
+    /// The spans of those chunks of work in which the thread did not run all the time.
     pub(super) fn away(&self) -> &[Span] {
         &self.away
     }

@@ -288,7 +288,7 @@ impl OomWorld {
     }
 
     /// Makes this CPU allocate for process `id` from now on. When the process is told to die, the
-    /// task on this CPU performs its exit.
+    /// task on this CPU performs the process's exit.
     pub(crate) fn becomes(&self, sim: &Sim, id: u32) {
         let mut current = self.current.get();
         current[sim.this_cpu().index()] = Some(id);
