@@ -21,8 +21,8 @@ pub(super) struct MreleaseSetup {
     pub(super) profile: Profile,
     pub(super) victim: Victim,
     larger_times: u64,
-    /// Further counts of helpers (tasks that help the exiting task). Only the runs for the table
-    /// `curve` use these counts.
+    /// Each element is a number of helpers (tasks that help the exiting task). Only the runs for
+    /// the additional table by number of helpers use these numbers.
     curve: Vec<u64>,
 }
 

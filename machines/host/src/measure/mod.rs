@@ -64,8 +64,8 @@ impl Pair {
         let missing = AtomicU32::new(2);
         thread::scope(|scope| {
             let other = scope.spawn(|| on_cpu(self.0[1], &missing, b));
-            // This closure runs on a new thread as well, so that the caller's affinity does not
-            // change.
+            // This closure runs on a new thread, like the other closure, so that the caller's
+            // affinity does not change.
             let one = scope.spawn(|| on_cpu(self.0[0], &missing, a));
             let one = one.join().unwrap_or_else(|bug| panic::resume_unwind(bug));
             let other = other.join().unwrap_or_else(|bug| panic::resume_unwind(bug));

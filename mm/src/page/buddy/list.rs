@@ -17,7 +17,7 @@ pub(super) struct List {
 pub(super) enum End {
     /// The end from which blocks are taken. A block inserted here is taken next.
     Head,
-    /// The other end, for a block that should be taken last, because it is likely to merge soon.
+    /// The end from which blocks are taken last. It is for a block that is likely to merge soon.
     Tail,
 }
 
