@@ -25,7 +25,7 @@ pub struct Point {
     pub nth: usize,
     /// The value, as text, that this point has on each axis of the sweep.
     pub values: Vec<String>,
-    /// The plan with these values, without a sweep.
+    /// The plan with the values of this point. This plan has no sweep.
     pub plan: Plan,
 }
 

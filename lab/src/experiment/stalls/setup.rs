@@ -258,8 +258,8 @@ impl StallSetup {
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, CpuStalls) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let workers = u64::from(self.profile.topology.cpus());
-        // The workers together would map more than this memory: the free memory is 59 % of what
-        // they would map. All other memory is in use.
+        // The free memory is 59 % of what all workers together would map. The rest of the machine's
+        // memory is in use.
         let leave = Pages::from_bytes(workers * self.bytes * 59 / 100);
         aging::begin(&testbed, Memory::Fresh, leave).expect("the machine has this much memory");
         let watch = Watch::attach(&testbed.sim);

@@ -79,8 +79,8 @@ pub(crate) struct Kill {
     pub(crate) process: u32,
     /// The size of the process that was told to die, in pages.
     pub(crate) pages: u64,
-    /// The size of the largest process, in pages. Only the process that was told to die, and the
-    /// processes that were not dying yet, are considered.
+    /// The size of the largest candidate for this kill, in pages. The candidates are the processes
+    /// that were not dying before the kill.
     pub(crate) most: u64,
 }
 

@@ -163,7 +163,7 @@ fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
 }
 
 /// If the kernel's lists are shorter than assumed and no bulk allocation took the missing pages,
-/// the replay corrects one list. This is the list on which it assumes the pages that no event
+/// the replay shortens one list: the list of unseen pages, which holds the pages that no event
 /// shows.
 #[test]
 fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages() {
