@@ -266,8 +266,9 @@ pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user of an address space and two helpers empty its page tables at the same time. One of
-/// the three is told to finish, after all have left.
+/// The last user of an address space and two helpers empty its page tables at the same time. Each
+/// of the three CPUs leaves when it finds no more tables. Only the one that leaves last is told to
+/// finish the address space.
 #[must_use]
 pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);

@@ -16,8 +16,8 @@ use crate::units::{CpuId, Order, Pfn};
 
 /// The number of pages of the zone.
 const PAGES: u32 = 16;
-/// The number of pages at which a CPU moves pages from its lists to the zone; it moves one page at
-/// a time.
+/// The limit `high` of a CPU's page lists. If the lists have this many pages, the CPU spills, in
+/// batches of one page.
 const HIGH: usize = 4;
 
 /// The state of the tests in this file: pages that CPU 0 is about to free one by one. When CPU 0

@@ -146,8 +146,8 @@ fn share(state: &State, priority: u32) -> Share {
     if file_is_tiny && !state.may_deactivate[a] && len.inactive[a] >> priority > 0 {
         return Share::Only(Kind::Anon);
     }
-    // There are enough inactive pages of files, and no page of a file that was dropped has lately
-    // been needed again. So anonymous pages can stay.
+    // There are enough inactive file pages. And reclaim has not dropped file pages that processes
+    // soon read again. So anonymous pages can stay.
     if len.inactive[f] >> priority > 0 && !state.may_deactivate[f] {
         return Share::Only(Kind::File);
     }
