@@ -79,11 +79,11 @@ mod imp {
     /// The time now, in ticks.
     #[inline]
     pub(in crate::measure) fn ticks() -> u64 {
-        // The time, in ticks, when every earlier load from memory is complete.
+        // SAFETY: every x86-64 has the counter, and Linux leaves it readable.
         unsafe { _rdtsc() }
     }
 
-    /// The time when every earlier load of the program is complete, in ticks.
+    /// The time, in ticks, when every earlier load from memory is complete.
     #[inline]
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         let mut cpu = 0;
