@@ -17,8 +17,9 @@ const SEED: u64 = 1;
 
 /// Measures every load, predicts its waits, and returns tables of the measured and predicted waits.
 ///
-/// # Errors If the built-in machine cannot be loaded. It is not an error if this computer cannot
-/// measure the waits: the table then states the reason.
+/// # Errors
+/// If the built-in machine cannot be loaded. It is not an error if this computer cannot measure the
+/// waits: the table then states the reason.
 pub fn two_cpus(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench two-cpus");
     progress.expect(LOADS.len());

@@ -29,7 +29,8 @@ impl Batch {
 
     /// Creates a batch of `size`.
     ///
-    /// # Errors [`ShapeError::Batch`] if `size` is less than 2, or is not a power of two.
+    /// # Errors
+    /// [`ShapeError::Batch`] if `size` is less than 2, or is not a power of two.
     pub const fn new(size: u32) -> Result<Self, ShapeError> {
         if size >= 2 && size.is_power_of_two() {
             Ok(Self(size))
