@@ -1,4 +1,4 @@
-//! A [`Machine`](plimsoll_mm::machine::Machine) inside loom, which tries every interleaving of a
+//! A [`Machine`] inside loom, which tries every interleaving of a
 //! few threads, on weak memory.
 //!
 //! The machine's shared integers and page tags are atomics of loom, with the orderings that the

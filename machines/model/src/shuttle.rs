@@ -1,4 +1,4 @@
-//! A [`Machine`](plimsoll_mm::machine::Machine) inside shuttle, which tries random interleavings of
+//! A [`Machine`] inside shuttle, which tries random interleavings of
 //! several threads.
 //!
 //! The machine's shared integers and page tags are atomics of shuttle, which are sequentially

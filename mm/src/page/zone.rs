@@ -13,8 +13,7 @@
 //! | `alloc.rs` | allocate a block from a page list or the zone; refill a list |
 //! | `bulk.rs` | allocate many single pages |
 //! | `free.rs` | free a block to a page list or the zone; spill a list |
-//! | `quick.rs` | allocate and free a block of a front or a page list, if nothing else has to
-//! happen |
+//! | `quick.rs` | allocate and free a block, if only a front or a page list is needed |
 //! | `front.rs` | move pages between a front and the page lists |
 //! | `drain.rs` | empty the page lists of a CPU; decay them periodically |
 //! | `hold.rs` | move pages between the free lists and a page list under one hold of the lock |
