@@ -1,4 +1,4 @@
-//! What a task did while it held a lock for which another task waited, and what delayed it.
+//! The work and the delays of a task that held a lock for which another task waited.
 
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::{Hold, Runs, Wait};
@@ -32,7 +32,7 @@ pub struct Holder {
     pub blocks: Option<u32>,
     /// The CPU whose page lists the task filled or emptied while it held the lock.
     pub lists_of: Option<u32>,
-    /// What delayed the task while it held the lock and the explained wait lasted.
+    /// The causes that delayed the task while it held the lock and the explained wait lasted.
     pub delays: Vec<Delay>,
     /// The task's own waits for other locks while it held this lock and the explained wait lasted.
     /// The longest wait comes first.

@@ -77,7 +77,7 @@ pub struct Plan {
     /// The axes (the settings to vary) along which the experiment is repeated. `None` runs the
     /// experiment once.
     pub sweep: Option<Sweep>,
-    /// What happens at certain times of each run. The moments are in the order of the file.
+    /// The moments at which each run is changed, in the order of the file.
     pub timeline: Vec<Moment>,
 }
 

@@ -1,4 +1,4 @@
-//! What happens at certain times of each run: CPUs go offline or come online, and knobs change.
+//! The changes at certain times of each run: CPUs go offline or come online, and knobs change.
 //!
 //! A CPU goes offline by the same steps as in Linux: the manager stops the CPU's vmstat work, the
 //! CPU's tasks move to other CPUs, and then the manager drains the CPU's page lists. A worker that

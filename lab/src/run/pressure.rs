@@ -32,8 +32,7 @@ pub struct Pressure {
     reclaim: Weak<Reclaim<Sim, Threads>>,
 }
 
-/// What this crate supplies to the code that reclaims: the threads of kswapd, and the CPU on which
-/// they run.
+/// The threads of kswapd and the CPU on which they run, for the code that reclaims.
 #[derive(Default)]
 pub(super) struct Threads {
     pressure: RefCell<Weak<Pressure>>,

@@ -6,7 +6,7 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::profile::Disturbance;
 use plimsoll_sim::{Hold, Runs, Wait};
 
-/// What happened in one run, in the windows of virtual time that the user chose.
+/// The events of one run, in the windows of virtual time that the user chose.
 #[derive(Clone, Debug, Default)]
 pub struct Slices {
     /// The machine.

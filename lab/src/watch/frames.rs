@@ -12,7 +12,7 @@ use plimsoll_sim::profile::Disturbance;
 use super::course::Frame;
 use super::waits::Waits;
 
-/// What a frame (a part of the time of a run) stands for.
+/// The meaning of a frame (a part of the time of a run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Phase(Phase),

@@ -16,7 +16,7 @@ use super::{Mapping, about, around};
 use crate::measure::tasks::Tasks;
 use crate::run::testbed::Testbed;
 
-/// What each worker does in a round.
+/// The work of each worker in a round.
 #[derive(Clone, Copy, Debug)]
 pub struct StressVm {
     /// The bytes that a worker maps in a round (stress-ng: `--vm-bytes`).

@@ -47,8 +47,8 @@ mod sync {
     }
 }
 
-/// What the tests need from loom: threads, atomics, CPUs, and seats (in a seat, a thread notes the
-/// stack that it uses).
+/// The parts of loom that the tests use: threads, atomics, CPUs, and seats (in a seat, a thread
+/// notes the stack that it uses).
 mod checker {
     pub(crate) use loom::sync::atomic::AtomicU32;
     pub(crate) use loom::sync::{Condvar, Mutex};

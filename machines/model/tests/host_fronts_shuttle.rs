@@ -43,8 +43,8 @@ mod sync {
     }
 }
 
-/// What the tests need from shuttle: threads, atomics, CPUs, and seats (in a seat, a thread notes
-/// the stack that it uses).
+/// The parts of shuttle that the tests use: threads, atomics, CPUs, and seats (in a seat, a thread
+/// notes the stack that it uses).
 mod checker {
     pub(crate) use shuttle::sync::atomic::AtomicU32;
     pub(crate) use shuttle::sync::{Condvar, Mutex};

@@ -66,7 +66,7 @@ struct RssMemorySetup {
     rounds: u64,
 }
 
-/// What an owner of four counters is like: new, with counters of one kind, or grown.
+/// The state of an owner of four counters: new, with counters of one kind, or grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// An owner of four counters of this kind, just created and not used yet.
