@@ -13,11 +13,19 @@ use plimsoll_lab::run::options::{Effort, Options};
 use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::watch::{Course, Courses, Unit};
 
-/// Compares the design `linux` with the design `ours` in a run of `length_ms` milliseconds.
-fn compare(workload: &str, machine: &str, length_ms: u64, watch: Option<Courses>) -> Report {
+/// A comparison of the design `linux` with the design `ours`.
+struct Comparison {
+    workload: &'static str,
+    machine: &'static str,
+    length_ms: u64,
+    seeds: u64,
+}
+
+fn compare(what: &Comparison, watch: Option<Courses>) -> Report {
+    let (workload, machine) = (what.workload, what.machine);
     let plan = Plan {
-        length_ms: Some(length_ms),
-        seeds: 2,
+        length_ms: Some(what.length_ms),
+        seeds: what.seeds,
         ..command::plan(workload, machine, &["linux", "ours"], &[]).expect("known names")
     };
     let prepared = prepare::prepare(&plan).expect("a plan that can run");
@@ -33,13 +41,14 @@ fn compare(workload: &str, machine: &str, length_ms: u64, watch: Option<Courses>
 
 /// Returns the report of a comparison, and the course of each design's run (what happened over
 /// virtual time). Checks that watching does not change the hash of the comparison.
-fn watched(workload: &str, machine: &str, length_ms: u64) -> (Report, Vec<Course>) {
+fn watched(what: &Comparison) -> (Report, Vec<Course>) {
     let courses = Courses::default();
-    let report = compare(workload, machine, length_ms, Some(courses.clone()));
-    let plain = compare(workload, machine, length_ms, None);
+    let report = compare(what, Some(courses.clone()));
+    let plain = compare(what, None);
     assert_eq!(
         report.hash, plain.hash,
-        "{workload}: watching changes nothing"
+        "{}: watching changes nothing",
+        what.workload
     );
     let courses = courses.take();
     assert_eq!(courses.len(), 2, "one course for each design");
@@ -57,7 +66,12 @@ fn is_near(one: f64, other: f64) -> bool {
 
 #[test]
 fn a_course_has_the_waits_that_the_machine_counted() {
-    let (report, courses) = watched("stress-vm-bursts", "grace-72", 1200);
+    let (report, courses) = watched(&Comparison {
+        workload: "stress-vm-bursts",
+        machine: "grace-72",
+        length_ms: 1200,
+        seeds: 2,
+    });
     for course in &courses {
         let name = &course.design;
         assert_eq!((course.cpus, course.seed), (72, 1), "{name}");
@@ -110,7 +124,12 @@ fn a_course_has_the_waits_that_the_machine_counted() {
 
 #[test]
 fn a_course_has_lines_of_vmstat_work_and_of_page_lists() {
-    let (_, courses) = watched("stress-vm-bursts", "grace-72", 5000);
+    let (_, courses) = watched(&Comparison {
+        workload: "stress-vm-bursts",
+        machine: "grace-72",
+        length_ms: 5000,
+        seeds: 1,
+    });
     for course in &courses {
         let line = |name: &str| {
             let found = course.lines.iter().find(|line| line.name == name);
@@ -162,7 +181,12 @@ fn a_course_has_lines_of_vmstat_work_and_of_page_lists() {
 
 #[test]
 fn a_course_has_exits_and_the_reaper_beside_them() {
-    let (_, courses) = watched("killed-apps", "phone-8", 1200);
+    let (_, courses) = watched(&Comparison {
+        workload: "killed-apps",
+        machine: "phone-8",
+        length_ms: 1200,
+        seeds: 1,
+    });
     for course in &courses {
         let of = |phase: &str| {
             course

@@ -42,10 +42,18 @@ mod checker {
     }
 }
 
+use std::sync::{Mutex, PoisonError};
+
 use ticket::Ticket;
+
+/// Is locked while loom tries interleavings, so that only one test of this program does so at a
+/// time. Loom maps and unmaps a stack for each thread of each interleaving. If two tests do that at
+/// once, they wait for each other in the kernel, and together take longer than one after the other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Tries all interleavings of `run`, or only those with at most `preemptions` preemptions.
 fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(preemptions);
     builder.max_branches = 10_000;
