@@ -189,7 +189,7 @@ impl<'a> Item<'a> {
         self.found.add(self.value.span(), &self.path, why);
     }
 
-    /// Adds the mistake that this value has the wrong type. Returns `None`.
+    /// Adds an error to the list of found mistakes: this value has the wrong type. Returns `None`.
     fn not<T>(&self, write_this: &str) -> Option<T> {
         let shown: String = match self.value.get_ref() {
             DeValue::Integer(whole) => whole.to_string(),

@@ -76,8 +76,8 @@ pub trait Counters<M: Machine> {
     /// Adds `delta` to a counter like [`Counters::add`], for callers that may allocate and
     /// therefore hold no spinlock. A [`OneSidedTree`] that is still one shared cache line also
     /// creates its tree in this call, if the line has moved between CPUs often enough and memory is
-    /// available. If an owner only ever calls [`Counters::add`], the sums are still right, but the
-    /// owner's CPUs keep sharing that cache line.
+    /// available. If callers use only [`Counters::add`] instead, the sums are still right, but the
+    /// CPUs keep sharing that cache line.
     #[inline]
     fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
         self.add(machine, counter, delta);

@@ -102,9 +102,9 @@ impl Matrix {
         Ok(Self { results, count })
     }
 
-    /// The two tables of the matrix: the time of a selection with one hog (a process that has
-    /// almost all memory), and the selections among processes that approximate sums cannot tell
-    /// apart.
+    /// The two tables of the matrix. The first has the time of a selection with one hog (a process
+    /// that has almost all memory). The second has the selections among processes whose true sizes
+    /// differ by less than the error of approximate sums.
     pub(super) fn tables(&self) -> [Table; 2] {
         let count = self.count;
         let hog = self.table(
@@ -182,7 +182,8 @@ impl Matrix {
 }
 
 /// Makes the two selections of one cell of the matrix on one seed: one with a hog (a process that
-/// has almost all memory), and one among processes that approximate sums cannot tell apart.
+/// has almost all memory), and one among processes whose true sizes differ by less than the error
+/// of approximate sums.
 fn sample(profile: &Profile, count: u32, case: &Case<Cell>) -> Sample {
     let choose = |kind| {
         let population = Population::new(kind, count, profile.topology.cpus(), case.seed);

@@ -292,9 +292,9 @@ mod tests {
             Owner::New(Counting::Tree),
             Owner::Grown,
         ] {
-            // For each of these owners (sets of four counters), both times are more than a thousand
-            // times as long as for a new owner of our counters. This test demands only a factor of
-            // 4, so it passes even on a busy computer.
+            // An owner is a set of four counters, such as a process has. For each of these designs,
+            // both times are more than a thousand times as long as for a new owner with one-sided
+            // counters. This test demands only a factor of 4, so it passes even on a busy computer.
             let (its_warm_ns, its_cold_ns) = times(owner);
             assert!(
                 its_warm_ns > 4.0 * warm_ns && its_cold_ns > 4.0 * cold_ns,

@@ -299,6 +299,37 @@ mod tests {
         assert_eq!((longest.zone_waits, longest.zone_wait), (0, Nanos(0)));
     }
 
+    /// The clock of a simulated CPU can be ahead of the end of the run, so a wait can end later than
+    /// the stretch in which the CPU waited.
+    #[test]
+    fn the_part_of_a_wait_after_the_end_of_the_run_does_not_count() {
+        let sim = machine();
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let waits = Rc::clone(&seen);
+        sim.observe_waits(move |wait| waits.borrow_mut().push(*wait));
+        let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));
+        for cpu in 0..2 {
+            let lock = Rc::clone(&lock);
+            sim.spawn(CpuId(cpu), move |sim| {
+                lock.with(sim, Site::Control, |()| sim.spend(Work::Think, 100_000));
+            });
+        }
+        sim.run();
+        let wait = seen.borrow()[0];
+        let mut log = Log {
+            waits: vec![Vec::new(); 2],
+            ..Log::default()
+        };
+        log.waited(&wait);
+        log.stretched(&Stretch {
+            cpu: wait.cpu,
+            from: Nanos(0),
+            until: Nanos(wait.from.0 + 20_000),
+        });
+        let longest = log.stalls.longest.expect("one stretch");
+        assert_eq!((longest.zone_waits, longest.zone_wait), (1, Nanos(20_000)));
+    }
+
     #[test]
     fn a_stretch_ends_when_a_task_sleeps_and_an_idle_cpu_has_none() {
         let sim = machine();

@@ -189,17 +189,17 @@ impl<M: Machine> Zone<M> {
         machine.spend(Work::Compare, pages);
     }
 
-    /// Adds free pages of one group of 64 pages, which are on no list, to `pcp.stock` (the bitmaps
-    /// of the CPU's own blocks), or else to the page lists of `pcp`.
+    /// Adds free pages to `pcp.stock` (the bitmaps of the CPU's own blocks), or else to the page
+    /// lists of `pcp`. The free pages are on no list yet. All are of the same group of 64 pages.
     pub(super) fn put(&self, machine: &M, pcp: &mut Pcp, group: Group, bits: u64) {
         if !self.try_put(pcp, group, bits) {
             self.list(machine, pcp, group, bits);
         }
     }
 
-    /// Adds free pages of one group of 64 pages, which are on no list, to `pcp.stock`, the bitmaps
-    /// of the CPU's own blocks. Returns `false`, and does nothing, if the CPU does not own the
-    /// block or has no room for its bitmap.
+    /// Adds free pages to `pcp.stock` (the bitmaps of the CPU's own blocks). The free pages are on
+    /// no list yet. All are of the same group of 64 pages. Returns `false`, and does nothing, if
+    /// the CPU does not own the block of these pages, or has no room for this block's bitmap.
     pub(super) fn try_put(&self, pcp: &mut Pcp, group: Group, bits: u64) -> bool {
         let Some(at) = self.record_of(pcp, group.block()) else {
             return false;

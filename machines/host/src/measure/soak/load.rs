@@ -39,7 +39,7 @@ struct World {
     drain_every: Duration,
     rate: Rate,
     begun: Instant,
-    /// The time span of each job during which its worker thread lost the CPU.
+    /// The time span, from start to end, of each job whose worker thread lost the CPU meanwhile.
     away: Mutex<Vec<Span>>,
 }
 
