@@ -15,7 +15,7 @@ const KILLS: u64 = 20;
 /// same code as a sweep, and only needs enough moments to be resumed from each of its states.
 const KILLS_OF_A_REPORT: u64 = 8;
 
-/// A run of a few tenths of a second with 16 cases.
+/// The arguments of a command with 16 cases, which runs for a few tenths of a second.
 const COMPARE: &[&str] = &[
     "compare",
     "stress-vm",

@@ -203,7 +203,7 @@ fn damaged() -> impl Strategy<Value = String> {
     })
 }
 
-/// Reads `text`. If it is a plan, also checks the plan. The errors must name the file.
+/// Reads `text`. If `text` is a plan, also checks the plan. Asserts that each error names the file.
 fn read(text: &str) {
     let named = |error: &plimsoll_lab::Error| {
         let shown = error.to_string();

@@ -244,7 +244,7 @@ impl Of {
             return self.done();
         }
         let begun: f64 = self.begun.iter().map(|of| of.cases as f64 * of.each).sum();
-        // The cases of a stretch (the cases for one table) that has begun do not include skipped
+        // Once a stretch (the cases for one table) has begun, its count of cases excludes skipped
         // cases. So skipped cases are only subtracted from planned stretches.
         let mut skipped = self.skipped;
         let left = |of: &Stretch| {

@@ -44,7 +44,7 @@ pub struct Summary {
     pub by_order: [OrderCount; Order::COUNT],
     /// How many allocations and frees each CPU has. CPUs without any are left out.
     pub by_cpu: BTreeMap<u32, CpuCount>,
-    /// The number of events that a replay does not use, by name.
+    /// The events that a replay does not use: the name of each kind, and the number of its events.
     pub ignored: BTreeMap<String, u64>,
 }
 

@@ -93,8 +93,8 @@ impl Spans {
         self.ended.truncate(SPANS_MAX);
     }
 
-    /// The phases in the order in which they began. Phases that have not ended end with the run, at
-    /// `end_ns`.
+    /// The phases in the order in which they began. A phase that has not ended gets the end of the
+    /// run, `end_ns`, as its end.
     pub(super) fn finish(mut self, end_ns: u64) -> Vec<Span> {
         for (task, open) in std::mem::take(&mut self.open) {
             for (depth, (phase, cpu, from_ns)) in open.into_iter().enumerate() {

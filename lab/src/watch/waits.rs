@@ -136,8 +136,8 @@ impl Waits {
         rows
     }
 
-    /// The waits by the call sites of the waiter and the holder. The pair whose waits are longest
-    /// in total comes first.
+    /// The waits, grouped by lock class and by the call sites of the waiter and the holder. The
+    /// group with the longest total wait comes first.
     pub(super) fn pairs(&self) -> Vec<Pair> {
         let row = |((class, site, holder), sums): (&(LockClass, Site, Site), &Sums)| Pair {
             lock: class.name().to_owned(),

@@ -184,8 +184,8 @@ pub fn build(
     keep(recipe, &source, &compiled, &objects, &cache.join("kernels"))
 }
 
-/// Puts a compiled kernel into its folder below `kernels`. A final rename ensures that every folder
-/// with such a name is complete.
+/// Puts a compiled kernel into its folder below `kernels`. The folder gets its name by a rename as
+/// the last step, so a folder of this name is always complete.
 fn keep(
     recipe: &Recipe,
     source: &Source,

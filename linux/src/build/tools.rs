@@ -83,7 +83,8 @@ impl Tools {
         env::split_paths(&self.path).any(|folder| folder.join(tool).is_file())
     }
 
-    /// Makes a command that searches these folders for programs and prints English messages.
+    /// Makes a command that searches the folders of `self.path` for programs and prints English
+    /// messages.
     pub(super) fn command(&self, program: &str) -> Command {
         // `Command` would search this process's `PATH` for a bare name.
         let found = env::split_paths(&self.path).map(|folder| folder.join(program));

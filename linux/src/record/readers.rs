@@ -52,7 +52,8 @@ enum State {
 }
 
 impl Readers {
-    /// Starts a reader for each of `cpus`. A batch is a whole number of `sub_buffer_bytes`.
+    /// Starts a reader for each of `cpus`. Each [`Batch`] consists of whole sub-buffers of
+    /// `sub_buffer_bytes` bytes.
     pub(super) fn start(
         instance: &Instance,
         cpus: &[u32],

@@ -29,7 +29,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Returns an instance that is only a folder, for tests.
+    /// Returns an instance for tests. Its folder is an ordinary folder instead of one in tracefs.
     #[cfg(test)]
     pub(crate) fn at(dir: &Path) -> Self {
         let dir = dir.to_owned();

@@ -106,8 +106,8 @@ mod imp {
     /// `in_child` runs while locks of threads that the child does not have may be held. So it may
     /// only do what a signal handler may do.
     pub(crate) unsafe fn at_fork(in_child: extern "C" fn()) -> io::Result<()> {
-        // SAFETY: the function exists for as long as the program runs, and the caller guarantees
-        // that it does only what is allowed there.
+        // SAFETY: the function exists for as long as the program runs. The caller guarantees that
+        // the function does only what a signal handler may do.
         match unsafe { libc::pthread_atfork(None, None, Some(in_child)) } {
             0 => Ok(()),
             why => Err(io::Error::from_raw_os_error(why)),

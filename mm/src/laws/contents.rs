@@ -30,8 +30,7 @@ const SLOTS: u32 = 2;
 const PAGE: Vpn = Vpn(512);
 /// The amount that the set-up adds to the contents of [`PAGE`]. CPUs later add more.
 const WRITTEN: i64 = 1000;
-/// The number that stands for the contents of a freed frame, or of a slot whose contents were
-/// forgotten.
+/// The number that a frame or a swap slot holds when it has no contents.
 const FREED: i64 = -1;
 
 /// The contents of every frame and every swap slot, each as one number, and what the holder of

@@ -11,8 +11,8 @@ use super::facts::{Facts, Kind, Memory, ScoreAdj};
 use crate::units::PAGE_SIZE;
 
 /// The fewest points that a process can have. Points are the pages that killing the process would
-/// free, plus its adjustment. Linux uses the next lower value, `LONG_MIN`, for a process that must
-/// not be killed.
+/// free, plus its adjustment. For a process that must not be killed, Linux uses `LONG_MIN`, which
+/// is one less.
 pub const POINTS_MIN: i64 = i64::MIN + 1;
 /// The most points that a process can have because of its memory. A process that asked to be killed
 /// first (an origin) has one point more.

@@ -113,8 +113,8 @@ pub enum First {
 }
 
 impl Rules {
-    /// Makes rules with these values: the process with the most points is considered first, the
-    /// selector that `design` names finds this process, and there is no swap.
+    /// Makes rules by which the process with the most points is considered first, the selector that
+    /// `design` names finds this process, and there is no swap.
     #[must_use]
     pub const fn of(design: &Design) -> Self {
         Self {

@@ -19,8 +19,8 @@ pub enum AllocError {
 pub struct Tried {
     /// The number of zones tried, each at the low and the min watermark.
     pub zones: u32,
-    /// The number of the tried zones that have a large enough free block, but may not give it
-    /// because of a watermark or a reserve.
+    /// The number of tried zones in which a watermark or a reserve kept the request from a large
+    /// enough free block.
     pub kept_back: u32,
     /// The number of pages that drains of all CPUs' lists returned to the zones.
     pub drained: Pages,

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use crate::units::{Order, Pages};
 
-/// Stands for no page, in a link and at the end of a list.
+/// The page number that means "no page" in a link and at the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
 
 const BLOCK_PAGES: u32 = Order::MAX.pages().0;

@@ -110,8 +110,8 @@ pub(super) enum Quick {
     /// The page is not the caller's: another free of the page raced with this one.
     Refused(FreeError),
     /// The tag of the block says that it is on a page list, but it is on no list yet, because this
-    /// free might have to return pages to the zone. The complete path (`free.rs`) continues from
-    /// there.
+    /// free might have to return pages to the zone. The complete path (`free.rs`) finishes the
+    /// free.
     Tagged,
     /// Nothing has changed, and the complete path (`free.rs`) frees the block. For example, another
     /// CPU held the lock of the lists, or the block was not allocated with this order, or its list

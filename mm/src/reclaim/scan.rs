@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn a_larger_memory_needs_a_smaller_inactive_part() {
         assert!(inactive_is_low(99, 100) && !inactive_is_low(100, 100));
-        // 10 GiB in total: up to √(10 × 10) = 10 active pages for each inactive page.
+        // At 10 GiB in total, √(10 × 10) = 10 active pages are allowed for each inactive page.
         let active = 9 * GIB;
         assert!(!inactive_is_low(GIB, active));
         assert!(inactive_is_low(GIB - 1, 10 * GIB));
-        // 100 GiB in total: up to 31 active pages for each inactive page, which is √(10 × 100)
+        // At 100 GiB in total, 31 active pages are allowed for each inactive page: √(10 × 100),
         // rounded down.
         assert!(inactive_is_low(3 * GIB, 97 * GIB));
         assert!(!inactive_is_low(4 * GIB, 96 * GIB));

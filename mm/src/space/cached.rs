@@ -48,8 +48,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Returns the result of a look-up that found `pfn`, if the uses of this page are not counted:
-    /// the page does not belong to a file whose pages may be reclaimed.
+    /// Returns the result of a look-up that found `pfn`. The uses of this page are not counted,
+    /// because it belongs to no file whose pages may be reclaimed.
     pub(super) const fn unpinned(pfn: Pfn) -> Self {
         Self {
             pfn,
@@ -285,10 +285,10 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Records that an entry of a page table now maps the page that a CPU has looked up. From now
-    /// on, the use that the CPU added belongs to the entry. The caller holds the lock of the page
-    /// table. `mapper` says which address space and virtual page the entry is for, packed as an
-    /// [`Owner`]. It is 0 if reclaim leaves that address space's pages alone.
+    /// Records that an entry of a page table now maps the page that a CPU has looked up. The use of
+    /// the page that the look-up counted now belongs to the entry. The caller holds the lock of the
+    /// page table. `mapper` says which address space and virtual page the entry is for, packed as
+    /// an [`Owner`]. `mapper` is 0 if reclaim leaves that address space's pages alone.
     pub(super) fn note_mapped(&self, found: &Found, kind: PageKind, mapper: u64) {
         let (Some(aged), true) = (self.spaces.lru.aged(), found.is_pinned) else {
             return;

@@ -25,8 +25,8 @@ pub enum MapError {
     /// The start, the end or the number of pages is not a multiple of the alignment that a mapping
     /// of this kind needs (Linux: `EINVAL`).
     Unaligned {
-        /// The page at which the mapping, or a piece of it, would begin or end; or the number of
-        /// pages that was requested, if that number is the cause.
+        /// The page at which the mapping, or a piece of it, would begin or end. If the requested
+        /// number of pages is not a multiple of `align`, the field has that number instead.
         page: Vpn,
         /// The alignment, in pages.
         align: u64,

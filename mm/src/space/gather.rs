@@ -363,8 +363,8 @@ impl<'m, M: Machine> Gather<'m, M> {
 
 #[cfg(feature = "laws")]
 impl<M: Machine> AddressSpace<M> {
-    /// Takes all memory that is set aside for batches, and fills a gather without this memory. Then
-    /// gives the memory back, and adds the one record that a caller may still add to a full gather.
+    /// Takes all memory that is set aside for batches, and then fills a gather. Gives the memory
+    /// back, and adds one more record, because a caller is allowed to add one to a full gather.
     /// Returns the number of added records, and the number of records that a flush would free.
     pub(crate) fn records_before_a_late_batch(&self, memory: Memory<'_, M>) -> (usize, usize) {
         let batches = &memory.spaces.batches;

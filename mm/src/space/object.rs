@@ -96,8 +96,8 @@ impl<M: Machine> Object<M> {
         let ours = pages
             .alloc(machine, request)
             .map_err(PageError::OutOfMemory)?;
-        // The loop ends: nodes of the index can be missing again only if another CPU has since
-        // emptied the object or made the tree of its index higher.
+        // The loop ends: nodes of the index can be missing again only if, since the last attempt,
+        // another CPU has emptied the object or added a level to the index's tree of nodes.
         let there = loop {
             let Ok(mut spares) = Spares::new(missing) else {
                 break Err(PageError::NoMemory);

@@ -3,15 +3,15 @@
 /// The order in which helpers, such as the OOM reaper, empty a dying address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reaping {
-    /// Helpers empty mapping by mapping in ascending order, as the exiting thread does (Linux
+    /// Helpers empty the mappings one by one in ascending order, as the exiting thread does (Linux
     /// before 6.18).
     Ascending,
-    /// Helpers empty mapping by mapping in descending order, and each mapping from its start (Linux
-    /// 6.18).
+    /// Helpers empty the mappings one by one in descending order, and each mapping from its start
+    /// (Linux 6.18).
     DescendingByVma,
-    /// Helpers empty mapping by mapping in descending order, and each mapping in steps of 1 GiB
-    /// from its end. After each step, the helper gives way to a writer that waits for the lock of
-    /// the mappings (proposed for Linux in 2026).
+    /// Helpers empty the mappings one by one in descending order, and each mapping in steps of
+    /// 1 GiB from its end. After each step, the helper gives way to a writer that waits for the
+    /// lock of the mappings (proposed for Linux in 2026).
     DescendingChunks,
     /// The exiting thread and any number of helpers empty page table by page table. The exiting
     /// thread goes upwards, and most helpers go downwards, until they meet.

@@ -163,7 +163,7 @@ pub(super) trait Side {
     /// Sets `page` to the guessed page with the index `place`; returns `None` if there is no such
     /// guess. The writer does nothing, because it already knows the page.
     fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()>;
-    /// Returns the state that columns keep from chunk to chunk.
+    /// Returns the state that the columns carry over from one chunk to the next.
     fn memory(&mut self) -> &mut Memory;
     /// Reads or writes one text; returns `None` if the column ends early.
     fn text(&mut self, column: Column, value: &mut String) -> Option<()>;

@@ -223,9 +223,9 @@ impl Guesser {
             Role::Drain => {
                 let list = self.lists.entry(key).or_default();
                 let place = match place {
-                    // None of the guessed pages was right. If `page` is near the tail, removes it
-                    // and the pages nearer to the tail. Events that were not recorded must have
-                    // removed the nearer pages.
+                    // The guessed pages do not include `page`. If `page` is near the tail, `page`
+                    // and the pages nearer to the tail are removed. Events that were not recorded
+                    // must have removed the nearer pages.
                     0 => place_from_end(list, page),
                     place => place,
                 };
@@ -234,8 +234,8 @@ impl Guesser {
             Role::Batched => {
                 let pending = self.pending.entry(self.cpu).or_default();
                 let place = match place {
-                    // None of the guesses was this page, so the page is the first of a batch. The
-                    // pages that the CPU freed before this page belong to no batch.
+                    // The guessed pages do not include this page, so the page is the first of a
+                    // batch. The pages that the CPU freed before this page belong to no batch.
                     0 => pending
                         .iter()
                         .position(|other| *other == page)

@@ -16,7 +16,7 @@ fn low_byte(value: u64) -> u8 {
     value.to_le_bytes()[0]
 }
 
-/// Appends `text` to `out`, after its length in bytes.
+/// Appends to `out` the length of `text` in bytes, and then `text`.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());

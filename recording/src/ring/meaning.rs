@@ -6,8 +6,9 @@ use crate::event::{HOLD_ENDS, Symbol, What};
 /// What an event of the kernel becomes in a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// An event that recordings have. The function in this variant makes the event from the fields
-    /// of the kernel's event. The decoder fills in the symbols of kernel functions afterwards.
+    /// An event that a recording can contain. The function in this variant makes the event from the
+    /// fields of the kernel's event. The decoder fills in the symbols of kernel functions
+    /// afterwards.
     What(fn(&Record<'_>) -> Option<What>),
     /// The call chain of the preceding event.
     Stack,

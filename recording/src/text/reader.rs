@@ -15,8 +15,8 @@ use crate::event::Event;
 use crate::input;
 use crate::symbols::Symbols;
 
-/// The largest step back in time that a late buffer can explain, in nanoseconds: perf flushes its
-/// buffers at least once in this time.
+/// The largest number of nanoseconds by which an event can be older than an event that precedes it
+/// in the text. perf flushes its buffers at least once in this time.
 const BACKWARDS_NS_MAX: u64 = 1_000_000_000;
 
 /// The largest number of bytes in a line, including its newline. A compressed file of a few KiB can

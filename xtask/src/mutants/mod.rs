@@ -78,7 +78,7 @@ fn draw(all: &[(&Group, Mutant)], seed: u64) -> Vec<usize> {
 }
 
 /// Returns the positions of all mutants. If the options request a sample, returns only the
-/// positions of the mutants that are drawn first; their number is the size of the sample.
+/// positions of as many drawn mutants as the sample has.
 fn first_choice(all: &[(&Group, Mutant)], options: &Options) -> Vec<usize> {
     let Some(count) = options.sample else {
         return (0..all.len()).collect();

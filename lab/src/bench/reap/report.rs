@@ -33,8 +33,7 @@ impl On {
         }
     }
 
-    /// The name of the machine and the name of the setting, as results for other programs ([`Row`])
-    /// contain them.
+    /// The name of the machine and the name of the setting in results for other programs ([`Row`]).
     const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::GivenBack => ("host", "given back"),

@@ -68,7 +68,7 @@ pub(super) struct Replay<'a, C> {
     /// The number of resident pages of files. The kernel's reading includes these pages, but the
     /// replayed counter does not.
     beside: i64,
-    /// The exact number of anonymous pages, which the replay adds up without the counter.
+    /// The exact number of anonymous pages, which the replay computes without the counter.
     own: i64,
     seen: Replayed,
 }

@@ -120,7 +120,7 @@ impl Shortage {
         }
     }
 
-    /// Stores the facts of a line that precedes the line with the kernel's choice.
+    /// Stores the facts in one line of the kernel's report, up to the line `oom-kill:`.
     fn read_report(&mut self, line: &str) {
         if let Some(row) = Task::read(line) {
             self.tasks.push(row);

@@ -19,8 +19,8 @@ use crate::report::Table;
 use crate::run::testbed::{Cause, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The profile (description of a simulated machine) from which the simulated CPUs get the times
-/// that steps take. Any other profile would do, because these times do not affect when timers fire.
+/// The profile (description of a simulated machine) that gives the times of the simulated steps.
+/// Any other profile would do, because these times do not affect when timers fire.
 const PRICES: &str = "laptop-2";
 
 /// The time from the beginning of a recording in which the comparison ignores starts of vmstat

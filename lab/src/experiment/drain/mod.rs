@@ -82,7 +82,7 @@ const UNBATCHED: &str = "unbatched";
 /// A design that holds the zone lock as unbatched Linux (before it freed pages in batches) does,
 /// but with our rule for drains: an allocation drains all lists even while another CPU drains them.
 const ALL_DRAIN: &str = "unbatched-all-drain";
-/// The design of Linux with the merged patch that frees pages in batches.
+/// The design of Linux after it merged the patch that frees pages in batches.
 const MERGED: &str = "batched";
 const BOUNDED_PAGES: &str = "bounded-pages";
 /// A design that holds the zone lock as our design does, but with Linux's rule for drains: only one

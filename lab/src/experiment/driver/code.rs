@@ -72,7 +72,7 @@ impl<S, K> Part<S, K> {
         }
     }
 
-    /// Returns this part with `designs` as the labels of the designs that it names.
+    /// Returns this part with `designs` as the labels of the designs that the part names.
     pub(in crate::experiment) const fn naming(self, designs: &'static [&'static str]) -> Self {
         Self { designs, ..self }
     }

@@ -153,7 +153,7 @@ pub(super) struct CardPair {
 #[derive(Default)]
 pub(in crate::experiment) struct Made {
     pub(in crate::experiment) tables: Vec<Table>,
-    /// The name of each fact, and its text, which the sentences of the answer can quote.
+    /// The facts: a name, and a text that the sentences of the answer can quote by this name.
     pub(in crate::experiment) facts: Vec<(&'static str, String)>,
 }
 

@@ -143,7 +143,8 @@ impl Numbers {
         usize::try_from(self.get(name)).expect("a list that fits this computer")
     }
 
-    /// The value of the number `name`, which is declared with a maximum below 2³².
+    /// The value of the number that is called `name`. The declared maximum of this number is below
+    /// 2³².
     ///
     /// # Panics
     /// As [`Numbers::list`], and if the value is 2³² or more.

@@ -48,7 +48,7 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.numbers(self.machine, self.options.effort)
     }
 
-    /// The value in a full run of the workload's number that is called `name`.
+    /// The value that the workload's number `name` has in a full run.
     pub(in crate::experiment) fn full_number(&self, name: &str) -> u64 {
         self.filed.numbers(self.machine, Effort::Full).get(name)
     }

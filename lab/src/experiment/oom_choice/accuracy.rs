@@ -303,8 +303,9 @@ fn times(run: &Run<'_, AccuracySetup>) -> Table {
     )
 }
 
-/// Makes the table of wrong choices at each card (low, middle and high prices). Prices do not
-/// change on which CPU a page is counted, but they change the order in which the CPUs count.
+/// Makes the table of how often a wrong victim is chosen at each card (low, middle and high
+/// prices). Prices do not change on which CPU a page is counted, but they change the order in which
+/// the CPUs count.
 fn cards(run: &Run<'_, AccuracySetup>) -> Result<Made, Error> {
     if !run.has_cards() {
         return Ok(Made::default());

@@ -121,7 +121,7 @@ struct LatencySetup {
 
 /// The two selections of one run, each with its number of processes. The first selection is among
 /// processes with one hog (a process that has almost all memory). The second is among processes
-/// that approximate sums cannot tell apart.
+/// whose sizes differ by less than the error of an approximate sum.
 type Kept = [(u32, Chosen); 2];
 
 impl LatencySetup {

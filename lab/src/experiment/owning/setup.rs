@@ -33,7 +33,8 @@ pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count)
 pub(super) const ZONE_WAIT: Metric = Metric::lower("wait_total_ns", Unit::Nanos);
 pub(super) const WAIT_MAX: Metric = Metric::lower("wait_max_ns", Unit::Nanos);
 pub(super) const HOLD_MAX: Metric = Metric::lower("hold_max_ns", Unit::Nanos);
-/// The time that all CPUs together waited for pcp locks, the locks of page lists.
+/// The number of pages on page lists and in inboxes when the load ends. A CPU's inbox holds the
+/// pages of the CPU's blocks that other CPUs have freed.
 pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nanos);
 /// The number of pages on lists and in inboxes when the load ends. A page that another CPU frees
 /// waits in the inbox of the CPU that owns its block.

@@ -60,9 +60,9 @@ pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     all
 }
 
-/// The target for the CPU time of our design in one scene (a victim, and the CPUs that empty it),
-/// compared with an exit without a reaper. The time includes the later return of pages from page
-/// lists to their zones.
+/// The target for the CPU time of our design in one scene, compared with an exit without a reaper.
+/// A scene is a victim, and the CPUs that empty the victim's memory. The time includes the later
+/// return of pages from page lists to their zones.
 fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let percent = |metric| 100.0 * (results.ratio((ALONE, OURS), &scene.metric(metric)) - 1.0);
     let (work, ran) = (percent(SETTLED), percent(RAN));

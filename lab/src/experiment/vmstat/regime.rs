@@ -45,8 +45,8 @@ const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 /// started every CPU's vmstat work.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
-/// The results: how often the vmstat work waits for the zone lock. There is a result for each
-/// length of a CPU's drain of page lists and each schedule.
+/// How often the vmstat work waits for the zone lock. Each cell has one schedule and one price of
+/// freeing a page. The price determines how long a CPU holds the lock to drain page lists.
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,

@@ -91,8 +91,8 @@ impl Watch {
             let lockups = soft_lockup::reports(stretch.from, stretch.until, Nanos(phase));
             log.stalls.soft_lockups += lockups.len();
             if length(stretch).0 >= rcu::TIMEOUT_S * Nanos::SECOND.0 {
-                // A CPU masks interrupts only during holds of spinlocks, and waits for them, that
-                // are much shorter than the timeout of the RCU stall detector. So the CPU takes
+                // A CPU masks interrupts only while it holds a spinlock or waits for one. This
+                // takes much less time than the timeout of the RCU stall detector. So the CPU takes
                 // ticks although it does not reschedule.
                 let stalls = rcu::reports(stretch.from, stretch.until, hz, true);
                 log.stalls.rcu_stalls += stalls.len();
@@ -299,8 +299,8 @@ mod tests {
         assert_eq!((longest.zone_waits, longest.zone_wait), (0, Nanos(0)));
     }
 
-    /// The clock of a simulated CPU can be ahead of the end of the run, so a wait can end later than
-    /// the stretch in which the CPU waited.
+    /// The clock of a simulated CPU can be ahead of the end of the run, so a wait can end later
+    /// than the stretch in which the CPU waited.
     #[test]
     fn the_part_of_a_wait_after_the_end_of_the_run_does_not_count() {
         let sim = machine();

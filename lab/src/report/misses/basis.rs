@@ -17,7 +17,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// The word for this basis in JSON and on the page `docs/misses.md`.
+    /// The word for this value in JSON and on the page `docs/misses.md`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

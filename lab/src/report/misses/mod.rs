@@ -108,7 +108,7 @@ pub enum Agreement {
 }
 
 impl Agreement {
-    /// The word for this agreement in reports.
+    /// The word that a report shows for this value.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

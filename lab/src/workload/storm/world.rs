@@ -60,7 +60,7 @@ pub(super) struct Proc {
     leaves: Cell<bool>,
 }
 
-/// The events observed since [`StormWorld::watch`].
+/// The events observed since the call of [`StormWorld::watch`].
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) notes: RefCell<Vec<TimedEvent>>,

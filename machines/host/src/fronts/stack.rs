@@ -141,8 +141,8 @@ impl Stack {
         pushed.is_some()
     }
 
-    /// Runs `f` if the calling thread, which `me` identifies, is the stack's user, and is not
-    /// inside a lock or a stack already.
+    /// Runs `f` if the calling thread, which `me` identifies, is the stack's user, and neither
+    /// holds a lock nor uses a stack already.
     #[inline(always)]
     fn sit<R>(&self, me: Sitter<'_>, f: impl FnOnce() -> Option<R>) -> Option<R> {
         let holding = me.holding();

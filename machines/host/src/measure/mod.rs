@@ -101,8 +101,8 @@ pub struct Load {
 /// The waits for a lock, each from the request to the first read of the locked value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
-    /// The share of acquisitions that found the lock held, from 0 to 1, among the acquisitions that
-    /// no other work on the CPUs disturbed.
+    /// The share of acquisitions that found the lock held, from 0 to 1. Acquisitions that were
+    /// disturbed by other work on the CPUs do not count.
     pub contended_share: f64,
     /// The mean wait, in nanoseconds.
     pub mean_ns: f64,
@@ -151,7 +151,7 @@ const TWO_LINES_NS: f64 = 30.0;
 pub struct Prices {
     /// The transfer of one cache line from one CPU to the other, in one direction.
     pub transfer: Price,
-    /// The hand-over: from a release to the waiter's first read of the value.
+    /// A hand-over: the time from a release of the lock to the waiter's first read of the value.
     pub handover: Price,
     /// Acquiring and releasing a free lock that the same CPU held last.
     pub own: Price,
@@ -258,8 +258,8 @@ fn middle(sorted: &[f64]) -> f64 {
     half.iter().sum::<f64>() / count
 }
 
-/// Returns the quantile `share` of `sorted` (nearest rank): the smallest value such that at least
-/// this share of all values are not greater. Zero if `sorted` is empty.
+/// Returns the quantile `share` of `sorted` (nearest rank): the smallest value that is at least as
+/// large as this share of all values. Zero if `sorted` is empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,5 +1,5 @@
-//! Every request to an address space, and every choice of its sizes, either works or is refused
-//! with an error. A refused request changes nothing, and all memory has been freed at the end.
+//! Every request to an address space either works or is refused with an error, whatever limits the
+//! address space has. A refused request changes nothing, and all memory has been freed at the end.
 
 use crate::support;
 

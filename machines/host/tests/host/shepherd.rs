@@ -1,4 +1,4 @@
-//! The shepherd, which restarts the vmstat work of a CPU after it has stopped, does nothing about a
+//! The shepherd restarts the vmstat work of a CPU after this work has stopped. It does not touch a
 //! CPU whose vmstat work is running.
 
 use std::sync::Mutex;

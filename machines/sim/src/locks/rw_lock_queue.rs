@@ -322,8 +322,8 @@ impl RwQueue {
         let is_killed = || {
             killed.is_some_and(|killed| {
                 let is_killed = killed();
-                // The test may have taken virtual time, so other CPUs may now have earlier clocks.
-                // `order` lets these CPUs run first.
+                // The call of `killed` may have taken virtual time, so other CPUs may now have
+                // earlier clocks. `order` lets these CPUs run first.
                 sim.order();
                 is_killed
             })

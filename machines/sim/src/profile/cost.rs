@@ -49,7 +49,7 @@ pub enum Provenance {
     Published,
     /// The authors of Plimsoll measured the value.
     Measured,
-    /// The value rests on an argument, because no such value was published or measured.
+    /// No such value was published or measured, so the value is an estimate.
     Estimate,
     /// The value was chosen so that a simulated result equals a published one. So the agreement
     /// with that published result proves nothing.

@@ -39,7 +39,7 @@ pub struct ProfileText {
     pub hz: Hz,
     /// The CPUs, and which caches, nodes and sockets they share.
     pub topology: Topology,
-    /// The kinds of cores; empty if the file gives the CPUs by counts.
+    /// The kinds of cores; empty if the file describes the CPUs by counts, such as `cores_per_llc`.
     pub clusters: Vec<Cluster>,
     /// The memory of each node in bytes, rounded down to whole pages.
     pub node_bytes: Vec<u64>,

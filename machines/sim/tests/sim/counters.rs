@@ -229,8 +229,8 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
     // If 32 of the 96 CPUs have added nothing, the sum visits all CPUs, and fetches only one line
     // of each group.
     assert_eq!(lines(64, 96), 1);
-    // If 33 CPUs have added nothing, the sum also fetches the record of which CPUs have added to
-    // the group, and visits only these CPUs.
+    // If 33 CPUs have added nothing, reading the sum also fetches the record of which CPUs have
+    // added to the group. The reader then visits only these CPUs.
     assert_eq!(lines(63, 63), 2);
 }
 
@@ -301,7 +301,8 @@ fn bytes_of_groups(groups: u32) -> usize {
         let (area, made) = (Arc::clone(&area), Rc::clone(&made));
         sim.spawn(CpuId(cpu), move |sim| {
             let flat = Flat::init_many(sim, &area).expect("there is memory");
-            // The group stays until the end of the test, so that no other CPU gets its place.
+            // The group stays until the end of the test, so that no other CPU gets the group's
+            // place in the area.
             std::mem::forget(flat);
             made.set(made.get() + 1);
         });

@@ -415,7 +415,8 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
         assert_eq!(end, FaultError::Killed);
         assert_eq!(page - START.0, 1000, "its budget");
         world.exit(sim, &world.process(3));
-        // `fault_or_kill` returns an error to a process that may not be killed, as `fault` does.
+        // For a process that must not be killed, `fault_or_kill` returns an error, just as `fault`
+        // does.
         let spared = enroll(4, Some(&group), 1000);
         world.process(4).set_adj(ScoreAdj::NEVER);
         world.becomes(sim, 4);

@@ -1,5 +1,5 @@
-//! Tests big and little cores: work that involves no other CPU takes as long as the CPU's speed
-//! implies.
+//! Tests big and little cores: the time of work that involves no other CPU depends on the CPU's
+//! speed.
 
 use crate::common;
 
@@ -17,8 +17,8 @@ const LITTLE: CpuId = CpuId(0);
 const ALIKE: CpuId = CpuId(1);
 const BIG: CpuId = CpuId(2);
 
-/// Returns a profile of three CPUs. CPU 1 has the speed that the prices are for, CPU 0 a quarter of
-/// that speed, and CPU 2 twice that speed.
+/// Returns a profile of three CPUs. CPU 1 has the speed to which the prices apply, CPU 0 a quarter
+/// of that speed, and CPU 2 twice that speed.
 fn uneven() -> Profile {
     Profile {
         speed_percent: vec![25, 100, 200],

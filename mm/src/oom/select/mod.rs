@@ -47,7 +47,7 @@ use crate::counter::{Range, Reading};
 /// The ways to select a victim. A design names one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selecting {
-    /// The largest estimate is chosen: [`Approximate`].
+    /// Chooses the candidate with the most estimated points: [`Approximate`].
     Approximate,
     /// The pages of every candidate are summed precisely: [`Precise`].
     Precise,

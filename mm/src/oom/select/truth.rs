@@ -208,9 +208,9 @@ impl Population {
     /// Returns the least number of precise sums that prove which candidate has the most points, if
     /// the candidates to sum are guessed right.
     ///
-    /// Every other candidate whose range reaches above the maximum has to be summed. The candidate
-    /// with the maximum has to be summed, too, unless all candidates whose ranges reach above the
-    /// minimum of its range are summed instead.
+    /// Call the candidate with the most points the best. Every other candidate whose range reaches
+    /// above the points of the best has to be summed. The best has to be summed, too, unless all
+    /// others whose ranges reach above the low end of its range are summed instead.
     pub(super) fn least_sums(&self) -> u64 {
         let keys = self.keys();
         let Some(&(low, maximum, high)) = keys.iter().max_by_key(|(_, key, _)| *key) else {

@@ -46,9 +46,9 @@ impl Buddy {
         self.absent.get(block).copied().unwrap_or_default()
     }
 
-    /// Puts the block of the largest order at `page`, which had no memory, on a free list, as new
-    /// movable memory. `records` holds the memory for the block's list links, if it was allocated
-    /// in advance; the function takes it.
+    /// Puts the block of the largest order at `page` on a free list, as movable memory. The block
+    /// had no memory before. If memory for the block's list links was allocated in advance, the
+    /// function takes it out of `records`.
     pub(in crate::page) fn add_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -115,8 +115,8 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Frees blocks to the lists of `owner` under the lock of these lists, and returns pages to the
-    /// zone if the lists become too long.
+    /// Locks the page lists of the CPU `owner` and puts freed blocks on them. If the lists become
+    /// too long, returns pages to the zone.
     fn free_at(&self, machine: &M, owner: CpuId, pages: &[u32], order: Order) {
         let slot = self.slot(owner);
         let part = Part::first(Site::Spill, owner);
@@ -215,9 +215,9 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// The index of the record of `block`, its bitmap of free pages, in `pcp.stock`. Makes a record
-    /// if there is none. Returns `None` if the CPU of `pcp` does not own the block, or has no room
-    /// for a record.
+    /// The index, in `pcp.stock`, of the record of `block`: the bitmap of the block's free pages.
+    /// Makes a record if there is none. Returns `None` if the CPU of `pcp` does not own the block,
+    /// or has no room for a record.
     fn record_of(&self, pcp: &mut Pcp, block: u32) -> Option<usize> {
         let (owner, record) = self.owners.of_entry(block);
         if owner != Some(pcp.stock.cpu) {

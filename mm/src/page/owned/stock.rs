@@ -32,8 +32,8 @@ pub(in crate::page) struct Stock {
     /// The blocks of which this CPU has all pages, and which need no bitmap: the number of each
     /// block, and the mobility of the lists that its pages go to.
     pub(super) whole: Vec<(u32, Mobility)>,
-    /// The blocks of which fragments have gone back to the zone, newest first. Only the newest ones
-    /// are remembered.
+    /// The blocks of which some pages have gone back to the zone, newest first. Only the newest
+    /// blocks are remembered.
     fragmented: [Option<u32>; FRAGMENTED],
 }
 

@@ -75,8 +75,8 @@ impl Pcp {
         len
     }
 
-    /// The number of single pages that can be freed before pages may have to return from the lists
-    /// to the zone.
+    /// The number of single pages that can be freed before a free might have to return pages to the
+    /// zone.
     #[inline]
     pub(in crate::page) fn quiet_frees(&self, input: &TuningInput) -> u32 {
         self.quiet_bound(input).saturating_sub(self.count)

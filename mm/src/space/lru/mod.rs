@@ -180,7 +180,7 @@ impl<M: Machine> Lru<M> {
         node.index().min(self.nodes.len() - 1)
     }
 
-    /// Moves the pages of one node from a CPU's batch to the LRU lists, if there are any.
+    /// Moves the pages of one node, if there are any, from a CPU's batch to the LRU lists.
     fn move_batch(&self, machine: &M, batch: &Batch<M>, node: usize) {
         // The batch is emptied in one atomic step. So a task that has migrated since it looked up
         // its CPU takes only what is still in that CPU's batch.

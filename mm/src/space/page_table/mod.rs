@@ -144,7 +144,7 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// Returns the number of pages that tables take.
+    /// Returns the number of pages that page tables occupy.
     pub(super) fn pages(&self, machine: &M) -> u64 {
         // Relaxed: this is only a count. It may be below 0 for a moment, if the removal of a table
         // is counted before its creation.
@@ -268,8 +268,8 @@ impl<M: Machine> Upper<M> {
         })
     }
 
-    /// Gives this upper table (Linux: PMD page) the page of memory that it occupies. If the upper
-    /// table has a page already, returns `page`.
+    /// Gives this upper table (Linux: PMD page) the memory `page`, unless the table has memory
+    /// already. In that case, returns `page`.
     pub(super) fn provide(&self, frame: &mut Option<Pfn>, page: Pfn) -> Option<Pfn> {
         if frame.is_some() {
             return Some(page);

@@ -97,7 +97,7 @@ fn set_once<T, O: Once<T>>(
     make: impl FnOnce() -> Result<T, NoMemory>,
 ) -> Result<&T, NoMemory> {
     if once.get().is_none() {
-        // If another CPU was first, drop the new value.
+        // If another CPU has set `once` first, this drops the new value.
         drop(once.set(make()?));
     }
     once.get().ok_or(NoMemory)

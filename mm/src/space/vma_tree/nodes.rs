@@ -1,6 +1,6 @@
 //! The nodes of a tree of mappings. Each node is found by its id.
 //!
-//! A node's id consists of the number of a chunk and the place in this chunk, so finding a node
+//! A node's id consists of the index of a chunk and the index within this chunk, so finding a node
 //! takes a shift and two loads. A node is never freed while the tree exists. So a reader that
 //! follows an outdated id still finds a node, though perhaps the wrong one.
 

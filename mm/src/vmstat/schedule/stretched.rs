@@ -10,8 +10,8 @@ use super::{Moment, RoundJiffies, Schedule};
 use crate::machine::Due;
 use crate::units::Jiffies;
 
-/// After each firing, waits the nominal interval times `1 + (cpu mod n) / n`, where `n` is the
-/// number of online CPUs.
+/// A schedule in which the time between two firings of a CPU is the nominal interval times
+/// `1 + (cpu mod n) / n`, where `n` is the number of online CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretched;
 

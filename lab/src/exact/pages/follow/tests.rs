@@ -213,8 +213,8 @@ fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     assert_eq!(follow.count(0, 0), 100);
 }
 
-/// The size of the kernel's refill shows `high`. If `high` would exceed its upper bound, the
-/// kernel's lists were shorter than assumed.
+/// The replay computes `high` from the size of the kernel's refill. If the result would exceed the
+/// upper bound of `high`, the kernel's lists were shorter than assumed.
 #[test]
 fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
     let refill = |kernel| Pair {

@@ -134,8 +134,7 @@ struct Walk<'a> {
     given_back: HashMap<Place, Vec<u64>>,
     /// The lists that were empty at some time, as shown by a refill.
     emptied: HashSet<Place>,
-    /// The corrections of assumptions that this pass and earlier passes over the recording have
-    /// found.
+    /// The corrections of wrong assumptions, from this pass and earlier passes over the recording.
     doubts: Doubts,
     /// Page blocks whose guessed type this pass rules out. At the end of the pass, they are added
     /// to `doubts`.

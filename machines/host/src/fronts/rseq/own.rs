@@ -37,10 +37,10 @@ pub(super) fn area_of_this_thread(registration: Registration) -> Option<&'static
     match registration {
         Registration::Libc { offset } => {
             let area = thread_pointer().wrapping_offset(offset).cast::<Area>();
-            // SAFETY: glibc keeps the area at this distance from the thread pointer for as long as
-            // the thread lives. All its fields are atomics, which the kernel changes only while the
-            // thread does not run. The reference is only used by this thread: it stays in this
-            // thread's `MINE`, and in values of functions that this thread runs.
+            // SAFETY: glibc keeps the area at this address for as long as the thread lives. All
+            // fields of the area are atomics, and the kernel changes them only while the thread
+            // does not run. The reference is only used by this thread: it stays in this thread's
+            // `MINE`, and in values of functions that this thread runs.
             Some(unsafe { &*area })
         }
         Registration::Own => OWN.try_with(Own::registered).ok().flatten(),
@@ -100,7 +100,7 @@ impl Drop for Own {
     }
 }
 
-/// Registers the area of this thread, or ends the registration.
+/// Registers this thread's area for restartable sequences, or ends the registration.
 ///
 /// # Safety
 /// A registered area must stay in place until its registration ends.

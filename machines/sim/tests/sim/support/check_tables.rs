@@ -162,9 +162,9 @@ pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
     reserved
 }
 
-/// Counts a helper (a thread such as the reaper) that stops emptying the address space with the
-/// result `reaped`. Returns whether this helper has emptied everything, alone or together with the
-/// helpers that were active at the same time.
+/// Records that a helper (a thread such as the reaper) has stopped emptying the address space with
+/// the result `reaped`. Returns whether this helper has emptied everything, alone or together with
+/// the helpers that were active at the same time.
 pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped) -> bool {
     let all_left = process
         .helpers

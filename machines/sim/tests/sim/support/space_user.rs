@@ -43,7 +43,7 @@ struct Owned {
     kind: MappingKind,
 }
 
-/// The result of a step. On an error the thread leaves; otherwise it continues.
+/// The result of a step. After an error, the thread performs no further step.
 type Goes = Result<(), Leaves>;
 
 /// The thread leaves because its process has been told to die.

@@ -52,8 +52,8 @@ struct Links {
     next: u32,
 }
 
-/// The place of a page, and what is known about its use. The links are not in this type, so that
-/// the record of a page takes nine bytes and not twelve.
+/// The place of a page, and what is known about its use. `Links` is a separate type, so that the
+/// record of a page takes nine bytes and not twelve.
 #[derive(Clone, Copy)]
 struct State(u8);
 
