@@ -45,7 +45,8 @@ fn the_commands_of_the_page_work_as_they_are_written() {
     }
     assert!(printed.contains("my-128"), "{printed}");
 
-    // A user may write the machine's name instead of the file's. The error has the right form.
+    // A user may write the machine's name instead of the name of its file. The error then says how
+    // to name the file.
     let experiment = "schema = 1\nname = \"mine\"\nmachines = [\"my-128\"]\n\
                       [workload]\nname = \"make-like\"\n[[design]]\ndesign = \"linux\"\n";
     fs::write(folder.path().join("mine.toml"), experiment).expect("the folder is writable");

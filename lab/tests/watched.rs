@@ -214,8 +214,7 @@ fn a_course_has_exits_and_the_reaper_beside_them() {
     }
 }
 
-/// Runs of the experiments in the catalog are watched, too. The experiment of this test runs on a
-/// machine without a page allocator.
+/// Watches the runs of an experiment on a machine without a page allocator.
 #[test]
 fn the_error_of_a_counter_over_time_is_that_of_the_report() {
     let courses = Courses::default();

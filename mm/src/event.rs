@@ -178,7 +178,7 @@ pub enum Phase {
     Select,
     /// An allocation reclaims pages itself (Linux: `try_to_free_pages`).
     DirectReclaim,
-    /// An allocation that would reclaim waits, because other CPUs are reclaiming (Linux:
+    /// An allocation has to wait before it reclaims, because other CPUs are reclaiming (Linux:
     /// `reclaim_throttle`, `throttle_direct_reclaim`).
     Throttle,
 }

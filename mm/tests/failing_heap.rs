@@ -129,7 +129,7 @@ fn pages(world: &World) {
     upkeep(world);
 }
 
-/// Runs periodic work and drains, changes tunables, and takes CPUs offline and online.
+/// Runs periodic work, drains page lists, changes tunables, and takes CPUs offline and online.
 fn upkeep(world: &World) {
     let (machine, manager) = (&world.machine, &world.kept.manager);
     let pages = manager.pages();

@@ -8,10 +8,10 @@ use plimsoll_lab::report::{Report, Table, summary};
 
 use crate::output::{BadInput, Sink};
 
-/// Writes the part after the last report. If there are several reports, this part has a table of
-/// all answers. If `figures` is given, also writes this table, which has the figures published for
-/// Linux beside ours. If the output is not verbose, writes instead a sentence that says how many of
-/// these figures match.
+/// Writes the part after the last report. If there are several reports, writes a table of all
+/// answers. `figures` is a table of the figures published for Linux beside ours. If `figures` is
+/// given and the output is verbose, writes this table. If the output is not verbose, writes a
+/// sentence instead, which says how many of these figures match.
 pub(crate) fn write(
     sink: &mut Sink,
     reports: &[Report],

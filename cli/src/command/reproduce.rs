@@ -1,6 +1,7 @@
 //! `plimsoll reproduce`: runs the named experiments, or all built-in experiments. After several
-//! reports it prints a table of their answers. After all experiments it also prints every figure
-//! published for a Linux patch beside ours, or how many of these figures match.
+//! reports it prints a table of their answers. After all experiments it also prints each figure
+//! that was published for a Linux patch, beside our figure, or else only says how many of these
+//! figures match.
 
 use std::fs;
 use std::panic;

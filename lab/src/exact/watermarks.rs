@@ -108,8 +108,8 @@ impl Check {
                 judgement.identical += 1;
             }
             // The kernel also refuses a request if no free block is large enough. The recording
-            // does not show the free blocks. So the judge sets a check for several pages aside if
-            // Plimsoll allows the request and the kernel does not.
+            // does not show the free blocks. So if Plimsoll allows a request for several pages and
+            // the kernel does not, the judge sets this check aside.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {

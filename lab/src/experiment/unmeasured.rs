@@ -35,7 +35,8 @@ struct Figure {
     /// One value, or two values. Of two values, the first is Linux's and the second is the patch's.
     values: Vec<f64>,
     why: Option<String>,
-    /// The name of a reason in the file's table of causes. This reason stands in place of `why`.
+    /// A name in the file's table of causes. If it is given, the reason with this name is used in
+    /// place of `why`.
     cause: Option<String>,
 }
 

@@ -60,8 +60,8 @@ fn values_outside(count: usize) -> usize {
     /// The largest probability that the true median is below the interval.
     const BELOW_MAX: f64 = 0.025;
     let n = count as f64;
-    // The probability that exactly `outside` of `count` values are below the true median. The
-    // probability is kept as a logarithm, because it is very small if there are many values.
+    // The probability that exactly `outside` of the `count` values are below the true median. It is
+    // kept as a logarithm, because it is very small if there are many values.
     let mut log_exactly = n * 0.5_f64.ln();
     let mut at_most = log_exactly.exp();
     let mut outside = 0;

@@ -20,7 +20,7 @@ pub const METRICS: [Metric; 3] = [
     Metric::lower("task_time_p99_ns", Unit::Nanos),
 ];
 
-/// The durations of the tasks that have ended. All clones share one record.
+/// The durations of the tasks that have ended. A clone of a `Tasks` shares its durations.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     took_ns: Rc<RefCell<Vec<u64>>>,

@@ -112,7 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any slices, the times of the edges ascend, and each slice that begins also ends.
+        /// For any slices, the edges (the begins and ends of slices) are in order of time, and each
+        /// slice that begins also ends.
         #[test]
         fn edges_are_in_order_and_balanced(slices in prop::collection::vec((0..50_u64, 0..20_u64), 0..30)) {
             let slices = slices.iter().map(|(from, length)| slice(*from, from + length));

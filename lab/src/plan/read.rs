@@ -54,7 +54,7 @@ impl FromFile {
         Ok(from_file)
     }
 
-    /// Reads the plan in `text`. Errors call the file `file`.
+    /// Reads the plan in `text`, the text of an experiment file. Errors name this file as `file`.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the form of the text has mistakes. The error lists all of them.

@@ -16,7 +16,7 @@ use crate::error::Error;
 const BYTES_MAX: u64 = 1 << 20;
 /// How many mistakes one error shows at most.
 const SHOWN_MAX: usize = 10;
-/// How many characters of a line an error quotes at most.
+/// The largest number of characters of a line that an error quotes.
 const QUOTED_MAX: usize = 96;
 
 /// A mistake in a file.

@@ -32,8 +32,8 @@ pub(super) struct Plan {
 pub(super) struct PlannedOp {
     /// The time since the beginning of the plan, in nanoseconds.
     pub(super) at_ns: u64,
-    /// The slot of the block. For [`What::Bulk`], this is the slot of the first block. For
-    /// [`What::FreeOld`], the slot has no meaning.
+    /// The slot that stands for the block. For [`What::Bulk`], this is the slot of the first block.
+    /// For [`What::FreeOld`], this field has no meaning.
     pub(super) slot: u32,
     pub(super) what: What,
 }

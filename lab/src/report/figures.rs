@@ -1,5 +1,5 @@
-//! The content of a table as numbers with keys, before it becomes text. It can be shown as one
-//! table, or side by side with the content of another recording's table.
+//! The cells of a table as numbers, before they become text. Such a table can be shown alone, or
+//! side by side with the table of another recording.
 
 use super::Table;
 use super::value::{NOTHING, human, ratio_of};

@@ -183,9 +183,9 @@ fn columns(table: &Table) -> Vec<Column> {
     columns
 }
 
-/// Returns a function that makes a column from its index and its head. If all cells of a column are
-/// numbers, the column is aligned right, so that the digits line up. The first column and all other
-/// columns are aligned left.
+/// Returns a function that makes a column from its index and its head. A column is aligned right if
+/// all its cells are numbers, so that the digits line up. The first column is always aligned left,
+/// and so are columns with text.
 fn text_column(rows: &[Vec<String>]) -> impl Fn((usize, &String)) -> Column {
     move |(nth, head)| {
         let cells = rows.iter().filter_map(|row| row.get(nth));

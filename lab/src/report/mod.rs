@@ -142,7 +142,8 @@ pub struct DecidedHeadline {
     pub b: String,
     /// The name of the metric.
     pub metric: String,
-    /// The prices of steps that decide the comparison, the most important first.
+    /// The prices that decide the comparison, the most important first. A price is the time of one
+    /// kind of simulated step.
     pub prices: Vec<DecidingPrice>,
     /// The number of prices that are left out of `prices`, because they change the comparison by no
     /// more than other seeds would.

@@ -28,8 +28,8 @@ impl<'a> Detail<'a> {
         }
     }
 
-    /// Returns `report` without the parts that this detail does not show. If the user has named
-    /// metrics, the result has neither tables nor a finding (a conclusion).
+    /// Returns `report` with only the parts that this level of detail shows. If the user has named
+    /// metrics, the result has neither tables nor a conclusion.
     #[must_use]
     pub fn of_report(self, report: &Report) -> Report {
         let mut shown = report.clone();

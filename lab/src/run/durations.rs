@@ -47,8 +47,8 @@ impl Durations {
         serde_json::from_str(FILE).expect("a test reads the committed file")
     }
 
-    /// The stretches of one experiment, which each have the cases for one table. The list is empty
-    /// if the file does not have the experiment.
+    /// The stretches of one experiment. A stretch has the cases for one table. The list is empty if
+    /// the file does not have the experiment.
     #[must_use]
     pub fn of(&self, experiment: &str, effort: Effort) -> &[Stretch] {
         let all = match effort {

@@ -78,7 +78,7 @@ struct Begun {
 }
 
 impl Overall {
-    /// The progress of `experiments`, in this order, which run with `options`.
+    /// Makes the progress of `experiments`, which run in this order with `options`.
     #[must_use]
     pub fn new(experiments: &[&str], options: &Options, shown: Shown) -> Self {
         let durations = Durations::committed();

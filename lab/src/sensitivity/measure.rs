@@ -150,9 +150,9 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Runs the designs of the headlines on the first `seeds` seeds. `scaled` is appended to the
-    /// name of the machine. It is empty, or it scales a price: `@work.fault=50` scales `work.fault`
-    /// to 50 %.
+    /// Runs the designs of the headlines (comparisons that people quote) on the first `seeds`
+    /// seeds. `scaled` is appended to the name of the machine. It is empty or scales a price:
+    /// `@work.fault=50` scales `work.fault` to 50 %.
     fn at(&self, scaled: impl fmt::Display, seeds: usize) -> Result<Comparison, Error> {
         let machine = format!("{}{scaled}", self.of.machine);
         let mut options = self.options.clone();

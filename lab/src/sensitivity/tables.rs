@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::report::value::ratio_of;
 use crate::report::{Table, tabulate};
 
-/// How many prices the table of a headline (a comparison that people quote) shows at least. It
-/// shows the prices that change the headline's ratio most.
+/// The table of a headline (a comparison that people quote) shows at least this many prices: those
+/// that change the headline's ratio most.
 const SHOWN: usize = 5;
 
 /// Makes a table for each headline (a comparison that people quote) that some price changes. The

@@ -127,8 +127,8 @@ impl Collector {
         windows.any(|window| window.meets(from, until))
     }
 
-    /// Ends all slices that have begun: everything that CPUs and tasks are doing. The slices end at
-    /// the time `at`, or later if their CPU already has kept slices that end later.
+    /// Ends all slices that have begun: everything that CPUs and tasks are doing. A slice ends at
+    /// the time `at`, or later if a slice of the same CPU that was kept before ends later.
     fn stop(&mut self, at: Nanos) {
         if self.slices.cut.is_some() {
             return;

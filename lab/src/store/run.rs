@@ -22,8 +22,8 @@ const REPORT: &str = "report.jsonl";
 const COURSES: &str = "courses.json";
 const END: &str = "end.json";
 
-/// How many ids are tried before making a run fails. Two runs that begin in the same second get the
-/// same id with a probability of 1 in 65,536.
+/// The largest number of ids that are tried for a new run. Two runs that begin in the same second
+/// get the same id with a probability of 1 in 65,536.
 const IDS_MAX: usize = 20;
 
 /// The folder of a run on which this process works. As long as this value exists, other processes

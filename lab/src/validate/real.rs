@@ -40,7 +40,8 @@ pub struct Real {
 }
 
 impl Real {
-    /// Returns the contended share and the waits' mean and quantiles, from [`Real::waits`].
+    /// Summarizes [`Real::waits`]: returns the share of acquisitions that had to wait, and the mean
+    /// and the quantiles of the waits.
     #[must_use]
     pub fn seen(&self) -> Seen {
         Seen::from(&self.waits)

@@ -19,7 +19,7 @@ const FIRST_NS: u64 = 1024;
 pub(super) enum Fold {
     /// The sum of the values of both bins.
     Sum,
-    /// The value of the later bin, if this bin has a value.
+    /// The value of the later bin. If the later bin has no value, the value of the earlier bin.
     Last,
     /// The value that is further from 0.
     Extreme,
@@ -39,7 +39,8 @@ impl Fold {
     }
 }
 
-/// The current length of a bin. It grows with the time that has been reached.
+/// The current length of a bin (an interval of virtual time). The length grows with the virtual
+/// time that the run has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     pub(super) bin_ns: u64,

@@ -69,7 +69,7 @@ impl What {
     }
 }
 
-/// A kind of value that the collector has for each CPU and bin.
+/// A kind of value that the collector has for each CPU and each bin (interval of virtual time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PerCpu {
     Waited(LockClass),

@@ -33,7 +33,7 @@ pub(crate) struct Purge {
     /// How many spans (mapped blocks of 2 MiB) per worker are allowed to wait for a purger. While
     /// more spans wait, the workers sleep.
     pub(crate) waiting: usize,
-    /// The mean time between two purges of one group of CPUs.
+    /// The time for which a worker computes with each page of a span, in nanoseconds.
     pub(crate) use_ns_per_page: u64,
     /// The mean time between two purges of a group.
     pub(crate) pause: Nanos,

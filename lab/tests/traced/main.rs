@@ -86,8 +86,8 @@ fn a_trace_has_every_slice_and_each_flow_goes_from_a_wait_to_its_release() {
     assert!(begins.iter().all(|(flow, at)| *at <= ends[flow]));
 }
 
-/// The total time of everything that was kept of `runs`: on the tracks of CPUs, of disturbances,
-/// and of tasks.
+/// The total times of what was kept of `runs`, for three kinds of tracks: those of CPUs, those of
+/// disturbances, and those of tasks.
 fn kept_ns(runs: &[Slices]) -> [u64; 3] {
     let mut kept = [0; 3];
     for run in runs {

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub enum Error {
     /// The request cannot be met; the text says what is possible.
     Asked(String),
-    /// This computer lacks something; the text says what installs it.
+    /// Something must be installed on this computer first; the text says how.
     Missing(String),
     /// A file could not be read or written.
     File {

@@ -1,5 +1,5 @@
-//! Memory on the node of its users: binding ranges of an arena to nodes, and moving the data of
-//! each CPU to the CPU's own node.
+//! Keeps memory on the node of the CPUs that use it: binds ranges of an arena to nodes, and moves
+//! the data of each CPU to the CPU's own node.
 
 use std::fs;
 use std::io;

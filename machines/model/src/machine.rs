@@ -81,8 +81,8 @@ macro_rules! checked_machine {
                 self.jobs(|jobs| jobs.pending(cpu, job))
             }
 
-            /// Calls `handler` once for each pending job of the CPU of this handle, as if the job
-            /// were due. Returns the number of jobs that ran.
+            /// Calls `handler` once for each pending job of this handle's CPU, as if the job were
+            /// due. Returns the number of jobs that ran.
             pub fn run_pending(&self, handler: impl Fn(&Self, Job)) -> u32 {
                 let mut runs = 0;
                 for job in Job::ALL {

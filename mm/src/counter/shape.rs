@@ -148,10 +148,10 @@ impl Shape {
         })
     }
 
-    /// Creates a tree that follows `topology`. At most `fan_in` neighbouring CPUs share an item,
-    /// which adds up what their cells pass on, and only within a last-level cache. At most `fan_in`
-    /// of those items share an item of the next level, and only within a socket, and so on up to
-    /// one root per socket. So no addition crosses sockets.
+    /// Creates a tree that follows `topology`. At most `fan_in` neighbouring CPUs, all with the
+    /// same last-level cache, share an item, which adds up what these CPUs pass on. At most
+    /// `fan_in` of these items, all in the same socket, share an item of the next level. This
+    /// continues up to one root per socket, so no addition crosses sockets.
     ///
     /// # Errors
     /// [`ShapeError::FanIn`] if `fan_in` is less than 2.

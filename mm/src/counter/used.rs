@@ -55,7 +55,7 @@ impl<'a, M: Machine> Used<'a, M> {
         false
     }
 
-    /// Returns the indices of the CPUs that have ever added, in ascending order.
+    /// Returns the indices of the CPUs that have ever added to a counter, in ascending order.
     pub(super) fn cpus(self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
         (0..cpus.div_ceil(64)).flat_map(move |nth| {
             let set = ones(self.cpus_of(machine, nth, cpus));

@@ -48,8 +48,8 @@ struct Counting<M: Machine> {
     killed_at: i64,
     /// The number of times that a kswapd was woken.
     woken: M::Word,
-    /// The sum, over all wake-ups of a kswapd, of the number of the kswapd's node. The sum shows
-    /// which of the two nodes had wake-ups.
+    /// Each wake-up of a kswapd adds the number of that kswapd's node to this word. So the word
+    /// shows which of the two nodes had wake-ups.
     woken_nodes: M::Word,
 }
 

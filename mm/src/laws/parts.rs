@@ -282,9 +282,9 @@ pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
     }
 }
 
-/// A gather (Linux: `mmu_gather`) is full, because no batch of memory for its records was free. A
-/// caller may still add one more record to a full gather. Before the caller adds this record,
-/// another gather gives a batch back. The gather keeps the record all the same.
+/// A gather (Linux: `mmu_gather`) is full, because there was no memory for another batch of
+/// records. The caller may still add one more record. The gather keeps this record even if another
+/// gather gives a batch back just before.
 #[must_use]
 pub fn a_late_batch<M: Machine>() -> Law<M, Dying<M>> {
     Law {

@@ -137,8 +137,8 @@ impl<M: Machine> Guarded<M> {
         assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
     }
 
-    /// Reads the words as a caller that waits and may be killed, but is not. Asserts that at most
-    /// one change was made so far.
+    /// Reads the words as a caller that could be killed while it waits, but is not killed. Asserts
+    /// that at most one change was made so far.
     fn look_patiently(&self, machine: &M) {
         let look = |twins: &Twins<M>| twins.look(machine);
         let twins = &self.twins;

@@ -264,8 +264,8 @@ impl<M: Machine> Reaper<M> {
         first.map_or(Next::Idle, Next::At)
     }
 
-    /// Finishes with a victim. Marks the victim's space so that no selection chooses it again. With
-    /// every outcome, the reaper can free no more memory of that space.
+    /// Ends the reaper's work on a victim, whatever the outcome. Marks the victim's address space,
+    /// so that no later selection chooses a process of this space.
     fn finish(machine: &M, entry: Entry<M>, how: How) -> Done {
         let process = entry.process.id();
         if let Some(space) = entry.process.last_space() {

@@ -33,7 +33,7 @@ pub enum Released {
 pub enum ReleaseError {
     /// The flags were not 0 (Linux: `EINVAL`).
     InvalidFlags(u32),
-    /// There is no such process, or it has left its memory (Linux: `ESRCH`).
+    /// There is no such process, or the process has left its address space (Linux: `ESRCH`).
     NoSuchProcess,
     /// The process, or another one that uses its memory, is not dying (Linux: `EINVAL`).
     NotDying,

@@ -49,8 +49,8 @@ impl Bits {
         self.0[word] |= bits;
     }
 
-    /// Looks at the blocks of `order` that have a bit in the same word as the page at `offset`.
-    /// Returns whether the set has all pages of one of these blocks.
+    /// Returns whether the set contains all pages of some block of `order`. Looks only at blocks
+    /// that have a bit in the same word as the page at `offset`.
     #[inline]
     pub(super) fn has_in_word(&self, offset: u32, order: Order) -> bool {
         let (word, _) = at(offset);

@@ -39,8 +39,8 @@ pub(crate) fn drop_used<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Page
     Pages(count_of(dropped))
 }
 
-/// Lets reclaim look at up to 32 inactive pages of files on `node`, each while a CPU reads it. No
-/// page leaves memory.
+/// Lets reclaim look at up to 32 inactive pages of files on `node` while a CPU reads each of them.
+/// No page leaves memory.
 pub(crate) fn look_while_read<M: Machine>(memory: Memory<'_, M>, node: NodeId) {
     let machine = memory.machine;
     let shrinker = Shrinker::new(memory, node).expect("its pages are aged");

@@ -1,5 +1,5 @@
-//! How many pages of each list a pass of reclaim looks at. Pure arithmetic that follows Linux
-//! (`get_scan_count`, `inactive_is_low`).
+//! Computes how many pages of each list a pass of reclaim looks at. This is pure arithmetic, and
+//! follows Linux (`get_scan_count`, `inactive_is_low`).
 
 use crate::space::lru::Kind;
 

@@ -211,8 +211,8 @@ impl<M: Machine> Memory<'_, M> {
             share.begin(machine);
         }
         aged.set_owner(machine, pages, ours, new.owner);
-        // The loop ends: nodes of the index can be missing again only if another CPU has since
-        // emptied the file or made the tree of its index higher.
+        // The loop ends. It continues only if nodes of the index are missing again, because another
+        // CPU has meanwhile emptied the file or made the tree of its index higher.
         let there = loop {
             let Ok(mut spares) = Spares::new(new.missing) else {
                 break Err(PageError::NoMemory);

@@ -187,8 +187,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Adds `new`. If its pages are anonymous memory or reserved huge pages, merges it with each
-    /// neighbour of the same kind, which has the same id.
+    /// Adds `new`. If its pages are anonymous memory or reserved huge pages, merges `new` with each
+    /// adjacent mapping of the same kind. Mappings of the same kind have the same id.
     fn join_or_insert(
         &self,
         machine: &M,

@@ -123,8 +123,8 @@ impl Owner {
         marks | Self::pack(number, Vpn(index))
     }
 
-    /// Returns this owner of a page of a file in packed form, with the mark that the page must stay
-    /// in memory. Returns `None` if this is the owner of an anonymous page.
+    /// Packs this owner of a page of a file, and marks that the page must stay in memory. Returns
+    /// `None` if this is the owner of an anonymous page.
     pub(super) fn that_stays(self) -> Option<u64> {
         let file = self.file?;
         let file = OfFile {
@@ -210,8 +210,8 @@ impl<M: Machine> Rmap<M> {
             .free
             .with(machine, Site::Control, Vec::pop)
             .ok_or(EnlistError::TooMany)?;
-        // The address space or file is put into the table before it gets its number. So no page's
-        // owner leads to an empty place of the table.
+        // The address space or file is put into the table before it gets its number. So the table
+        // has an entry for each number that a page's owner contains.
         let place = &self.spaces[number as usize];
         place.write(machine, Site::Control, |there| *there = Some(target));
         if crate::machine::Once::set(number_of, number).is_err() {

@@ -17,8 +17,9 @@ fn resize(world: &World) {
         if manager.memory_offline(machine, first, BLOCK).is_ok() {
             continue;
         }
-        // Removing the block has failed. If it was removed earlier in this loop, adding it again
-        // can fail only for lack of memory. Otherwise the block is still present.
+        // The block could not be removed. If an earlier iteration has removed it, adding it again
+        // can fail only for lack of memory. Otherwise the block is still present, so it cannot be
+        // added.
         if let Err(why) = manager.memory_online(machine, first, BLOCK) {
             let expected = [ResizeError::NoMemory, ResizeError::Present(first)];
             assert!(expected.contains(&why), "{why}");

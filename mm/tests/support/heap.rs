@@ -1,6 +1,6 @@
-//! A global allocator that tests can make fail. It also counts the requests of code that must make
-//! none, and records its uses while a lock of the machine is held. Settings and records are per
-//! thread.
+//! A global allocator that tests can make fail. It also counts the requests of code that must not
+//! request memory, and notes each use of the heap during which a lock of the machine is held.
+//! Settings and counts are separate for each thread.
 #![expect(unsafe_code, reason = "a global allocator is unsafe to be one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

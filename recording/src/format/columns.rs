@@ -169,7 +169,7 @@ pub(super) trait Side {
     fn text(&mut self, column: Column, value: &mut String) -> Option<()>;
 }
 
-/// The writer's side: it appends numbers to columns.
+/// Appends numbers to the columns of a chunk, for the writer.
 #[derive(Debug)]
 pub(super) struct Pack<'a> {
     pub(super) memory: &'a mut Memory,

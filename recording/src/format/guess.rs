@@ -198,8 +198,8 @@ impl Guesser {
         Guesses::of(guesses.into_iter().flatten())
     }
 
-    /// Remembers what happened to `page`. `place` is the index of the right page among the guessed
-    /// pages, or 0 if none of them was right.
+    /// Learns from the event `deed` on `page`, for later guesses. `place` is the index of `page`
+    /// among the guesses for this event, counted from 1, or 0 if no guess was right.
     pub(super) fn learn(&mut self, deed: Deed, page: u64, place: u64) {
         let key = self.list_of(deed, Some(page));
         let place = usize::try_from(place).unwrap_or(0);

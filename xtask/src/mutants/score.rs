@@ -25,7 +25,8 @@ impl Row {
     }
 }
 
-/// The results of all groups, and the survivors that `xtask/survivors.toml` does not accept.
+/// The results of all groups of mutants, and the survivors (mutants that no test caught) that
+/// `xtask/survivors.toml` does not accept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Score {
     rows: Vec<Row>,

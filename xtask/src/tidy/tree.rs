@@ -37,8 +37,8 @@ const GOOD: [(&str, &str); 9] = [
     ("lab/src/lib.rs", "//! The experiments.\n"),
 ];
 
-/// Returns the errors of `rule` for the good repository with `text` as the content of `path`. An
-/// empty text removes the file.
+/// Returns the errors that `rule` finds in the repository `GOOD` if the file at `path` has the
+/// content `text`. If `text` is empty, the repository has no such file.
 pub(super) fn broken_by(rule: super::Rule, path: &str, text: &str) -> Vec<String> {
     let unchanged = GOOD.iter().copied().filter(|(known, _)| *known != path);
     let files = unchanged.chain([(path, text)]);

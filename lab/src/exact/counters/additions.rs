@@ -76,9 +76,9 @@ impl Judge for Additions {
     }
 }
 
-/// Returns the recorded additions that are compared with the log. If a probe recorded additions,
-/// these are the additions to the counter that has the most of them. Otherwise they are the changes
-/// in the number of anonymous pages of the address space that has the most changes.
+/// Returns the recorded additions that are compared with the log. If a probe recorded additions to
+/// counters, returns those to the counter with the most additions. Otherwise, returns the changes
+/// in the number of anonymous pages of one address space: the one with the most changes.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
     let told = || told(&recording.events, recording.header.page_bytes);

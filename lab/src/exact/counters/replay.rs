@@ -53,8 +53,8 @@ pub(super) enum Cuts<'a> {
     /// The replay splits the subtraction for an unmapping once more only if the reading would
     /// otherwise differ from the recorded reading.
     AsRead,
-    /// The replay splits the subtraction for an unmapping once more if the index of the unmapping's
-    /// step is a key of this map. The value is the number of pages before the split.
+    /// If the map has the index of an unmapping's step as a key, the replay splits the subtraction
+    /// for this unmapping once more. The value is the number of pages before the split.
     Given(&'a BTreeMap<usize, u64>),
 }
 

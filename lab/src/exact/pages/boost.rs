@@ -11,8 +11,8 @@ use super::zoneinfo::ZoneInfo;
 /// The number of pages in a page block.
 const BLOCK_PAGES: u64 = 1 << BLOCK_ORDER;
 const BLOCK_ORDER: u8 = 9;
-/// The largest boost, in ten-thousandths of the high watermark. This is Linux's default, which is
-/// used if the recording does not state `watermark_boost_factor`.
+/// The largest boost of a watermark, in ten-thousandths of the high watermark. This is Linux's
+/// default, which is used if the recording does not state `watermark_boost_factor`.
 pub(super) const FACTOR: u64 = 15_000;
 
 /// The current watermark boosts of all zones, as derived from the events.

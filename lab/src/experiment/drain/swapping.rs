@@ -85,7 +85,7 @@ const OVER_1000: Metric = Metric::lower("holds_over_1000_pages", Unit::Count);
 /// The number of spills: holds of a zone lock that return pages because page lists have reached
 /// `high`.
 const SPILLS: Metric = Metric::neither("spills", Unit::Count);
-/// The mean number of pages that one hold counted in [`SPILLS`] moves.
+/// The mean number of pages that a spill (see [`SPILLS`]) returns to a zone.
 const PER_SPILL: Metric = Metric::neither("pages_per_spill", Unit::Pages);
 
 const METRICS: &[Reading<Seen>] = readings!(|seen| {

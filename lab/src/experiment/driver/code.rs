@@ -132,7 +132,7 @@ pub(in crate::experiment) trait Runs: Subject {
     /// the workload.
     fn metrics(&self, setting: &Setting<'_>) -> Result<Vec<Metric>, Error>;
 
-    /// Makes the experiment that the file read into `data` describes.
+    /// Makes the experiment that a file describes. `data` has the contents of the file.
     fn experiment(&'static self, data: Data) -> Box<dyn Experiment + Send>;
 }
 

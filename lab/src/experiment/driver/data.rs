@@ -144,7 +144,7 @@ pub(super) struct CardPair {
     pub(super) a: String,
     pub(super) b: String,
     pub(super) metrics: Vec<String>,
-    /// The machines whose reports compare the pair. `None` stands for all machines.
+    /// The machines whose reports compare A with B. `None` stands for all machines.
     pub(super) machines: Option<Vec<String>>,
 }
 

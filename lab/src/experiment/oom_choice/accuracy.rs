@@ -127,8 +127,8 @@ const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
-/// How many precise sums (which read every CPU's part of a counter) a selector made beyond the
-/// smallest number that can prove the right choice: the maximum over all choices.
+/// How many more precise sums a selector took than a proof of the right choice needs. (A precise
+/// sum reads every CPU's part of a counter.) The value is the maximum over all choices.
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 

@@ -45,8 +45,8 @@ const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
 const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
-/// The percentage of selections that choose a wrong victim, among processes that approximate sums
-/// of the CPUs' counts cannot tell apart.
+/// The percentage of selections that choose a wrong victim, in a population in which approximate
+/// sums cannot tell the processes apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
 /// One cell of the matrix: a selector (algorithm that chooses a victim) with one kind of counters.

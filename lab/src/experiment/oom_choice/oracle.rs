@@ -28,8 +28,8 @@ pub(super) struct Judged {
     /// The mean number of points, in pages, by which the largest candidate exceeds a candidate that
     /// is chosen at random.
     pub(super) by_lot: f64,
-    /// The smallest number of precise sums (which read every CPU's part of a counter) with which a
-    /// selector can prove which candidate has the most points. A selector may need more if it sums
+    /// The smallest number of precise sums that can prove which candidate has the most points. A
+    /// precise sum reads every CPU's part of a counter. A selector may need more sums if it sums
     /// other candidates first.
     pub(super) least_sums: u64,
 }

@@ -55,7 +55,7 @@ impl Kind {
         Self::InTheBand,
     ];
 
-    /// The name of the kind in metrics.
+    /// The name of this kind of population, for the names of metrics.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::OneHog => "one_hog",

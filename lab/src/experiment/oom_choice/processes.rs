@@ -381,8 +381,8 @@ impl Candidates for Looking<'_> {
     }
 }
 
-/// Says for which processes the counters have grown into a tree, if their counters are of a kind
-/// that does so.
+/// Says which processes have counters that have grown into a tree. Only some kinds of counters can
+/// grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
     /// Only the counters that have grown into a tree while the pages of their process were counted.

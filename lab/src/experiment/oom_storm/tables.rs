@@ -122,7 +122,7 @@ fn until_reaping(results: &Results, scene: &Scene) -> String {
     )
 }
 
-/// The percentage of all waiting time of the allocators that `part` of their waits takes.
+/// The share of `part` in the total waiting time of the allocators, in percent.
 fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
     100.0 * results.median(design, &scene.part(part)) / whole

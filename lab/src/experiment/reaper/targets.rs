@@ -74,8 +74,8 @@ fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The target for the speed of our design in one scene. Its row also shows how many pages are on
-/// page lists at the end, with our design and with an exit that no reaper helps.
+/// The target for the speed of our design in one scene. The row of this target also shows how many
+/// pages are on page lists at the end, both with our design and with an exit that no reaper helps.
 fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let times = faster(results, OURS, &scene.metric(WALL));
     let listed = |design| results.show(design, &scene.metric(LISTED));

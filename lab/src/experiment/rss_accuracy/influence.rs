@@ -19,8 +19,8 @@ const PUBLISHED_FLAT: u64 = 1 << 30;
 /// machine of 384 CPUs. It is one less than the counter's batch.
 const PART_MAX: u64 = 767;
 
-/// The sizes of mappings, in pages: 64 KiB, 1 MiB, 2.7 MiB, and 16 MiB. The third size, 683 pages,
-/// is a little smaller than [`PART_MAX`].
+/// The sizes of mappings, in pages. In bytes they are 64 KiB, 1 MiB, 2.7 MiB and 16 MiB. The third
+/// size, 683 pages, is a little smaller than [`PART_MAX`].
 const SIZES: [u64; 4] = [16, 256, 683, 4096];
 
 /// For each program, the CPUs on which it maps and unmaps, and how many mappings it keeps.

@@ -1,5 +1,5 @@
-//! The workload of the rss-cost experiment (will-it-scale's `page_fault1` with many numbers of
-//! tasks) and its metrics.
+//! The workload and the metrics of the rss-cost experiment. The workload is will-it-scale's
+//! `page_fault1` with different numbers of tasks.
 
 use std::rc::Rc;
 

@@ -66,7 +66,7 @@ struct RssMemorySetup {
     rounds: u64,
 }
 
-/// The state of an owner of four counters: new, with counters of one kind, or grown.
+/// An owner of four counters, such as a process: either new, or with counters that have grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// An owner of four counters of this kind, just created and not used yet.
@@ -121,8 +121,8 @@ impl RssMemorySetup {
         sizes.chain(times).collect()
     }
 
-    /// Measures the bytes of an owner (of four counters) of this kind on every machine. Each
-    /// machine has its own metric.
+    /// Measures how many bytes the counters of `owner` take on each machine. There is a metric for
+    /// each machine.
     fn bytes_of(&self, owner: Owner) -> Sample {
         let size = |cpus: &u32| (*cpus, owners::bytes(owner, *cpus).expect(HAS_MEMORY));
         let sizes: Vec<(u32, usize)> = self.cpus.iter().map(size).collect();

@@ -123,8 +123,7 @@ fn causes_table(tried: &[Tried]) -> Table {
     )
 }
 
-/// Adds to `made` the facts (texts for the report's answer) that follow from the runs with the
-/// possible causes.
+/// Adds to `made` the facts (texts for the report's answer) about the possible causes of stalls.
 fn finding(made: Made, tried: &[Tried]) -> Made {
     let (plain, causes) = tried
         .split_first()

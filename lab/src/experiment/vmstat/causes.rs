@@ -50,9 +50,10 @@ pub(super) enum Cause {
     /// Each of the patch's two changes (phases and a longer interval) alone lowers the contentions
     /// per page that the vmstat work returned.
     Both,
-    /// The runs do not show that one of the patch's two changes alone lowers the number of
-    /// contentions per page returned by vmstat work. But the longer interval alone lowers the total
-    /// number of contentions, because CPUs that do the vmstat work less often return fewer pages.
+    /// Of the patch's two changes, the longer interval alone lowers the number of contentions. But
+    /// this is so only because CPUs that do the vmstat work less often return fewer pages. The runs
+    /// do not show that either change alone lowers the contentions per page that this work
+    /// returned.
     LessWork,
     /// Neither of the patch's two changes alone lowers the number of contentions. Neither alone
     /// lowers the contentions per page that the vmstat work returned.
@@ -60,11 +61,10 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// Finds the cause by the confidence intervals of the runs. A change explains the gain if this
-    /// change alone lowers the contentions per page that the vmstat work returned, so that the
-    /// whole interval of the ratio to Linux is below 1. Contentions are counted per page, because a
-    /// design that only does the vmstat work less often has fewer contentions but also returns
-    /// fewer pages.
+    /// Finds the cause by the confidence intervals of the runs. A change explains the gain if it
+    /// alone lowers the contentions per page that the vmstat work returned. The whole interval of
+    /// the ratio to Linux must be below 1. Contentions are counted per page, because a design that
+    /// only does this work less often returns fewer pages, and therefore has fewer contentions.
     pub(super) fn of(results: &Results) -> Self {
         let verdict = |design, metric: &Metric| results.compare((BASELINE, design), metric).verdict;
         let gains = |design| verdict(design, &PER_DECAYED) == Verdict::Lower;

@@ -40,7 +40,7 @@ pub struct Report {
 }
 
 impl SoftLockup {
-    /// Makes a detector for a CPU whose stopper thread runs at `now`.
+    /// Makes the soft-lockup detector of a CPU whose stopper thread runs at `now`.
     #[must_use]
     pub const fn new(now: Nanos) -> Self {
         let unit = now.0 >> UNIT_BITS;

@@ -12,7 +12,8 @@ pub enum Basis {
     /// We derived a price (the time of a simulated step) from the published figure. So if the two
     /// figures agree, this proves nothing.
     Fitted,
-    /// Both figures follow directly from how the patch is built, so nothing has to be measured.
+    /// Our figure and the published figure both follow directly from how the patch is built, so
+    /// nothing has to be measured.
     Construction,
 }
 

@@ -24,9 +24,9 @@ use crate::measure::stats::Estimate;
 
 /// Two values or ratios match if the larger is at most this many times the smaller.
 pub const FACTOR: f64 = 2.0;
-/// A published ratio that differs from 1 by less than this counts as no change by the patch. Even a
-/// bad simulation is likely to show no change. So the rule for such a figure is stricter than
-/// [`FACTOR`] (see [`Beside::agreement`]).
+/// If a published ratio differs from 1 by less than this number, the patch counts as having no
+/// effect. Even a bad simulation is likely to show no effect. So for such a figure the rule is
+/// stricter than [`FACTOR`] (see [`Beside::agreement`]).
 pub const NO_CHANGE: f64 = 0.05;
 /// The largest change, in percent, that counts as no change. In the mailing-list thread on batched
 /// frees, this is the largest variation between runs.

@@ -31,8 +31,8 @@ use plimsoll_sim::Sim;
 /// number of threads that are in faults at the same time.
 const WRITER: i64 = 1 << 30;
 
-/// The time, in nanoseconds, between two checks by a writer whether the last fault has left the
-/// mapping.
+/// The interval, in nanoseconds, at which a waiting writer checks whether the last fault has left
+/// the mapping.
 const LOOK_AGAIN_NS: u32 = 200;
 
 /// The mappings of a process. The addresses of the process are divided into places, each as large

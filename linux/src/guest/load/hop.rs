@@ -122,9 +122,9 @@ fn hop(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// Drives the differential of every CPU except CPU 0 (the part of the counter that the CPU has not
-/// yet added to the shared value) to one page less than the batch, first positive and then
-/// negative. This maximizes the error of a cheap reading.
+/// Brings the differential of every CPU except CPU 0 to one page less than the batch, first
+/// positive and then negative. The differential is the part of the counter that a CPU has not yet
+/// added to the shared value. So the error of a cheap reading becomes as large as possible.
 fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let cpus = guest.cpus;
     let part = batch(cpus) - 1;

@@ -54,8 +54,8 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
         let reaper = scope.spawn(|| all.reap(&stop));
         // If no run time is given, as in the test of this example, start one thread of each kind
         // instead of two. The locks serve threads in the order of arrival. If other programs also
-        // need the CPUs, the thread whose turn it is often has no CPU, and all threads behind that
-        // thread wait. With many threads, hardly any of them would make progress.
+        // need the CPUs, the thread that is next often has no CPU, and all threads behind it have
+        // to wait. With many threads, hardly any of them would make progress.
         let many = if time.is_zero() { 1 } else { 2 };
         let (mut tenants, mut workers) = (Vec::new(), Vec::new());
         for nth in 0..many {

@@ -102,8 +102,8 @@ impl Depot {
         Some(run)
     }
 
-    /// The number of pages in the depot that the front (the CPU's stack) with the index `front`
-    /// gave.
+    /// Returns how many of the depot's pages came from the front (a CPU's stack of free pages) with
+    /// the index `front`.
     pub(super) fn pages_of(&self, front: usize) -> u32 {
         // Relaxed is enough: the returned number of pages may be outdated.
         self.given[front].load(Relaxed)

@@ -70,7 +70,8 @@ impl Seat {
     }
 }
 
-/// The right of the calling thread to use a seat. No two threads use one seat at the same time.
+/// The right of the calling thread to use a seat, in which a thread notes which lock it holds. No
+/// two threads use one seat at the same time.
 #[derive(Clone, Copy)]
 pub(crate) struct Sitter<'a> {
     seat: &'a Seat,

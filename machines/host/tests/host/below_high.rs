@@ -62,8 +62,8 @@ fn free(host: &Host, pages: &PageAllocator<Host>, zone: u32) -> u32 {
     pages.view(host)[zone as usize].free.0
 }
 
-/// Returns a request for the lower zone only. It may use the lower zone's reserve. A request that
-/// the upper zone could also serve may not.
+/// Returns a request that only the lower zone can serve, and that may use the reserve of this zone.
+/// A request that the upper zone could also serve may not use the reserve.
 fn lower() -> Request {
     let request = Request::new(Order::ZERO).from_zone(LOWER);
     request.of_class(ZoneKind::Dma32)
@@ -386,9 +386,9 @@ fn lists_are_short_where_kswapd_reclaims_and_nowhere_else() {
     assert_eq!(short(ZoneKind::Movable, Reclaiming::No), [false; 4]);
 }
 
-/// A CPU subtracts the pages that it has taken from the zone's counter of free pages only when
-/// their number exceeds a threshold. Of a refill of 8 blocks, the CPU subtracts 7 at once if the
-/// threshold is 6. While kswapd is awake, the threshold is 2, and the CPU subtracts 6 at once.
+/// A CPU that has taken pages from a zone subtracts them from the zone's counter of free pages only
+/// when their number exceeds a threshold. Of a refill of 8 blocks, the CPU subtracts 7 at once if
+/// the threshold is 6. While kswapd is awake, the threshold is 2, and the CPU subtracts 6 at once.
 #[test]
 fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermark() {
     let raises = |distance: u32, told: &[Kswapd]| {

@@ -55,7 +55,8 @@ impl Pair {
         self.expected[which].fetch_add(delta, Relaxed);
     }
 
-    /// Checks that every sum and comparison of each counter agrees with the counter's integer.
+    /// Checks that every sum and comparison of each counter agrees with the expected sum, which is
+    /// a plain integer.
     fn check(&self) {
         let (host, counting) = (&self.host, self.counting);
         let _entered = host.enter(CpuId(0));

@@ -111,8 +111,8 @@ fn while_a_writer_waits(
     });
 }
 
-/// Checks that no `try_read` succeeds, for longer than the slice of time in which a writer that may
-/// be killed waits.
+/// Checks for 30 ms that no `try_read` succeeds. A writer that can be killed waits in slices of
+/// time, and one slice is shorter than 30 ms.
 fn assert_nobody_passes(host: &Host, lock: &Shared) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(30) {

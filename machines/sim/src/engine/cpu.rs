@@ -45,8 +45,8 @@ pub(crate) struct Cpu {
     pub(crate) jobs: [JobSlot; Job::ALL.len()],
     /// Tasks that are ready to run, in the order in which they became ready.
     pub(crate) ready: RefCell<VecDeque<u32>>,
-    /// Tasks that become ready at a certain time: `(time, sequence, task)`, with the time in
-    /// nanoseconds.
+    /// Tasks that become ready at a certain time, as `(time, sequence, task)`. The time is in
+    /// nanoseconds. The sequence number orders tasks with equal times.
     pub(crate) sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, u32)>>>,
     pub(crate) fault_rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) stall_at: Cell<u64>,

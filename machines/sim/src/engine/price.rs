@@ -55,7 +55,7 @@ pub(crate) struct Prices {
     loaded: Cell<Pace>,
 }
 
-/// The prices at one speed, for steps that memory bandwidth does not slow down.
+/// The prices of steps at one speed of a CPU, without the effect of limited memory bandwidth.
 struct AtSpeed {
     costs: Costs,
     in_hold: [HoldPrice; 2],

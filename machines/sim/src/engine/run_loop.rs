@@ -204,10 +204,9 @@ impl Inner {
         true
     }
 
-    /// Prefetches the host's memory that a resumption of `cpu` reads. On a machine with many CPUs,
-    /// the host's caches have lost this memory since `cpu` ran last. The caller passes the CPU that
-    /// probably runs next. Another CPU runs next only if the running CPU gives that CPU an earlier
-    /// key.
+    /// Prefetches the host's memory that is read when `cpu` is resumed. On a machine with many
+    /// CPUs, the host's caches have lost this memory since `cpu` ran last. `cpu` should be the CPU
+    /// that probably runs next.
     #[inline(always)]
     fn fetch_ahead(&self, cpu: usize) {
         if let (Some(state), Some(resume)) = (self.cpus.get(cpu), self.resumes.get(cpu)) {

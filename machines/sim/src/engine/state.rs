@@ -73,10 +73,10 @@ pub(crate) struct Inner {
     /// True if there is a random delay before each step that waits until no other CPU has an
     /// earlier clock.
     pub(crate) shaken: bool,
-    /// True if the owner of a per-CPU lock must not take the fast path, on which the owner does not
-    /// wait for CPUs with earlier clocks. In strict mode the owner must wait for them before it
-    /// acquires the lock; with [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) it must
-    /// wait for them before it releases the lock.
+    /// True if the owner of a per-CPU lock must wait for CPUs with earlier clocks, and so must not
+    /// take the fast path. In strict mode the owner waits before it acquires the lock. With
+    /// [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) it waits before it releases the
+    /// lock.
     pub(crate) ceremonial: bool,
     /// True if each kind of step always takes the same time on all CPUs, and the owner of a per-CPU
     /// lock is allowed to take the fast path (`ceremonial` is false).

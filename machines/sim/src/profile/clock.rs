@@ -57,7 +57,8 @@ fn speed(section: &Section<'_>, key: &str) -> Result<Sourced, ProfileError> {
 }
 
 impl Clock {
-    /// The speeds of busy cores at one end of their ranges: at the low, middle or high `card`.
+    /// The speeds of busy cores at `card`: at the low end, in the middle or at the high end of
+    /// their ranges.
     pub(super) fn at(&self, card: Card) -> LoadedClock {
         let sibling = self.sibling.as_ref();
         LoadedClock {

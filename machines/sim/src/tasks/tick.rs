@@ -69,9 +69,9 @@ mod tests {
     }
 
     /// In a recording of 64 CPUs, 34 complete groups of timers were each due on one jiffy. Of these
-    /// groups, 20 fired on time, 3 fired a jiffy late, and in 11 only some timers were late.
-    /// Likewise in the model, most ticks must have no early CPU, and some must have nearly all CPUs
-    /// early.
+    /// groups, 20 fired on time, 3 fired a jiffy late, and in 11 only some timers were late. The
+    /// timers of an early CPU fire late. So in the model, most ticks must have no early CPU, and in
+    /// some ticks nearly all CPUs must be early.
     #[test]
     fn most_ticks_have_no_early_cpu_and_some_have_nearly_all() {
         let early = early(1, 20);

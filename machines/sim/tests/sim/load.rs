@@ -294,8 +294,9 @@ fn naps(run_ahead: Nanos) -> Vec<Nanos> {
     ends.take()
 }
 
-/// A CPU whose clock is ahead may become idle before its sibling, whose clock is earlier, enters a
-/// window (an interval of constant speed). For the sibling, the CPU is still busy then.
+/// A CPU whose clock is ahead may become idle before its sibling, whose clock is behind, enters a
+/// window (an interval of constant speed). When the sibling enters the window, the CPU still counts
+/// as busy.
 #[test]
 fn running_ahead_changes_no_speed() {
     assert_eq!(naps(Nanos(100_000)), naps(Nanos(1)));

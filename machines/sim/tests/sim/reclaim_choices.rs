@@ -94,9 +94,9 @@ fn press_a_little(world: &World) {
     }
 }
 
-/// Pages of a file are needed again soon after they had left, so they begin as active pages. The
-/// next reclaim makes active pages inactive, although there are enough inactive ones. The reclaim
-/// after that one does not.
+/// Pages of a file have left memory and are soon needed again, so they begin as active pages. The
+/// next reclaim makes active pages inactive, although there are enough inactive pages. The reclaim
+/// after that one makes no page inactive.
 #[test]
 fn pages_that_are_needed_again_count_for_one_reclaim_only() {
     let by_direct = |world: &Rc<World>| assert!(world.direct() > Pages::ZERO);

@@ -168,8 +168,8 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// Checks that every rare case occurs in the swarm. A swarm that never runs out of memory, or never
-/// takes a CPU offline, would prove little.
+/// Checks that every rare case occurs in the swarm (a set of random runs). A swarm in which memory
+/// never runs out, or no CPU ever goes offline, would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
     let mut met = [0_u64; 6];

@@ -158,8 +158,8 @@ impl<'a> Band<'a> {
         left.iter().copied().max_by_key(Slot::low)
     }
 
-    /// Returns the number of candidates still in the slots whose key (points, then index) may be
-    /// larger than `bar`.
+    /// Returns the number of candidates whose key (points, then index) may be larger than `bar`.
+    /// Counts only the candidates that are still in the slots.
     pub(super) fn reaching(&self, bar: Option<Key>) -> usize {
         let left = &self.slots[self.next..self.used];
         left.iter().filter(|slot| Some(slot.high()) > bar).count()

@@ -152,8 +152,8 @@ impl Bounded {
 /// The number of candidates whose pages are summed one by one before the search considers a batch,
 /// that is, summing all other candidates together.
 const SINGLES_MIN: u64 = 16;
-/// Once summing candidates one by one has cost 1/`PART` of what a batch costs, all candidates that
-/// are left are summed together in a batch, even if the search might end soon.
+/// If summing candidates one by one has cost 1/`PART` of what a batch costs, all remaining
+/// candidates are summed together in a batch. This is so even if the search might end soon.
 const PART: u64 = 4;
 
 /// The state of a selection that is in progress.

@@ -233,7 +233,7 @@ impl Stop {
     }
 }
 
-/// Returns the current standing of a candidate. A candidate that has exited is exempt.
+/// Returns the current [`Standing`] of a candidate. A candidate that has exited is exempt.
 fn look<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,

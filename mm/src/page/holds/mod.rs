@@ -106,8 +106,8 @@ pub enum Leftover {
     /// The pages stay on the lists, and return to the zone only after the lists have reached `high`
     /// again.
     Abandoned,
-    /// The number of these pages is recorded, and the same number of pages returns to the zone when
-    /// the CPU's lists are next shortened.
+    /// The number of pages still to return is recorded. The same number of pages returns to the
+    /// zone when the CPU's lists are next shortened.
     Owed,
 }
 

@@ -77,8 +77,9 @@ impl<M: Machine> Zone<M> {
             return None;
         }
         let mut left = Some(self.find_victim(machine, ask)?);
-        // The task may have moved to another CPU, and the CPU that became the owner may even have
-        // gone offline since. Then the pages go onto the lists of the CPU that runs the task now.
+        // `find_victim` has made a CPU the owner of the block. Since then, the task may have moved
+        // to another CPU, and the owner may even have gone offline. In these cases, the pages go
+        // onto the lists of the CPU that runs the task now.
         let thief = machine.this_cpu();
         let slot = self.slot(thief);
         let page = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {

@@ -85,8 +85,8 @@ impl Build {
 
     /// Builds the test programs with all of `mutants` that a switch can turn on at run time.
     pub(crate) fn switched(&mut self, mutants: &[Numbered<'_>]) -> Result<Vec<Program>, String> {
-        // Constants of these programs may call functions, which must then stay `const`. `cargo
-        // check` finds these functions in less time than a build.
+        // A constant of a test program may call a function, which must then stay `const`. `cargo
+        // check` finds such functions in less time than a build.
         self.attempt(mutants, compile::check_machines)?;
         Ok(self.attempt(mutants, compile::all)?.programs)
     }

@@ -15,9 +15,9 @@ use super::graph::{Edge, Graph};
 /// folders.
 const LAYERED: [&str; 4] = ["machines/model", "mm", "recording", "xtask"];
 
-/// An exception from the rule that folders must not form circles. The first text is the folder of a
-/// crate. The second is a folder or file directly below the `src` of this crate, which every layer
-/// is allowed to name. The third is the reason.
+/// An exception from the rule that folders must not depend on each other in a circle. The first
+/// text is the folder of a crate. The second is a folder or file directly below the `src` of this
+/// crate, which every layer is allowed to name. The third is the reason.
 type Common = (&'static str, &'static str, &'static str);
 
 /// The exceptions from the rule that folders must not form circles, each with a reason.

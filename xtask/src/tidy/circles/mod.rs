@@ -39,7 +39,8 @@ const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 /// the files below `src`, and the reason why the circle still exists.
 type Known = (&'static str, &'static [&'static str], &'static str);
 
-/// The circles of files that name each other which this rule accepts for now, each with a reason.
+/// The circles that this rule accepts for now, each with a reason. A circle is a set of files that
+/// name each other.
 const KNOWN: [Known; 0] = [];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {

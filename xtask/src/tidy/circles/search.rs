@@ -27,8 +27,8 @@ struct Search<'m> {
 }
 
 impl<'m> Search<'m> {
-    /// Finds the files that define the item of `path`, a path in the code of module `nth`, and adds
-    /// them to `found`.
+    /// Finds the files that define the item to which `path` leads, and adds them to `found`. `path`
+    /// is a path in the code of module `nth`.
     fn follow(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;

@@ -181,12 +181,12 @@ impl Follow {
         high - 1 - longest
     }
 
-    /// Makes up for `missing` pages by which the derived lists (our picture of the kernel's lists)
-    /// are too long at operation `pair.op`. Bulk allocations may have taken these pages before
-    /// `pair.op`, although only later events reveal the bulk allocations. So this function treats
-    /// the next bulk allocations as earlier than `pair.op`, until they account for `missing` pages.
-    /// It leaves out a bulk allocation if a refill of the same list lies between `pair.op` and the
-    /// bulk allocation.
+    /// Corrects the derived lists (our picture of the kernel's lists), which have `missing` pages
+    /// too many at operation `pair.op`. Bulk allocations may have taken these pages before
+    /// `pair.op`, although the recording shows a bulk allocation only by later events. So this
+    /// function moves the next bulk allocations before `pair.op`, until they account for `missing`
+    /// pages. It does not move a bulk allocation if a refill of the same list lies between
+    /// `pair.op` and this bulk allocation.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
         let mut refilled = [false; LISTS];
         let mut moved = false;

@@ -199,8 +199,8 @@ fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     assert_eq!(follow.lens(0, 0)[..3], [0, 0, 0]);
 }
 
-/// If the kernel's spill (return of pages to the zone) would leave less than a batch on the lists,
-/// the spill has emptied the lists.
+/// If a spill (return of pages to the zone) would leave less than a batch on the kernel's lists,
+/// the spill empties these lists.
 #[test]
 fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);

@@ -37,15 +37,15 @@ struct Long {
 pub(super) struct Outcome {
     pub(super) soak: Soak,
     rate: Rate,
-    /// The times of the chunk (a few microseconds of work) that is under way, except those of at
-    /// least [`LONG_NS`]; one histogram for each [`Kind`].
+    /// For each [`Kind`], the times shorter than [`LONG_NS`] that were measured in the chunk (a few
+    /// microseconds of work) that is under way.
     chunk: [Histogram; 4],
     /// The times of at least [`LONG_NS`] in two kinds of chunks (a few microseconds of work each):
     /// chunks during which the thread had its CPU all the time, and the chunk that is under way.
     long: Vec<Long>,
     /// The number of entries of `long` that belong to chunks which have ended.
     settled: usize,
-    /// The spans of those chunks of work in which the thread lost its CPU.
+    /// The chunks of work in which the thread lost its CPU, as time spans.
     away: Vec<Span>,
 }
 
@@ -100,7 +100,7 @@ impl Outcome {
         self.settled = self.long.len();
     }
 
-    /// The spans of those chunks of work in which the thread did not run all the time.
+    /// The chunks of work in which the thread did not run all the time, as time spans.
     pub(super) fn away(&self) -> &[Span] {
         &self.away
     }

@@ -12,7 +12,8 @@ use plimsoll_sim::Sim;
 
 use super::OomWorld;
 
-/// The [`Owner`] of the processes of an [`OomWorld`], which also receives the [`Signals`] to them.
+/// The [`Owner`] of the processes of an [`OomWorld`]. It also receives the [`Signals`] to these
+/// processes.
 pub(crate) struct Embedder(pub(super) Weak<OomWorld>);
 
 /// A call that the OOM killer made.

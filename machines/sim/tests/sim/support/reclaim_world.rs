@@ -174,9 +174,9 @@ impl World {
         Arc::new(space)
     }
 
-    /// Creates an address space from which reclaim is allowed to take pages. The address space has
-    /// `pages` pages, each of which was touched once. At its first look at a page, reclaim only
-    /// finds that the page was touched. At its second look, reclaim can evict the page.
+    /// Creates an address space of `pages` pages, from which reclaim is allowed to take pages. Each
+    /// page was touched once. When reclaim first looks at a page, it only finds that the page was
+    /// touched. When it looks at the page again, it can evict the page.
     pub(crate) fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);

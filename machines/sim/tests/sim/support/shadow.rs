@@ -61,7 +61,7 @@ impl Shadow {
         }
     }
 
-    /// Asserts that every translation that the device still keeps agrees with the page tables.
+    /// Asserts that every translation of this device agrees with the page tables.
     pub(crate) fn compare(&self, sim: &Sim, space: &AddressSpace<Sim>) {
         let all: Vec<Vpn> = self.known().frames.keys().copied().collect();
         for page in all {

@@ -102,8 +102,8 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
-    /// Two counts: the faults of threads on a page in another thread's part of the address space,
-    /// and those of them that found the page unmapped.
+    /// Two counts of faults. The first counts faults of a thread on a page in another thread's part
+    /// of the address space. The second counts those of these faults that found the page unmapped.
     pub(crate) elsewhere: [u64; 2],
     /// Two counts: how often the counters were compared with the page tables, and how often helpers
     /// such as the reaper had emptied everything. In the latter case, the check allows no private

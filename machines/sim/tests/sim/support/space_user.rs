@@ -21,8 +21,9 @@ use super::space_shared::{Process, Shared};
 const PART: u64 = 3000;
 /// The number of pages in a huge page.
 const HUGE: u64 = 512;
-/// The page number at which the first part begins. It is 4000 pages below the end of an upper page
-/// table (Linux: PMD page), so the second part crosses into the next upper table.
+/// The page number at which the first thread's part of the address space begins. It is 4000 pages
+/// below the end of an upper page table (Linux: PMD page), so the second thread's part crosses into
+/// the next upper table.
 const BASE: u64 = (1 << 20) - 4000;
 
 /// One thread of a process: its part of the address space, and the mappings that it owns there.
@@ -127,7 +128,8 @@ impl User {
         }
     }
 
-    /// Maps random memory in the thread's part, or where the address space finds room.
+    /// Maps random memory: at a random place in this thread's part of the address space, or
+    /// wherever the address space finds room.
     fn map(&mut self, sim: &Sim) -> Goes {
         let backing = self.backing();
         let reserved = matches!(backing, Backing::Reserved);

@@ -96,7 +96,7 @@ pub(crate) struct Lists {
     /// The number of isolated pages of each kind.
     isolated: [u32; Kind::ALL.len()],
     stamp: u32,
-    /// The costs and the age by which reclaim chooses between the kinds of pages.
+    /// The data by which reclaim chooses between anonymous pages and pages of files.
     pub(crate) balance: Balance,
 }
 
