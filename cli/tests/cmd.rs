@@ -28,7 +28,7 @@ fn every_session_prints_what_it_says() {
     sessions.case("cli/tests/cmd/*.toml");
 }
 
-/// The page names the run `last`, so no other session may use the page's store.
+/// The page calls the run `last`, so no other session may use the same store.
 #[test]
 fn the_page_about_results_shows_what_the_command_prints() {
     let sessions = in_the_repository("results");

@@ -57,7 +57,7 @@ pub(crate) fn reproduce<'py>(
     })
 }
 
-/// The attributes of the options of `plimsoll.replay`.
+/// The options of `plimsoll.replay`, read from the attributes of a Python object.
 #[derive(FromPyObject)]
 pub(crate) struct Replay {
     recording: String,

@@ -179,7 +179,7 @@ pub(super) fn targets(targets: &[Target]) -> Table {
 }
 
 /// Returns how many times as fast `design` is as an exit without helpers, by the median ratio of
-/// their values of the metric `wall`.
+/// the metric `wall`.
 pub(super) fn faster(results: &Results, design: &str, wall: &Metric) -> f64 {
     1.0 / results.ratio((ALONE, design), wall)
 }

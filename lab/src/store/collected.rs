@@ -13,7 +13,7 @@ use crate::run::journal::{ComparisonKey, Journal};
 /// The name of a case (one design on one seed): its comparison, its design and its seed.
 type Key = (ComparisonKey, String, u64);
 
-/// A journal that collects every case of a run (one design on one seed), including the cases that
+/// A journal that collects every case (one design on one seed) of a run, including the cases that
 /// were already in the journal on disk. It has each case once, because the case's name is the key.
 #[derive(Debug, Default)]
 pub struct Collected {

@@ -103,6 +103,7 @@ fn crowds_are_counted_in_windows_and_on_ticks_wherever_these_are() {
     // two starts share a tick.
     assert_eq!(crowd(&three(None)), windows(2.0));
     assert_eq!(crowd(&three(Some(3 * MS))), windows(2.0));
-    // An expiry at 22 ms shows that ticks come at 6, 10, 14, … ms. So no two starts share a tick.
+    // A timer that expires at 22 ms shows that ticks come at 6, 10, 14, … ms. So none of the starts
+    // at 8, 11 and 14 ms share a tick.
     assert_eq!(crowd(&three(Some(2 * MS))), windows(1.0));
 }

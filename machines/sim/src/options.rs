@@ -10,10 +10,10 @@ pub struct SimOptions {
     pub seed: u64,
     /// The model by which locks are simulated.
     pub lock_model: LockModel,
-    /// If true, a CPU waits until no other CPU has an earlier clock before some accesses for which
-    /// it normally does not wait. These are the accesses of an owner to its per-CPU lock, relaxed
-    /// loads, and accesses to per-CPU words and page tags. Such a run is slower, and in such a run
-    /// no CPU sees an effect from its own future.
+    /// If true, some accesses for which a CPU normally does not wait are delayed until no other CPU
+    /// has an earlier clock. These are the accesses of an owner to its per-CPU lock, relaxed loads,
+    /// and accesses to per-CPU words and page tags. Such a run is slower, and in such a run no CPU
+    /// sees an effect from its own future.
     pub strict: bool,
     /// The longest time for which a task may run while other tasks are ready on the same CPU.
     pub slice: Nanos,

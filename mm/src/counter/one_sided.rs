@@ -4,15 +4,15 @@
 //! - The amount that a tree has not yet carried to its roots is never negative, so the roots' sum
 //!   `R` is never too large: the precise sum is in `[R, R + T]`. The approximate sum is the middle
 //!   of that range.
-//! - `T` covers only CPUs that ever added. An owner that ran on eight CPUs has the error of eight
+//! - `T` covers only CPUs that ever added. A process that ran on eight CPUs has the error of eight
 //!   CPUs, however many the machine has. The precise sum reads only those CPUs' cells.
 //! - Each CPU has a *cell*, neighbouring CPUs share *items*, and each socket has a *root*, so no
 //!   addition crosses sockets. Cells and items *carry*: they pass multiples of a batch upwards.
 //! - A group starts as one shared cache line of plain integers, whose sums are exact. Whenever a
 //!   different CPU adds, the line moves to that CPU. When these moves have cost about as much as a
-//!   tree, the tree is created. So an owner that stays on one CPU never pays for a tree. An owner
-//!   pays at most twice the cost of the line or twice the cost of the tree, whichever is cheaper.
-//!   If no memory is available for the tree, the group keeps using the shared line.
+//!   tree, the tree is created. So a process that stays on one CPU never pays for a tree. The cost
+//!   of a group is at most twice the cost of the line or twice the cost of the tree, whichever is
+//!   cheaper. If no memory is available for the tree, the group keeps using the shared line.
 //! - [`Counters::add`] never creates the tree and never allocates. So a caller may hold a
 //!   page-table lock, and the reaper may call it when memory has run out. [`Counters::add_growing`]
 //!   is for callers that may allocate.

@@ -33,8 +33,8 @@ const WRITTEN: i64 = 1000;
 /// The number that a frame or a swap slot holds when it has no contents.
 const FREED: i64 = -1;
 
-/// The contents of every frame and every swap slot, each as one number, and what the holder of
-/// translations (Linux: an MMU notifier) knows about the page.
+/// The contents of every frame and every swap slot, each as one number. Also what the holder of
+/// translations (Linux: an MMU notifier) knows about the tested page.
 pub struct Bytes<M: Machine> {
     frames: Box<[M::Word]>,
     slots: Box<[M::Word]>,

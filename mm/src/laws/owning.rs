@@ -261,9 +261,9 @@ pub fn owner_locks_and_everything<M: Machine>() -> Law<M, Handed<M>> {
 }
 
 /// A CPU frees a page of a block that CPU 0 owns, and then drains the lists of CPU 0, while the
-/// decay of CPU 0 (periodic work, which shortens its lists) empties its inbox. The page does not
-/// stay with CPU 0: the drain does not miss a page that has left the inbox and is not yet counted
-/// on the lists.
+/// decay of CPU 0 (periodic work, which shortens its lists) empties CPU 0's inbox. The page does
+/// not stay with CPU 0: the drain does not miss a page that has left the inbox and is not yet
+/// counted on the lists.
 #[must_use]
 pub fn draining_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     Law {

@@ -14,8 +14,8 @@ use super::Law;
 use crate::counter::{Area, Batch, Counters, Items, OneSidedTree, Shape};
 use crate::machine::Machine;
 
-/// The state of the tests in this file: a counter tree whose roots (top nodes) add up to as much
-/// less as possible than the precise sum of the tree.
+/// The state of the tests in this file: a counter tree whose roots (top nodes) add up to less than
+/// the tree's precise sum, by the largest possible amount.
 pub struct Full<M: Machine> {
     tree: OneSidedTree<M>,
     shape: Arc<Shape>,

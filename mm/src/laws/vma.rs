@@ -89,8 +89,8 @@ impl<M: Machine> FewVmas<M> {
         );
     }
 
-    /// Asserts that a mapping with an odd number is found if its addition was published before, and
-    /// that it is found again after it was found once.
+    /// Asserts that a mapping with an odd number is found if its addition was published before the
+    /// first look-up. Also asserts that a mapping that was found once is found again.
     fn sees_what_was_added(&self, machine: &M, number: u64) {
         // Acquire pairs with the Release in `add`.
         let was_added = self.added.load(machine, Acquire) == 1;

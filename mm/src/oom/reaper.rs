@@ -165,8 +165,8 @@ impl<M: Machine> Reaper<M> {
     /// Reserves room in the queue for one more process.
     pub(super) fn reserve(&self, machine: &M) -> Result<Membership, NoMemory> {
         let mut longer = Vec::new();
-        // The loop ends: the capacity only grows, and other CPUs use it up only by enrolling
-        // processes.
+        // The loop ends: the capacity never shrinks. So after the second turn, another turn follows
+        // only if other CPUs have enrolled processes in the meantime.
         loop {
             let reserved = self.queue.with(machine, Site::Reap, |queue| {
                 room::replace(&mut queue.entries, &mut longer);

@@ -323,7 +323,8 @@ fn for_a_movable_request_only_large_pieces_are_claimed() {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(UNMOVABLE);
     // Every second run of 16 pages is free. That is half of the page block, but no free block has
-    // half the page block's order, 5. So a movable request steals.
+    // half the page block's order, 5. So a movable request steals pages and leaves the block's
+    // type.
     let free = |page: &u32| page & 16 == 0;
     (0..1024).filter(free).for_each(|page| world.give(page));
     assert!(

@@ -328,8 +328,9 @@ impl<M: Machine> Zone<M> {
         machine.emit(Event::PcpuDrain { pfn, order });
     }
 
-    /// Adds the pages that one hold of the zone lock `moved` to the counter of free pages, or
-    /// subtracts them if the hold took them from the zone. Emits the event for the hold.
+    /// Adds the pages in `moved`, which one hold of the zone lock moved, to the counter of free
+    /// pages. Subtracts the pages if the hold took them from the zone. Emits the event for the
+    /// hold.
     pub(super) fn note_hold(&self, machine: &M, part: Part, moved: Moved) {
         let Moved { pages, blocks } = moved;
         let Part { site, cpu, further } = part;

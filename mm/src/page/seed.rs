@@ -110,8 +110,8 @@ impl<M: Machine> PageAllocator<M> {
     /// Cuts up a zone that is entirely free as [`PageAllocator::seed_free`] does, but lets the
     /// caller choose which parts of the zone are cut up. `arrange` gets the zone's blocks of the
     /// largest order, each as the page number of its first page within the zone, and may reorder
-    /// them. The free blocks are cut out of the blocks that then come first; all others stay whole
-    /// and in use.
+    /// them. In the new order, the free blocks are cut out of the first blocks. All other blocks
+    /// stay whole and in use.
     ///
     /// # Errors
     /// As [`PageAllocator::seed_free`].

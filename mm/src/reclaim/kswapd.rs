@@ -160,7 +160,7 @@ impl<M: Machine> Kswapd<M> {
         None
     }
 
-    /// Does a step of kswapd that has begun: reclaims, dozes, or falls asleep.
+    /// Does a step that kswapd has begun: reclaims, dozes, or falls asleep.
     pub(crate) fn step(&self, machine: &M, begun: Begun, duty: &impl Duty) -> Next {
         if self.running.get() == 0 {
             self.running.set(1);

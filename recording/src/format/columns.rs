@@ -17,8 +17,8 @@ pub(super) enum Style {
     Plain,
     /// The signed difference from the preceding number.
     Delta,
-    /// The number's index, from 1, in a table of the numbers seen so far; 0 means that a new number
-    /// follows.
+    /// The column holds, for each number, an index into a table of the numbers seen so far. The
+    /// first index is 1. The index 0 means that a new number follows.
     Table,
     /// The column holds texts, not numbers.
     Text,

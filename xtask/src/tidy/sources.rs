@@ -67,7 +67,7 @@ fn unexplained(file: &File) -> Vec<String> {
             let attribute = &attribute[..attribute.find(']').unwrap_or(attribute.len())];
             let before = &file.text[..at];
             let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-            // A real attribute begins its line; other matches are inside a string or comment.
+            // An attribute begins its line. All other matches are inside a string or comment.
             let is_attribute = before[line_start..].trim().is_empty();
             if is_attribute && !attribute.contains("reason") {
                 let number = before.lines().count().max(1) + usize::from(before.ends_with('\n'));

@@ -35,8 +35,8 @@ const COUNTERS: [(&str, Growth); 4] = [
     ("one-sided", Growth::AsUsed),
     ("one-sided", Growth::Every),
 ];
-/// Two mixed designs: the patch's algorithm that chooses a victim with our counters, and our
-/// algorithm with the patch's counters.
+/// Two mixed designs: our counters with the patch's selector (algorithm that chooses a victim), and
+/// our selector with the patch's counters.
 const OUR_COUNTERS: &str = "select-two-pass+one-sided";
 const OUR_SELECTOR: &str = "select-bounded+tree";
 /// The number of seeds with which each design is measured. Two are enough, because the designs

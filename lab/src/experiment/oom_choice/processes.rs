@@ -385,7 +385,8 @@ impl Candidates for Looking<'_> {
 /// grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// Only the counters that have grown into a tree while the pages of their process were counted.
+    /// Counters are trees only if they grew into trees while the pages of their process were
+    /// counted.
     AsUsed,
     /// The counters of every process are trees as soon as the process is created.
     Every,

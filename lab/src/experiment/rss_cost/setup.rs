@@ -69,7 +69,7 @@ const fn bytes(mode: Mode, tasks: u32) -> u64 {
 /// The data of one run that tables need besides the values of the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// For each mode and number of tasks, the percentages of the tasks' time that the [`PARTS`]
+    /// For each mode and number of tasks, the percentage of the tasks' time that each of [`PARTS`]
     /// took.
     times: Vec<(Mode, u32, Percents)>,
     /// For each pace of the additions, the results of the second setup, in which all CPUs only

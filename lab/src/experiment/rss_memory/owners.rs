@@ -1,5 +1,5 @@
-//! Measures owners of four counters each, on a machine of any size: the memory that one owner
-//! takes, and the time to create one.
+//! Measures groups of four counters, such as the counters of a process, on a machine of any size:
+//! the memory that one group takes, and the time to create one.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -72,8 +72,8 @@ static CODE: Code<VmstatSetup> = Code {
     cells: &[],
 };
 
-/// The design of Linux, with which every cause is compared. It batches frees, as Linux did at the
-/// time of the mailing-list thread.
+/// The design of Linux, with which the other designs are compared. It batches frees, as Linux did
+/// at the time of the mailing-list thread.
 const BASELINE: &str = "round-jiffies+shepherd-at-once";
 /// The design with the patch (`vmstat_spread_delay`) as it was posted.
 const PATCH: &str = "stretched+shepherd-at-once";

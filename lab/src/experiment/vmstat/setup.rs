@@ -32,8 +32,8 @@ pub(super) const PERF_MEAN_WAIT: Metric = Metric::lower("perf_avg_wait_ns", Unit
 pub(super) const PER_RETURNED: Metric = Metric::lower("contentions_per_mpage", Unit::Count);
 /// The number of pages that page lists returned to their zones.
 pub(super) const RETURNED: Metric = Metric::neither("pages_returned", Unit::Pages);
-/// The number of waits of the vmstat work for the zone lock, when it returns pages of page lists
-/// (decays).
+/// The number of times that the vmstat work waited for the zone lock while it returned pages of
+/// page lists (decays).
 pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
 /// The number of pages that the vmstat work returned from page lists to their zones (decays).
 pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);

@@ -66,7 +66,8 @@ pub struct DiffRow {
     pub a: Estimate,
     /// The median in run B, over all its seeds, with its interval.
     pub b: Estimate,
-    /// The number of seeds that both runs have. Their values are compared in pairs.
+    /// The number of seeds that both runs have. The values of the two runs with the same seed are
+    /// compared.
     pub pairs: usize,
     /// The ratio of B to A over the seeds that both runs have. `None` if there is no such seed.
     pub compared: Option<Comparison>,

@@ -251,8 +251,8 @@ mod tests {
         Sim::new(&profile, SimOptions::default())
     }
 
-    /// For each place, the number of its mapping, or `None` if the place is unmapped. The mappings
-    /// are numbered in the order of the places.
+    /// For each place, the number of its mapping, or `None` if nothing is mapped in the place. The
+    /// mappings are numbered in the order of the places.
     fn shape(vmas: &Vmas) -> Vec<Option<usize>> {
         let mut seen: Vec<*const Vma> = Vec::new();
         let mut number = |vma: &Rc<Vma>| {

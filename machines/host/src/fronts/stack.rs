@@ -159,7 +159,7 @@ impl Stack {
         // Acquire pairs with the Release in `admit`. So this thread sees the writes of earlier
         // users of the stack, and of the last thread that emptied the stack. The barrier above and
         // the one that `quiesce` issues make sure that either this load sees `NOBODY`, or
-        // `wait_outside` sees the address.
+        // `wait_outside` sees in `holding` that this thread uses the stack.
         let done = if self.home.load(Acquire) == me.number() {
             f()
         } else {

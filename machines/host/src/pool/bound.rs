@@ -57,8 +57,8 @@ impl<'p> Bound<'p> {
         self.pool
     }
 
-    /// The CPU that the thread plays (as which it acts) in this pool. If the thread has entered
-    /// another pool since, it is the CPU that the kernel names.
+    /// The CPU as which the thread acts in this pool. If the thread has entered another pool since,
+    /// it is the CPU that the kernel names.
     #[must_use]
     pub fn cpu(&self) -> CpuId {
         self.host.this_cpu()

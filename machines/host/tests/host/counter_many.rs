@@ -139,8 +139,8 @@ fn groups_in_chunks_that_were_allocated_together_share_no_words() {
 }
 
 /// A group of counters that was dropped or destroyed gives its place (its memory) back, and a new
-/// group there begins at 0. Neither the return nor the reuse of a place changes another group,
-/// whichever chunk the place is in.
+/// group in this place begins at 0. Neither the return nor the reuse of a place changes another
+/// group, whichever chunk the place is in.
 #[test]
 fn places_come_back_from_every_chunk() {
     const COUNT: usize = 400;

@@ -351,7 +351,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Waits to be first in the queue, or killed. If first, adds 1 to the sum and returns true.
+    /// Waits until this thread is first in the queue or is killed. If first, adds 1 to the sum.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {

@@ -18,7 +18,8 @@ const TASK_LINES: usize = 2;
 /// task was suspended. The code that switches stacks has saved the registers below this frame.
 const STACK_LINES: [isize; 4] = [-2, -1, 0, 1];
 
-/// The task that a CPU ran when it was suspended last, and an address near the end of its stack.
+/// The task that a CPU ran when the CPU was last suspended, and an address near the end of the
+/// task's stack.
 pub(crate) struct Resume {
     task: Cell<*const u8>,
     stack: Cell<*const u8>,

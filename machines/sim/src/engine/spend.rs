@@ -106,8 +106,8 @@ impl Inner {
         }
     }
 
-    /// The time, in nanoseconds, at which the running CPU's *window* ends, an interval of virtual
-    /// time in which the CPU keeps one speed. `u64::MAX` if load has no effects.
+    /// The time, in nanoseconds, at which the running CPU's *window* ends. A window is an interval
+    /// of virtual time in which a CPU keeps one speed. `u64::MAX` if load has no effects.
     fn window_end(&self) -> u64 {
         if self.under_load {
             self.load.until(self.cur.get())

@@ -99,8 +99,8 @@ fn twice_the_bandwidth_of_a_node_halves_the_work_of_its_cpus_alike() {
     }
 }
 
-/// A CPU that nothing interrupts moves bytes in each window of virtual time. These bytes slow down
-/// its steps from the next window on, and not later.
+/// If nothing interrupts a CPU, the bytes that the CPU moves in a window of virtual time slow down
+/// the CPU's steps from the next window on, and not later.
 #[test]
 fn a_cpu_that_runs_alone_is_bound_by_its_node_too() {
     near(faults(bandwidth(10), &[3])[0], ALONE / 2);

@@ -135,10 +135,10 @@ fn each_page_that_leaves_has_a_distance_of_its_own() {
     let _space = world.filled(10);
     let file = world.cached(1000, NODE);
     let left = drop_some(&world, 200);
-    // Since the page with the number `back` from the end began to leave, `back` pages have left,
-    // and `back - 1` pages have come back as active pages. Each page that left and each page that
-    // came back has raised the node's age by one. So the page's refault distance is `2 * back - 1`,
-    // and it competes with `10 + back - 1` pages.
+    // Consider the page with the number `back` from the end. Since it began to leave, `back` pages
+    // have left, and `back - 1` pages have come back as active pages. Each of these pages has
+    // raised the node's age by one. So the page's refault distance is `2 * back - 1`, and it
+    // competes with `10 + back - 1` pages.
     for back in 1..=10 {
         let index = left - back;
         world.read(&file, index..index + 1, NODE);

@@ -2,8 +2,9 @@
 //! or shrink. The tests try every such change, of every candidate, before every query of the
 //! selection.
 //!
-//! A selection promises the following, according to the last look at each candidate: no other
-//! candidate can have more points than the smallest number of points that the victim can have.
+//! A selection promises that no other candidate can have more points than the smallest number of
+//! points that the victim can have. The promise is about the points that the selection saw when it
+//! last looked at each candidate.
 
 use alloc::vec::Vec;
 

@@ -112,8 +112,9 @@ impl<M: Machine> Zone<M> {
         taken
     }
 
-    /// Moves up to `wanted` blocks of `order` to a list from the record with the index `at`: the
-    /// bitmap of one own block's free pages. Removes the record if no page is left in it.
+    /// Moves up to `wanted` blocks of `order` to a list from the record with the index `at`. The
+    /// record is a bitmap of the free pages of one block that this CPU owns. Removes the record if
+    /// no page is left in it.
     fn take_from(&self, pcp: &mut Pcp, at: usize, list: usize, order: Order, wanted: u32) -> u32 {
         let first = self.owners.first_page(pcp.stock.parts[at].block);
         let mut taken = 0;

@@ -270,9 +270,9 @@ impl<M: Machine> Frontier<M> {
     }
 
     /// Returns the page tables that `walker` empties next, or `None` when nothing is left. The
-    /// result is one existing table with the indices without a table around it. If there is no
-    /// place to store the *rest*, the tables that the walker has claimed and not begun, the result
-    /// is the walker's whole claim.
+    /// result is a claim of one existing table, and can include neighbouring indices that have no
+    /// table. If there is no place to store the *rest*, the tables that the walker has claimed and
+    /// not begun, the result is the walker's whole claim.
     ///
     /// 1. The walker takes from its own rest first.
     /// 2. If that rest is empty, the walker makes a new claim, of as many tables as `share` returns

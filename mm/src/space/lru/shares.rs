@@ -74,8 +74,8 @@ impl<M: Machine> Share<M> {
         reads.unsigned_abs() >> 32
     }
 
-    /// Forgets the earlier uses of a page that is put to use for a file, and adds one use. No other
-    /// CPU knows the page.
+    /// Forgets the uses that a page had before it became a page of its present file, and adds one
+    /// use. No other CPU knows the page.
     pub(crate) fn begin(&self, machine: &M) {
         self.uses.store(machine, 1, Relaxed);
         self.mapper.set(0);

@@ -136,7 +136,7 @@ impl<M: Machine> Clone for Spot<'_, M> {
 impl<M: Machine> Copy for Spot<'_, M> {}
 
 impl<M: Machine> PageTable<M> {
-    /// Makes the page tables of an address space, without any table.
+    /// Makes the page tables of an address space. At first, there is no table.
     pub(super) fn new(machine: &M) -> Self {
         Self {
             uppers: Sparse::new(machine, SPACE_BITS - 2 * TABLE_BITS),

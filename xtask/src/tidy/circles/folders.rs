@@ -36,9 +36,9 @@ pub(super) fn check(graph: &Graph, folder: &str) -> Vec<String> {
     }
 }
 
-/// Checks that the folders of one crate form no circle. Edges that lead to a folder in `common` do
-/// not count. Also returns an error for an unnecessary exception. An exception is unnecessary if
-/// the edges to its folder would close no circle.
+/// Checks that the edges between the folders of one crate form no circle. Edges that lead to a
+/// folder in `common` do not count. Also returns an error for an unnecessary exception. An
+/// exception is unnecessary if the edges to its folder would close no circle.
 fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     let source = format!("{folder}/src/");
     let common = common.iter().filter(|(known, ..)| *known == folder);

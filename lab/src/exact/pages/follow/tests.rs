@@ -206,8 +206,9 @@ fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);
     follow.learn(&spill(300, 320), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 0);
-    // A spill (return of pages to the zone) that does not empty the lists leaves at least a batch.
-    // So the lists were at `high` before this spill.
+    // This spill (return of pages to the zone) leaves 64 pages. That is at least a batch, so the
+    // spill did not empty the lists. The lists were at `high` before the spill, so they now have
+    // 400 - 300 pages.
     let mut follow = with([1, 0, 63]);
     follow.learn(&spill(300, 0), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 100);

@@ -66,8 +66,8 @@ pub struct Times {
 /// The results of a soak, a long measurement of allocations. All times are in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Soak {
-    /// The times of allocations. One in 16 allocations, chosen at random, is of a block of
-    /// 2 to 8 pages; the others are of single pages.
+    /// The times of allocations. One in 16 allocations, chosen at random, allocates a block of 2 to
+    /// 8 pages; the others allocate single pages.
     pub allocs: Times,
     /// The times of frees, half of them of pages that the other thread allocated.
     pub frees: Times,

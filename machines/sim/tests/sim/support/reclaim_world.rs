@@ -77,9 +77,9 @@ impl World {
         Self::of_zones(kinds, PAGES, [nodes, swap, spaces_max])
     }
 
-    /// Makes a machine of `nodes` nodes, each with two zones of `pages` pages, which are of these
-    /// `kinds`. The machine has `swap` slots of swap. At most `spaces_max` address spaces and files
-    /// can be enlisted for reclaim.
+    /// Makes a machine of `nodes` nodes, each with two zones of these `kinds`. Each zone has
+    /// `pages` pages. The machine has `swap` slots of swap. At most `spaces_max` address spaces and
+    /// files can be enlisted for reclaim.
     pub(crate) fn of_zones(
         kinds: [ZoneKind; 2],
         pages: u32,
