@@ -12,8 +12,8 @@ fn main() {
     let commit = commit().unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=PLIMSOLL_COMMIT={commit}");
     let root = root();
-    // The variable may change after a commit or a change of a source. This program does not name
-    // files that do not exist, because cargo would then run it at each build.
+    // `PLIMSOLL_COMMIT` may change after a commit or a change of a source. Only existing files are
+    // named here, because cargo would run this program at each build if a named file did not exist.
     let of_git = ["HEAD", "logs/HEAD"].map(|file| git(&["rev-parse", "--git-path", file]));
     let of_git = of_git.into_iter().flatten().map(PathBuf::from);
     for path in of_git.chain(SOURCES.map(|folder| root.join(folder))) {

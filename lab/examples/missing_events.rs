@@ -24,7 +24,8 @@ use plimsoll_recording::event::What;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The shares of page uses to remove. The table has at least one row for each share.
+/// The shares of page uses to remove; a page use is an allocation of a page with its free. The
+/// table has at least one row for each share.
 const SHARES: [f64; 6] = [0.0, 0.000_1, 0.000_3, 0.001, 0.003, 0.01];
 
 /// The number of runs for each of [`SHARES`]. Each run uses a separate seed to choose, at random,

@@ -215,8 +215,8 @@ impl Design {
         ]
     }
 
-    /// Sets the variant called `part`, and returns the index of its mechanism among the fields of
-    /// [`Design`]. Returns `None` if there is no such variant.
+    /// Chooses the variant with the name `part`. Returns the index of the variant's mechanism among
+    /// the fields of [`Design`]. Returns `None` if there is no such variant.
     fn replace(&mut self, part: &str) -> Option<usize> {
         if let Some(schedule) = SCHEDULES
             .into_iter()

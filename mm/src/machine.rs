@@ -117,7 +117,7 @@ pub trait Machine: Sized + 'static {
     fn make_fronts(&self) -> impl Iterator<Item = Self::Front>;
 
     /// Accounts for `n` units of local work. On a real CPU this does nothing. On a simulated one,
-    /// `n` units of `work` take time, and the CPU may be preempted here unless it is pinned.
+    /// `n` units of `work` take time. Except inside [`Machine::pinned`], the CPU may be preempted.
     fn spend(&self, work: Work, n: u32);
 
     /// Runs `f` without migrating to another CPU (Linux: `preempt_disable`).
@@ -322,8 +322,8 @@ pub trait RwLock<M, T> {
 /// A lock that belongs to one CPU. That CPU can take the lock cheaply; other CPUs may have to wait
 /// for it.
 ///
-/// An owner that can run in an interrupt must not wait, but use [`CpuLock::try_local`]: the
-/// interrupt may have arrived inside the owner's own critical section.
+/// Code that may run in an interrupt must not wait for its own CPU's lock, but use
+/// [`CpuLock::try_local`]: the interrupt may have arrived inside a critical section of this lock.
 pub trait CpuLock<M, T> {
     /// If the lock is free, runs `f` without migrating to another CPU. Otherwise returns `None`.
     /// Only the owner may call this.

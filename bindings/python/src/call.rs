@@ -86,8 +86,8 @@ fn of_panic(cause: &(dyn Any + Send)) -> PyErr {
     Raised::new_err(format!("this is a fault of Plimsoll: {text}"))
 }
 
-/// The settings of a call: how many simulated runs proceed at once, and whether a bar shows the
-/// progress.
+/// The settings of a call from Python: how many simulated runs proceed at once, and whether a bar
+/// shows the progress.
 pub(crate) struct How {
     pub(crate) jobs: Jobs,
     collected: Arc<Collected>,

@@ -27,8 +27,8 @@ pub(crate) fn write(
     }
 }
 
-/// Returns an error if nothing differed in a comparison: in each of `reports`, all runs were
-/// identical. The caller has already written and kept the reports, which say why nothing differed.
+/// Returns an error if all runs in each of `reports` were identical, so that nothing was compared.
+/// The caller has already written and kept the reports, which say why nothing differed.
 pub(crate) fn check_differs(reports: &[Report]) -> Result<(), BadInput> {
     let mut answers = reports.iter().map(|report| &report.answer);
     if reports.is_empty() || !answers.all(Answer::is_all_identical) {

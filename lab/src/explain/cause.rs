@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::sites;
 use crate::slices::{Held, Run, Slices, Waited};
 
-/// How many holders an explanation follows from a wait. The first is the holder of the lock, the
-/// second is the holder of the lock for which the first holder waited, and so on.
+/// The largest number of holders that an explanation names for one wait. The first is the holder of
+/// the lock, the second is the holder of the lock for which the first holder waited, and so on.
 const CHAIN_MAX: u32 = 4;
 
 /// A task that held a lock for which another task waited.
@@ -32,10 +32,10 @@ pub struct Holder {
     pub blocks: Option<u32>,
     /// The CPU whose page lists the task filled or emptied while it held the lock.
     pub lists_of: Option<u32>,
-    /// The causes that delayed the task while it held the lock and the explained wait lasted.
+    /// The causes that delayed the task while it held the lock, during the wait that is explained.
     pub delays: Vec<Delay>,
-    /// The task's own waits for other locks while it held this lock and the explained wait lasted.
-    /// The longest wait comes first.
+    /// The task's own waits for other locks while it held this lock, during the wait that is
+    /// explained. The longest wait comes first.
     pub waited: Vec<OwnWait>,
 }
 

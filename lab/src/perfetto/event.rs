@@ -50,8 +50,8 @@ pub(super) fn edges(mut slices: Vec<Slice>) -> (Vec<(u64, Edge)>, usize) {
     let (mut edges, mut open, mut shortened) = (Vec::with_capacity(2 * slices.len()), vec![], 0);
     for slice in slices {
         let is_single = slice.from == slice.until;
-        // If a single event happens just when the slice around it ends, the event still belongs to
-        // this slice.
+        // If an event without duration happens just when the slice around it ends, the event still
+        // belongs to this slice.
         let has_ended = |end: u64| end < slice.from || (end == slice.from && !is_single);
         while let Some(end) = open.pop_if(|end| has_ended(*end)) {
             edges.push((end, Edge::End));

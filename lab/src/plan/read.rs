@@ -32,7 +32,7 @@ pub struct FromFile {
 /// A part of a plan that is wrong, and the reason why it is wrong.
 #[derive(Debug)]
 pub struct Problem {
-    /// The key of the part in an experiment file.
+    /// The key, in an experiment file, of the part that is wrong.
     pub key: String,
     /// True if the key itself is wrong, and false if its value is wrong.
     pub on_key: bool,

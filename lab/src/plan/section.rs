@@ -112,7 +112,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Adds a mistake for each key that is one of `names`.
+    /// Records a mistake of the file for each key of this section that is one of `names`.
     pub(crate) fn refuse(&self, names: &[&str], why: &str) {
         for (key, _) in self.entries() {
             let name = key.get_ref().as_ref();

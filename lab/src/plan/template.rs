@@ -18,7 +18,7 @@ const GIVEN: [(&str, &str); 5] = [
     ("seeds", "6"),
 ];
 
-/// The values that the comments of the template show.
+/// The example values that comments of the template show, by key.
 const EXAMPLES: [(&str, &str); 10] = [
     ("memory", "\"aged\""),
     ("jitter", "false"),

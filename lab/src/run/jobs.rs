@@ -42,7 +42,8 @@ pub struct Stopped;
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// The number of waiting cases of each rank. A rank without waiting cases has no entry.
+    /// The number of waiting cases, by rank: a free slot goes to the case with the lowest rank. A
+    /// rank without waiting cases has no entry.
     waiting: BTreeMap<usize, usize>,
 }
 

@@ -350,8 +350,8 @@ mod tests {
     #[test]
     fn a_run_with_other_numbers_of_cases_is_planned_again() {
         let overall = overall([&[(6, 6.0), (10, 30.0)], &[]]);
-        // The user has chosen 3 seeds, so the first stretch (the cases for the first table) has
-        // half as many cases.
+        // The user has chosen fewer seeds. So the first stretch (the cases for the first table) has
+        // 3 cases, and not 6 as in the data file.
         overall.expect(0, 3);
         assert!((overall.lock().total() - 33.0).abs() < 1e-9);
         overall.expect(0, 5);

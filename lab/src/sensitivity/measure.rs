@@ -371,8 +371,8 @@ mod tests {
         let found = headline(&("linux", "ours", "waits"), &run([8.0, 4.0]), &ran);
         let keys: Vec<&str> = found.prices.iter().map(|price| &*price.key).collect();
         assert_eq!(keys, ["word.own", "work.fault"]);
-        // Changing either price changes the ratio of the two designs by the factor 2. Only changing
-        // the second price also changes the verdict.
+        // Changing either price changes the ratio of the two designs by the factor 2. But only a
+        // change of the second price changes the verdict too.
         let tied = [
             (ran[0].0, [run([8.0, 4.0]), run([8.0, 2.0])]),
             (ran[1].0, [run([8.0, 4.0]), run([8.0, 8.0])]),

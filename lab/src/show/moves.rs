@@ -31,7 +31,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// Every path, in declaration order.
+    /// Every code path that moves pages, in declaration order.
     pub const ALL: [Self; 5] = [
         Self::Refill,
         Self::Direct,

@@ -26,8 +26,8 @@ const END: &str = "end.json";
 /// get the same id with a probability of 1 in 65,536.
 const IDS_MAX: usize = 20;
 
-/// The folder of a run on which this process works. As long as this value exists, other processes
-/// can neither resume nor remove the run.
+/// The folder of the run that this process makes or resumes. As long as this value exists, other
+/// processes can neither resume nor remove the run.
 #[derive(Debug)]
 pub struct RunFolder {
     head: Head,

@@ -13,8 +13,8 @@ pub const P99_TOLERANCE: f64 = 0.10;
 /// that are contended. Both shares are from 0 to 1.
 pub const SHARE_TOLERANCE: f64 = 0.05;
 
-/// An error of a prediction that is larger than the accepted error, with the measured and the
-/// predicted value.
+/// A prediction whose error is larger than the accepted error, with the measured and the predicted
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
     /// The error is in the 99th percentile of the waits.

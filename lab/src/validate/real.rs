@@ -89,8 +89,8 @@ pub enum Skip {
     Blurred(f64),
 }
 
-/// Measures `load` on `pair` twice, for `duration` each. If an attempt is spoiled, repeats both
-/// measurements, up to a fixed number of attempts.
+/// Measures `load` on `pair` twice, for `duration` each. If a disturbance spoils the measurements,
+/// repeats both, up to a fixed number of attempts.
 ///
 /// # Errors
 /// The reason why the last attempt failed, if no attempt succeeded.

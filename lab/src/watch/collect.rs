@@ -21,7 +21,7 @@ use super::waits::{Waits, length_ns};
 /// keeps.
 const MARKS_MAX: usize = 2000;
 
-/// A kind of value that the collector has for each bin.
+/// A kind of value that the collector records for each bin (interval of virtual time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Fired,

@@ -1,5 +1,5 @@
-//! Mixes of programs, as data: which programs run on which CPUs of a machine, and how much of its
-//! memory is free. An experiment that runs several workloads lists them as mixes.
+//! Descriptions of mixes of programs: which programs run on which CPUs of a machine, and how much
+//! of the machine's memory is free. An experiment that runs several workloads lists them as mixes.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;

@@ -24,8 +24,8 @@ use super::{Options, Progress, Reading, RecordError, kernel};
 /// The number of batches, of 64 sub-buffers of 4 KiB each, in a MiB.
 const BATCHES_PER_MIB: usize = 4;
 
-/// The maximum length of a text that the command has left, in bytes. The rest of a longer text is
-/// not recorded.
+/// The maximum length, in bytes, of a text file that the recorded command has written for the
+/// recording. The rest of a longer file is not recorded.
 const TEXT_BYTES_MAX: usize = 1 << 24;
 
 /// Records this computer according to `options`, and calls `show` with the progress from time to

@@ -150,8 +150,8 @@ fn terminate(pid: u32) {
     }
 }
 
-/// Starts the command. An environment variable tells the command the name of the file for notes. If
-/// there is a folder for texts, another variable has the folder's name.
+/// Starts the command. An environment variable tells the command the path of the file for notes. If
+/// there is a folder for texts, another variable tells the command the path of this folder.
 pub(super) fn start(
     command: &[OsString],
     marker: &Path,

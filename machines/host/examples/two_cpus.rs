@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Price};
 
-/// The loads to measure. For each load: the mean time between a release and the next request, and
-/// the length of a hold, both in nanoseconds.
+/// The loads to measure. For each load: the mean time from a release of the lock to the next
+/// request, and the time for which a CPU holds the lock, both in nanoseconds.
 const LOADS: [(u32, u32); 5] = [
     (2000, 500),
     (500, 500),
@@ -21,7 +21,7 @@ const LOADS: [(u32, u32); 5] = [
 const DURATION: Duration = Duration::from_secs(1);
 
 /// The largest factor by which the prices (the times of a lock's steps) before and after the
-/// measurement may differ. If they differ by more, the CPUs have moved to other cores.
+/// measurement may differ. A larger factor means that the virtual CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
 fn main() {

@@ -68,9 +68,9 @@ pub(crate) fn forks() -> u64 {
     FORKS.load(Relaxed)
 }
 
-/// Counts a fork and makes this thread play no CPU. Runs in the child of a fork, where only
-/// async-signal-safe functions may run. The thread-local `PLAYED` is safe there, because it needs
-/// neither initialization nor a destructor.
+/// Counts a fork, and makes this thread give up the CPU that it acts as. Runs in the child of a
+/// fork, where only async-signal-safe functions may run. The thread-local `PLAYED` is safe there,
+/// because it needs neither initialization nor a destructor.
 pub(crate) fn leave_in_child() {
     FORKS.fetch_add(1, Relaxed);
     PLAYED.set((HostId::NONE, CpuId(0)));

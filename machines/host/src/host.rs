@@ -45,8 +45,8 @@ pub(crate) struct Shared {
     owner_locks: OwnerLocks,
     fronts: Fronts,
     pub(crate) homes: Homes,
-    /// A front (a CPU's stack of free pages) may belong to one thread. If this many calls in a row
-    /// come from other threads, the front passes to one of them.
+    /// A front (a CPU's stack of free pages) may belong to one thread. If other threads try to use
+    /// the front this many times in a row, it passes to one of them.
     pub(crate) patience: u32,
     /// True while the machine has worker threads, which run the jobs of the queues.
     pub(crate) served: AtomicBool,

@@ -23,8 +23,8 @@ const SEED: u64 = 0x706c_696d;
 /// interleaving. The second half of the iterations uses PCT.
 const PCT_DEPTH: usize = 3;
 
-/// The size of each thread's stack, in bytes. A thread that empties a whole address space needs a
-/// stack of this size if it is compiled without optimization.
+/// The size of each thread's stack, in bytes. In a build without optimization, a thread that
+/// empties a whole address space needs this much.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Tries `iterations` interleavings of the bodies of `law`, on a machine of `cpus` CPUs. Half of

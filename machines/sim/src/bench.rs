@@ -91,7 +91,8 @@ enum World {
     Loaded,
 }
 
-/// The built-in machine from which loaded benchmarks take their disturbances and effects of load.
+/// Benchmarks of a loaded machine use the disturbances and the effects of load of this built-in
+/// machine.
 pub const LOADED_LIKE: &str = "epyc-9654-2s";
 
 /// Measures steps that do local work of random length and then pass an order point, at which CPUs

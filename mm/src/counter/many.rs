@@ -60,9 +60,10 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// The smallest number of groups whose cells on one CPU can be read at the speed of a sequential
-/// read. It is a quarter of the groups of a chunk, so these cells follow each other closely in
-/// memory. With fewer groups, the reader waits for each cache line.
+/// If at least this many groups of a chunk are summed, one CPU's cells of these groups can be read
+/// at the speed of a sequential read. The number is a quarter of the groups of a chunk, so these
+/// cells follow each other closely in memory. With fewer groups, the reader waits for each cache
+/// line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");

@@ -59,8 +59,8 @@ pub struct OneSidedTree<M: Machine> {
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The group's first cache line. Each counter has a word for additions before the tree existed,
-    /// and for those of tasks that may have migrated. Two more words are [`BEHIND`] and [`HOME`].
+    /// The group's first cache line. A counter's word in this line counts additions before the tree
+    /// existed, and additions of tasks that may have migrated. [`BEHIND`] and [`HOME`] follow.
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -343,9 +343,9 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Returns an upper bound on the number of CPUs that have never added. The bound is computed
-    /// from [`Self::behind`], to which each CPU's first addition adds at least what its cell can
-    /// keep. The value is on the cache line that every reader needs anyway.
+    /// Returns an upper bound on the number of CPUs that have never added. It is computed from
+    /// [`Self::behind`], which each CPU's first addition raises by at least what a cell can keep.
+    /// The value is on the cache line that every reader needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self
@@ -357,7 +357,7 @@ impl<M: Machine> OneSidedTree<M> {
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 
-    /// Returns the roots' sum, plus what was added before the tree existed.
+    /// Returns the sum of the tree's roots, plus the additions that never entered the tree.
     #[inline]
     fn settled(&self, machine: &M, counter: usize) -> i64 {
         self.check_counter(counter);

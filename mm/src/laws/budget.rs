@@ -114,7 +114,8 @@ impl<M: Machine> FewBudgets<M> {
         }
     }
 
-    /// Asserts that each budget, on both levels, counts exactly the pages that are charged.
+    /// Asserts that the root budget counts exactly the charged pages, and that the two budgets
+    /// below it together count the same pages.
     fn is_exact(&self, machine: &M) {
         let held = self.held.load(machine, Acquire).cast_unsigned();
         let [root, wide, tight] =

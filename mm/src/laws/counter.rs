@@ -456,7 +456,7 @@ impl<M: Machine> fmt::Debug for Counted<M> {
 }
 
 /// Two CPUs each add more than half of what a counter can hold, while a third CPU sums the counter
-/// by each function for sums. The sum wraps, and nothing panics.
+/// with every function that can sum it. The sum wraps, and nothing panics.
 #[must_use]
 pub fn summing_while_it_wraps<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     let much: Body<M, Counted<M>> = |machine, counted| {

@@ -130,7 +130,7 @@ impl<M: Machine> Short<M> {
         short
     }
 
-    /// Makes a machine on which every free page was allocated.
+    /// Makes a machine, and allocates all its free pages.
     fn full(machine: &M, killed_at: i64) -> Self {
         let short = Self::new(machine, NEVER, killed_at);
         short.fill(machine);

@@ -73,9 +73,9 @@ impl<M: Machine> FewTables<M> {
         self.leave(machine);
     }
 
-    /// Empties tables as a helper (a thread beside the last user, such as the reaper) does: those
-    /// that were handed back, and then from the highest one downwards. The helper hands back the
-    /// tables for which `refuses` returns true.
+    /// Acts as a helper (a thread beside the last user, such as the reaper). First empties the
+    /// tables that were handed back, then other tables from the highest one downwards. The helper
+    /// hands back the tables for which `refuses` returns true.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;

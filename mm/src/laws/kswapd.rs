@@ -33,7 +33,7 @@ impl<M: Machine> fmt::Debug for Needed<M> {
     }
 }
 
-/// The work that the kswapd of [`Needed`] does: it only notes that memory is short.
+/// The work of the kswapd of [`Needed`]. This kswapd only notes that memory is short.
 struct Watching<'n, M: Machine> {
     machine: &'n M,
     needed: &'n Needed<M>,

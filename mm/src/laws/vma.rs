@@ -147,8 +147,8 @@ impl<M: Machine> FewVmas<M> {
         }
     }
 
-    /// Asserts that the tree is whole and holds all mappings with even numbers, those in `odd`, and
-    /// no others.
+    /// Asserts that the tree is valid. It must hold the mappings with even numbers and the mappings
+    /// whose numbers are in `odd`, and no others.
     fn is_whole(&self, machine: &M, odd: &[u64]) {
         self.editor.with(machine, Site::Mmap, |editor| {
             self.tree.assert_whole(editor);
@@ -163,8 +163,8 @@ impl<M: Machine> FewVmas<M> {
     }
 }
 
-/// A mapping is added before another one, which moves up in its leaf while a CPU looks for it. If
-/// the lookup succeeds, it finds the moved mapping unchanged.
+/// A mapping is added before another mapping, which therefore moves up in its leaf. Meanwhile a CPU
+/// looks for the moved mapping. If the lookup succeeds, it finds this mapping unchanged.
 #[must_use]
 pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {

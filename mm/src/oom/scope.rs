@@ -9,7 +9,7 @@ use crate::topology::NodeSet;
 /// The extent of a shortage: which memory is short, how large it is, and why a victim is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// The memory and swap affected by the shortage, in pages. One point is one page.
+    /// The amount of memory and swap that the shortage affects, in pages.
     pub total: TotalPages,
     /// The nodes or the group that are short of memory.
     pub constraint: Constraint,

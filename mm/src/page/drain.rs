@@ -144,10 +144,10 @@ impl<M: Machine> Zone<M> {
         Pages(given) + direct
     }
 
-    /// Lowers `high` of `cpu`'s lists. Moves to the zone the pages that exceed `high`, and also the
-    /// number of pages whose return was interrupted before (Linux: `decay_pcp_high`). First empties
-    /// the CPU's front, its stack of free pages, if the CPU has not used it since the last call. So
-    /// the front of a CPU that allocates and frees pages keeps its pages.
+    /// Lowers `high` of `cpu`'s lists. Returns the pages that exceed `high` to the zone. Also
+    /// returns as many pages as an interrupted spill has left to return (Linux: `decay_pcp_high`).
+    /// First empties the CPU's front, its stack of free pages, if the CPU has not used it since the
+    /// last call. So the front of a CPU that allocates and frees pages keeps its pages.
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let slot = self.slot(cpu);
         self.open_inbox(machine, cpu, Site::Decay);

@@ -278,7 +278,8 @@ impl<M: Machine> Zone<M> {
             return direct;
         }
         slot.front.empty(machine, |pages| {
-            // The page that was pushed last comes first, and must be pushed onto the list last.
+            // `pages` begins with the page that was pushed last. This page must be pushed onto the
+            // list last.
             for part in pages.rchunks(RUN) {
                 let mut run = [0; RUN];
                 let run = &mut run[..part.len()];

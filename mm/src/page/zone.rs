@@ -199,8 +199,8 @@ impl<M: Machine> Zone<M> {
 
     /// The number of pages of memory in the zone, without holes.
     pub(crate) fn managed(&self) -> Pages {
-        // Relaxed is enough: the settings that depend on this number are computed under the sizing
-        // lock (`pcp_batch_high_lock`), and all other readers may use an old number.
+        // Relaxed is enough: the settings that depend on this number of pages are computed under
+        // the sizing lock (`pcp_batch_high_lock`). All other readers may use an outdated number.
         Pages(self.managed.load(Relaxed))
     }
 

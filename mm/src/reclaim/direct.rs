@@ -1,6 +1,6 @@
 //! Reclaim by an allocation that finds no block (Linux: `try_to_free_pages`).
 //!
-//! Locks: the locks that `shrink` takes. The caller may hold `Mmap` as a reader.
+//! Locks: takes the locks that `shrink` takes. The caller may hold `Mmap` as a reader.
 
 use super::scan::{CLUSTER, PRIORITY_FIRST};
 use super::shrink::{Pass, Shrinker};

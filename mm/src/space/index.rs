@@ -192,8 +192,8 @@ impl Index {
 
     /// Puts `frame` at `index`, unless there is a frame already. Returns the frame now at `index`.
     ///
-    /// If the tree lacks more nodes than `spares` has, changes nothing, and the error says which
-    /// nodes the tree lacks.
+    /// If the insertion needs nodes that `spares` does not have, changes nothing, and the error
+    /// says which nodes the insertion needs.
     pub(super) fn insert(
         &mut self,
         index: u64,

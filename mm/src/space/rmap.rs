@@ -83,8 +83,7 @@ pub(crate) struct Owner {
     pub(crate) file: Option<OfFile>,
 }
 
-/// The state of a page of a file, which is stored in the page's owner together with the page's
-/// place.
+/// The state of a page of a file, which is stored in the page's [`Owner`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OfFile {
     /// True if the page must stay in memory, because it was mapped shared and may have been written

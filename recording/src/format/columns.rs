@@ -228,7 +228,7 @@ impl Side for Pack<'_> {
     }
 }
 
-/// The reader's side: it takes numbers off columns.
+/// The side of the reader, which takes numbers from columns.
 #[derive(Debug)]
 pub(super) struct Unpack<'a> {
     pub(super) memory: &'a mut Memory,

@@ -31,9 +31,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x93PLR\r\n\x1a\n";
 /// The byte-order mark. If the file has the other byte order, a reader reads another number.
 const MARK: u32 = 0x0102_0304;
 
-/// The version that the writer writes, and the newest version that the reader reads. Version 1 did
-/// not guess page frame numbers. A missing column of guesses counts as zeros, so a file of version
-/// 1 reads as if every guess had been wrong. Version 3 added the events of reclaim.
+/// The version that the writer writes, and the newest version that the reader reads. A file of
+/// version 1 has no column of guesses of page frame numbers, so the reader treats every guess as
+/// wrong. Version 3 added the events of reclaim.
 const VERSION: u16 = 3;
 
 /// The number of bytes before the first chunk.

@@ -18,8 +18,9 @@ pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(parse(&text)?.into_iter().collect())
 }
 
-/// Parses the list of accepted survivors. Returns the key of each mutant (its name without line and
-/// column) and the reason why it is accepted, in the order of the list.
+/// Parses the list of accepted survivors, which are mutants that no test detects. Returns the key
+/// of each mutant (its name without line and column) and the reason why it is accepted, in the
+/// order of the list.
 pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let table: Table = text.parse().map_err(|error| format!("{FILE}: {error}"))?;
     let Some(listed) = table.get("survivor") else {

@@ -138,8 +138,8 @@ fn additions(subjects: &[Box<dyn Subject>], columns: &[Vec<Option<f64>>], note: 
     table
 }
 
-/// Times the approximate sum and the precise sum of every subject (a measured counter). Two threads
-/// have already added to each subject.
+/// Measures the time of the approximate sum and of the precise sum of every subject (a measured
+/// counter). Two threads have already added to each subject.
 fn sums(subjects: &[Box<dyn Subject>]) -> Table {
     let approximate = timing::reads(subjects, 4096, |subject, times| {
         subject.approximate_sums(times);

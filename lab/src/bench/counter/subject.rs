@@ -194,8 +194,8 @@ const COUNTER: usize = 1;
 struct Of<C> {
     name: &'static str,
     host: Host,
-    /// The CPUs of the host that the two threads act as. `None` means that each addition asks the
-    /// kernel on which CPU the thread runs.
+    /// Each of the two threads acts as one of these CPUs of `host`. `None` means that each addition
+    /// asks the kernel on which CPU the thread runs.
     plays: Option<[CpuId; 2]>,
     counters: C,
 }

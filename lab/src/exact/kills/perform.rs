@@ -135,8 +135,7 @@ impl<'r> Recorded<'r> {
     }
 
     /// Kills the process in row `row` of the table, and returns the ids of all processes that are
-    /// marked as victims. For the kill, Plimsoll manages a process without pages for each row of
-    /// the table.
+    /// marked as victims. To do so, makes a process without pages for each row of the table.
     fn kill(&self, row: u32) -> Vec<u32> {
         let marked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&marked);

@@ -191,9 +191,9 @@ impl Beginning {
     }
 }
 
-/// Adds blocks to `home`, the list on which the replay assumes the pages that no event shows, until
-/// all lists together have `count` pages. `/proc/zoneinfo` showed this count. `lens` has the number
-/// of blocks on each list before the call.
+/// Adds blocks to the list `home` until all lists together have `count` pages, as `/proc/zoneinfo`
+/// showed. The replay assumes that pages which no event shows are on the list `home`. `lens` has
+/// the number of blocks on each list before the call.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
     lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
     lens

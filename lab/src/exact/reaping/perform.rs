@@ -32,7 +32,7 @@ const ARENA: Pages = Pages(4096);
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
 /// The settings of Linux's reaper, but without a delay and without pauses. The delay and the pauses
-/// do not affect which steps the reaper makes. A note in the report has the recorded times.
+/// do not affect which steps the reaper makes.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),

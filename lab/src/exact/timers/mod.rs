@@ -119,7 +119,7 @@ impl Clock {
     }
 }
 
-/// The jiffies that Plimsoll chooses for a timer whose firing the recording has.
+/// The jiffies that Plimsoll chooses for a timer that fired in the recording.
 struct Verdict {
     /// The jiffy for which the schedule arms the timer. `None` if the schedule does not use the
     /// timer wheel.

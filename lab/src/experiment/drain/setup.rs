@@ -78,8 +78,7 @@ pub(super) enum Pressure {
     /// The zone's number of free pages never falls to the zone's high watermark.
     Plenty,
     /// Before the workers start, the zone's free pages exceed the midpoint between its low and its
-    /// high watermark by the number of pages that the workers map on average. So kswapd would be
-    /// awake about half of the time.
+    /// high watermark by the number of pages that the workers map on average.
     Short,
 }
 
@@ -152,8 +151,8 @@ pub(super) struct DrainSetup {
     pub(super) memory: Memory,
     pub(super) pressure: Pressure,
     pub(super) use_ns: u32,
-    /// The time, in nanoseconds, for which a worker uses each page in the side workload with short
-    /// uses.
+    /// For the side workload with a shorter use of each page: the time for which a worker uses a
+    /// page, in nanoseconds.
     pub(super) quick_use_ns: u32,
     pub(super) length: Nanos,
 }

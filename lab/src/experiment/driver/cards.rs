@@ -16,7 +16,7 @@ use crate::run::options::Effort;
 /// workload can add cells of its own.
 pub(super) const CELLS: [&str; 6] = ["card", "a", "b", "metric", "ratio", "verdict"];
 
-/// One row of the table of verdicts at each cost card (low, middle or high prices).
+/// A row of the table that has verdicts at each cost card (low, middle or high prices).
 struct Row<'a, K> {
     card: Card,
     verdict: VerdictRow,

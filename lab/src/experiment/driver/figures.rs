@@ -6,8 +6,7 @@ use crate::report::misses::{Basis, Beside, Ours, Place, Thread, Values};
 
 /// Figures that a mailing-list thread published for one machine.
 pub(in crate::experiment) struct Published {
-    /// The name, as in the file, of the simulated machine that stands for the machine on which the
-    /// figures were measured.
+    /// The name, in the file, of the simulated machine that stands for the measured machine.
     pub(in crate::experiment) machine: String,
     pub(super) thread: Thread,
     /// Where in the mailing-list thread the figures are, the quantity that they measure, and the

@@ -148,7 +148,7 @@ impl Ran<'_> {
         faster(self.results, design, &WALL)
     }
 
-    /// Names the limit on the speed with which a design empties the victim, such as a lock.
+    /// Returns the name of what limits how fast a design empties the victim, such as a lock.
     fn limit(&self, design: &str) -> String {
         let mut races = self.designs.iter().zip(self.raced);
         let found = races.find(|(tried, _)| tried.name == design);

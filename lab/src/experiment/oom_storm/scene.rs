@@ -12,9 +12,8 @@ use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult};
 
-/// How long the stalls (waits of an allocation because memory is out) of one allocator last in
-/// total: the mean over all allocators. A stall that ends with the death of the allocator does not
-/// count.
+/// The total length of an allocator's stalls (waits of an allocation because memory is out): the
+/// mean over all allocators. A stall that ends with the death of the allocator does not count.
 pub(super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
 /// The median length of the stalls (waits of an allocation because memory is out) of all
 /// allocators.

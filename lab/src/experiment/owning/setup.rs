@@ -167,8 +167,8 @@ impl OwningSetup {
         .on(setting.numbers.small("cpus"), Memory::Fresh)
     }
 
-    /// Returns a setup with the load of `self` on a part of the machine that has `cpus` CPUs. Its
-    /// memory is in the state `memory`.
+    /// Returns a setup with the load of `self` on a part of the machine. The part has `cpus` CPUs,
+    /// and memory in the state `memory`.
     ///
     /// # Errors
     /// If the machine has fewer than `cpus` CPUs.
@@ -310,8 +310,8 @@ fn huge_blocks(testbed: &Testbed) -> u32 {
     zones.iter().map(of).sum()
 }
 
-/// Returns a machine that is a part of `whole`. It has the `cpus` CPUs of the first last-level
-/// caches of `whole`, and a proportional part of the memory.
+/// Returns a machine that is a part of `whole`. It has `cpus` CPUs, taken from one last-level cache
+/// after the other, and a proportional part of the memory.
 fn part(whole: &Profile, cpus: u32) -> Profile {
     let topology = &whole.topology;
     let mut places: Vec<_> = topology.ids().map(|cpu| topology.place(cpu)).collect();

@@ -91,8 +91,8 @@ fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// Counts the cases in which our design waits longer for page tables than the patch does, and all
-/// cases. A case is a seed and a scene.
+/// Counts the cases in which waits for page tables are longer with our design than with the Linux
+/// patch. Also counts all cases. A case is one seed in one scene.
 fn cases_above(results: &Results, scenes: &Scenes) -> (usize, usize) {
     let (mut above, mut cases) = (0, 0);
     for scene in &scenes.all {

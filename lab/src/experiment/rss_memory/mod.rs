@@ -77,7 +77,8 @@ enum Owner {
 }
 
 impl Owner {
-    /// The owner of four counters that a design of the file describes.
+    /// Returns the owner (such as a process) whose four counters are of the kind that the design
+    /// `tried` gives.
     fn of(tried: &Tried) -> Self {
         match tried.design.counting {
             Counting::OneSided if tried.numbers.get("grown") == 1 => Self::Grown,

@@ -20,7 +20,7 @@ const CHANGES: [(&str, &str); 7] = [
     ("all on one tick", "aligned+shepherd-at-once"),
 ];
 
-/// The designs that the table names.
+/// The designs whose names this module uses.
 pub(super) const NAMED: [&str; 8] = [
     BASELINE,
     PATCH,

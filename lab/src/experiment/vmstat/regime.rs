@@ -194,8 +194,8 @@ impl Regime {
         })
     }
 
-    /// The sentence that says at which drain length the contention with exact phases (the schedule
-    /// `phased`) jumps, or that it jumps at no measured length.
+    /// The sentence that says from which length of drains on the schedule `phased` causes much more
+    /// contention, or that this happens at no measured length.
     fn jump(&self) -> String {
         let phased = || self.cells.iter().filter(|cell| cell.schedule == "phased");
         let jump = phased()

@@ -37,7 +37,8 @@ pub(super) const RETURNED: Metric = Metric::neither("pages_returned", Unit::Page
 pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
 /// The number of pages that the vmstat work returned from page lists to their zones (decays).
 pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);
-/// The number of [`DECAY_CONTENTIONS`] for each million pages of [`DECAYED`].
+/// The waits for the zone lock during decays ([`DECAY_CONTENTIONS`]), per million pages that decays
+/// returned ([`DECAYED`]).
 pub(super) const PER_DECAYED: Metric = Metric::lower("decay_contentions_per_mpage", Unit::Count);
 
 /// The largest number of CPUs whose vmstat work starts between two successive ticks.

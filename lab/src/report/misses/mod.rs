@@ -275,7 +275,7 @@ pub(super) fn ratio_text(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| NOTHING.to_owned(), |ratio| ratio_of(1.0, ratio))
 }
 
-/// The threads, each with its figures. The figures are in the order in which they were declared.
+/// Returns each mailing-list thread with its figures, in the order of `figures`.
 pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec<&Beside>)> {
     let of = |thread| figures.iter().filter(move |figure| figure.thread == thread);
     Thread::ALL

@@ -335,8 +335,8 @@ mod tests {
         insta::assert_snapshot!(page);
     }
 
-    /// If a run has not measured a declared figure, no page is made from the run's reports. A
-    /// figure that was declared after the run is not called a miss.
+    /// If a run has not measured a declared figure, `docs/misses.md` is not made from the run's
+    /// reports. A figure that was declared after the run is not called a miss.
     #[test]
     fn a_figure_that_has_not_run_is_named_and_is_no_miss() {
         let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);

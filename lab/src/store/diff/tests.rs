@@ -166,8 +166,8 @@ fn runs_of_two_machines_are_compared_if_it_is_clear_what_is_meant() {
     let third = cases(&key("phone-8", ""), "linux", 1..7, 1.0);
     let found = diff(&a, &[b.clone(), third].concat());
     assert_eq!((found.comparisons.len(), found.only.len()), (0, 3));
-    // If run B also has a comparison on the machine of run A, the comparisons on this machine
-    // match.
+    // If run B also has a comparison on the machine of run A, this comparison matches the one of
+    // run A.
     let found = diff(&a, &[b, a.clone()].concat());
     assert_eq!((found.comparisons.len(), found.only.len()), (1, 1));
     assert!(found.comparisons[0].identical && !found.identical);

@@ -93,7 +93,7 @@ impl Part {
         Self::Retry,
     ];
 
-    /// The name of the part in metrics.
+    /// The name of this part of a stall, as it occurs in the names of metrics.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {

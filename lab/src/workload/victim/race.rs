@@ -81,7 +81,7 @@ pub(crate) enum Party {
     Helpers,
 }
 
-/// The use of the locks of one class during a race.
+/// How tasks used the locks of one class in a race, in which several tasks empty one address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LockUse {
     /// The sum of the times for which all tasks waited for locks of one class, such as page-table

@@ -65,8 +65,8 @@ impl Arena {
         let origin = Origin::here();
         let (map, file) = match &options.memfd {
             None => {
-                // Without this flag (`MAP_NORESERVE`), the kernel would charge all frames to its
-                // limit of memory, also those that are never touched.
+                // Without this flag (`MAP_NORESERVE`), the kernel would count all frames as
+                // committed memory, even frames that are never touched.
                 let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
                 (map.map_err(refused)?.into(), None)
             }

@@ -74,8 +74,8 @@ impl ArenaOptions {
     ///
     /// `pages` is the largest number of frames that the arena will ever have. Frames that are not
     /// touched take only address space, so a zone that may grow needs no second arena. The kernel
-    /// does not charge the frames to its limit of memory (Linux: `MAP_NORESERVE`), unless the
-    /// system forbids overcommitment (`vm.overcommit_memory` = 2).
+    /// does not count the frames as committed memory (Linux: `MAP_NORESERVE`), unless the system
+    /// forbids overcommitment (`vm.overcommit_memory` = 2).
     pub const fn new(pages: Pages) -> Self {
         Self {
             pages,

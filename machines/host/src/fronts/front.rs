@@ -37,9 +37,8 @@ impl HostFront {
         })
     }
 
-    /// Makes sure that the user with number `home` (a real CPU or a thread) no longer uses this
-    /// front, a stack of free pages. The caller has already stored `NOBODY` as the home of the
-    /// front.
+    /// Makes sure that `home` (a real CPU or a thread) no longer uses this front, a stack of free
+    /// pages. The caller has already stored `NOBODY` as the home of the front.
     fn quiesce(&self, machine: &Host, home: u32) {
         match machine.fronts() {
             Fronts::Restartable => rseq::abort_on(home),

@@ -216,7 +216,7 @@ impl Stack {
     /// Makes the user of the stack (a real CPU or a thread), if there is one, stop using the stack.
     /// The caller holds the lock.
     fn stop(&self, quiesce: impl FnOnce(u32)) {
-        // Relaxed is enough: `quiesce` issues a barrier on the user's CPU.
+        // Relaxed is enough: `quiesce` issues a barrier on the CPU of the stack's user.
         let home = self.home.load(Relaxed);
         if home != NOBODY {
             self.home.store(NOBODY, Relaxed);

@@ -103,8 +103,8 @@ impl Line {
     }
 }
 
-/// Times a cache line that alternates between the CPUs. Each timing is half a round trip, in
-/// nanoseconds.
+/// Measures the transfer of a cache line that alternates between the two CPUs. Each timing is half
+/// of a round trip, in nanoseconds.
 fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let line = Line::default();
     let trips = TIMINGS * u64::from(STEPS);

@@ -156,8 +156,8 @@ pub struct Prices {
     /// Acquiring and releasing a free lock that the same CPU held last.
     pub own: Price,
     /// The time to acquire a free lock that the same CPU held last, up to the first read of the
-    /// value. This takes longer than the corresponding part of `own`, because a timing of `entry`
-    /// ends only when all earlier loads are complete.
+    /// value. A timing of `entry` ends only when all earlier loads are complete. So `entry` takes
+    /// longer than the same part of `own`.
     pub entry: Price,
     /// The time to acquire a free lock that the other CPU held last, up to the first read of the
     /// value.

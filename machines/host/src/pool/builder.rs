@@ -224,8 +224,8 @@ impl Builder {
         self
     }
 
-    /// Adds a counter, which [`Pool::counter`] finds by its name. The counter is of the kind by
-    /// which the design counts resident pages. Default: none.
+    /// Adds a counter, which [`Pool::counter`] finds by its name. The counter is of the same kind
+    /// as the design's counters of resident pages. Default: none.
     #[must_use]
     pub fn counter(mut self, spec: CounterSpec) -> Self {
         self.counters.push(spec);

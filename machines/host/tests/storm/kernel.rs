@@ -28,7 +28,7 @@ pub(crate) fn interrupt(thread: i32) -> bool {
 
 extern "C" fn nothing(_signal: libc::c_int) {}
 
-/// Handlers that do nothing, and a timer whose signal goes to any thread of the process.
+/// Signal handlers that do nothing, and a timer whose signal goes to any thread of the process.
 pub(crate) struct Signals(());
 
 impl Signals {

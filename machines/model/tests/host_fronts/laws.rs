@@ -117,7 +117,8 @@ impl World {
         });
     }
 
-    /// Uses the stack as its first owner, for the last time.
+    /// Pops a page and pushes it again, as the stack's first owner. Then notes that this owner is
+    /// done.
     fn pop_and_push_at_last(&self) -> Option<u32> {
         let kept = self.pop_and_push_at(0);
         *self.is_done.lock().expect("no thread panics inside") = true;

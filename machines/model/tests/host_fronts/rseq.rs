@@ -10,8 +10,9 @@ use crate::sync::{AtomicI64, AtomicU32};
 /// The number of real CPUs in a test.
 pub(crate) const CPUS: usize = 2;
 
-/// A real CPU. A sequence on this CPU is stopped at its next store if, since the sequence began,
-/// another thread has run on the CPU, or has called [`Cpu::switch`] to stop the CPU's sequences.
+/// A real CPU. A restartable sequence on this CPU is stopped at its next store if, since the
+/// sequence began, another thread has run on the CPU, or has called [`Cpu::switch`] to stop the
+/// CPU's sequences.
 #[derive(Default)]
 pub(crate) struct Cpu {
     switches: Mutex<u32>,

@@ -44,7 +44,8 @@ const WINDOWS: usize = 16;
 /// The *stretch* is the factor by which steps that move pages take longer because of limited memory
 /// bandwidth. This number stands for a factor of 1, and twice this number stands for a factor of 2.
 pub(crate) const UNSTRETCHED: u64 = 1 << 10;
-/// The largest stretch. With this stretch, a step that moves pages takes 1024 times its price.
+/// The largest stretch (the factor for limited memory bandwidth). With this stretch, a step that
+/// moves pages takes 1024 times its price.
 const STRETCH_MAX: u64 = UNSTRETCHED << 10;
 
 /// The speed of a CPU, and its factor for limited memory bandwidth (the stretch), in one window of
@@ -191,8 +192,9 @@ impl LoadState {
     }
 
     /// Lets `cpu`, which has the smallest key (time and CPU number) of all CPUs, enter the window
-    /// (interval of constant speed) that contains the time `now`. Returns the speed and the stretch
-    /// of `cpu` in this window; `percent` is the speed of `cpu` on an idle machine.
+    /// (interval of constant speed) that contains the time `now`. Returns the pace of `cpu` in this
+    /// window: the speed, and the factor for limited memory bandwidth. `percent` is the speed of
+    /// `cpu` on an idle machine.
     pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
         let member = &self.cpus[cpu];
         let number = now >> WINDOW_BITS;

@@ -48,8 +48,8 @@ pub(crate) struct Prices {
     at_speeds: Box<[OnceCell<Box<AtSpeed>>]>,
     /// The speed of each CPU on an idle machine, in percent; empty if all speeds are 100.
     own_percent: Box<[u32]>,
-    /// The pace of each CPU, which is its speed and its factor for limited memory bandwidth. Empty
-    /// if all paces are equal and never change.
+    /// The pace of each CPU: its speed, and the factor by which limited memory bandwidth lengthens
+    /// its steps. Empty if all paces are equal and never change.
     paces: Box<[Cell<Pace>]>,
     /// The pace of the running CPU, for which the prices in the fields above were computed.
     loaded: Cell<Pace>,

@@ -238,7 +238,7 @@ impl Inner {
         self.step_outside();
     }
 
-    /// Ends a run: from now on the caller is outside the run.
+    /// Ends a run of the machine: from now on, the calling code is outside the run.
     pub(crate) fn step_outside(&self) {
         self.outside.set(true);
         self.local.set(NO_CPU);

@@ -116,7 +116,7 @@ pub(super) fn range(table: &Section<'_>, key: CostKey) -> Result<Range, ProfileE
 }
 
 /// Reads the keys `at` and `then` of the price `key` from `table`. They give the average price in a
-/// longer hold of the zone lock; `first` has the average prices in the shorter hold.
+/// long hold of the zone lock. `first` has the average prices in a short hold.
 fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>, ProfileError> {
     const SHAPE: &str = "write then = { pages = …, low = …, mid = …, high = … }";
     let (at, then) = match (table.get("at"), table.get("then")) {

@@ -132,7 +132,7 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
     Ok((cores, clusters))
 }
 
-/// Reads the number of the last-level cache of a cluster.
+/// Reads the number that identifies the last-level cache of a cluster.
 fn llc(cluster: &Section<'_>) -> Result<u32, ProfileError> {
     let value = cluster.need("llc", "write the number of its last-level cache")?;
     let number = value.number()?;

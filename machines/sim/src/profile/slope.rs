@@ -21,7 +21,8 @@ pub struct Slopes {
     pub free: Option<Slope>,
 }
 
-/// The average of one price in a long hold of the zone lock, at one card (low, middle or high).
+/// The average price of one kind of work in a long hold of the zone lock, at one card (low, middle
+/// or high).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slope {
     /// The number of pages that a short hold of the zone lock moves.

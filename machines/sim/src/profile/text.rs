@@ -65,7 +65,7 @@ pub struct Variant {
     pub about: String,
     /// The factor for the costs of kernel work, in percent, at each card (low, middle and high).
     pub factor_percent: Range,
-    /// The source of the factor.
+    /// The source of `factor_percent`.
     pub source: String,
 }
 

@@ -87,7 +87,7 @@ struct TaskStack {
 }
 
 impl Lease {
-    /// Takes a spare stack of `bytes`, or maps a new one.
+    /// Takes a spare stack of `bytes` bytes, or maps a new one.
     ///
     /// # Panics
     /// With a [`NoStack`], if the limit is reached or the host refuses a stack.

@@ -109,8 +109,8 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
 /// What one spill (a return of pages from the owner's lists to the zone) did, in pages.
 #[derive(Debug)]
 struct Spill {
-    /// True if the drain took the lock of the owner's lists between two holds of the zone lock in
-    /// the spill.
+    /// True if a drain took the lock of the owner's lists while the spill was between two holds of
+    /// the zone lock.
     interrupted: bool,
     spilled: u32,
     /// The number of pages that the owner freed directly to the zone, because the drain held the

@@ -341,8 +341,8 @@ fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
         (1, 1, 1),
         (30, 1, 1),
         // This allocation calls the reclaimer five times. Three calls free the rest of the cache.
-        // The fourth call frees nothing, so the zone gives up the page block. One more call
-        // precedes the next attempt.
+        // The fourth call frees nothing, so the zone gives up the page block that it kept. One more
+        // call precedes the next attempt.
         (1, 1 + 5, 0),
         (30, 1 + 5, 0),
     ] {

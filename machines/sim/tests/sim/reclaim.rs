@@ -173,7 +173,7 @@ fn a_thread_of_kswapd_is_woken_early() {
         // The thread sleeps until a given time, because its first step returned `Next::At`.
         start(sim);
         sim.sleep(Nanos::from_ms(10));
-        // The task of the thread has ended, because its second step returned `Next::Woken`.
+        // The thread's task has ended, because the thread's second step returned `Next::Woken`.
         start(sim);
         sim.sleep(Nanos::from_ms(150));
     });

@@ -1,9 +1,9 @@
 //! Plimsoll's way to choose a victim: it reads approximate sums of the candidates' pages first, and
 //! then takes as few precise sums as a proof of the result needs.
 //!
-//! The first pass reads the range of every candidate. The second pass sums one candidate after
-//! another, always the one that may have the most points. It ends when one candidate surely has
-//! more points than any other candidate may have:
+//! The first pass reads, for every candidate, the range that contains its points. The second pass
+//! sums one candidate after another, always the one that may have the most points. It ends when one
+//! candidate surely has more points than any other candidate may have:
 //!
 //! ```text
 //!              points →
@@ -102,9 +102,9 @@ impl Bounded {
     }
 
     /// Makes a selector that sums the pages of at most `precise_sums` candidates precisely. If
-    /// these sums are not enough, each candidate has an upper bound on the difference between its
-    /// points and the maximum. The victim is the candidate with the smallest bound, and
-    /// [`Victim::behind`] is this bound.
+    /// these sums do not decide, the selector computes for each candidate by how many points
+    /// another candidate may exceed it. The victim is the candidate for which this bound is
+    /// smallest. [`Victim::behind`] is the victim's bound.
     #[must_use]
     pub const fn with_budget(precise_sums: u64) -> Self {
         Self {

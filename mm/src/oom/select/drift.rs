@@ -42,8 +42,8 @@ impl Random {
     }
 }
 
-/// Makes a process with `pages` pages. The approximate sum of these pages has an error as in the
-/// tree of counters proposed for Linux.
+/// Makes a process with `pages` pages. The approximate sum of these pages is too small by a random
+/// amount, as in the tree of counters proposed for Linux.
 fn counted(random: &mut Random, pages: i64) -> Member {
     let behind: i64 = (0..4).map(|_| random.below(BEHIND_MAX + 1)).sum();
     Member::new(pages, pages - behind, UNDER, OVER)
@@ -65,8 +65,8 @@ impl Tally {
     }
 }
 
-/// Runs `selecting` on 200 sets of `count` candidates, and adds up the results. `member` makes each
-/// candidate from its number.
+/// Runs `selecting` on 200 sets of `count` candidates, and adds up the results. `member` makes the
+/// candidate with a given index.
 fn tally(selecting: Selecting, count: i64, member: impl Fn(&mut Random, i64) -> Member) -> Tally {
     let mut tally = Tally::default();
     let mut slots = vec![Slot::EMPTY; usize::try_from(count).expect("few")];

@@ -121,7 +121,7 @@ pub enum Outcome {
 /// The candidate that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
-    /// The number of the chosen candidate.
+    /// The index of the chosen candidate.
     pub candidate: u32,
     /// The range of the candidate's points. The range is a single number if the points come from a
     /// precise sum or an exact reading, and `i64::MAX` if the candidate is an origin.
@@ -153,19 +153,19 @@ pub enum NoVictim {
 /// The reason why a selection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectError {
-    /// The cheap reading of a candidate has an estimate outside its range, or a range that ends
-    /// before it begins.
+    /// A candidate's cheap reading is impossible: the estimate is outside the range, or the range
+    /// ends before it begins.
     Reading {
-        /// The number of the candidate with the impossible reading.
+        /// The index of the candidate with the impossible reading.
         candidate: u32,
         /// The impossible reading.
         reading: Reading,
     },
     /// [`Bounded`] needs at least one slot.
     NoSlot,
-    /// A [`Selector`] returned a candidate number that belongs to no candidate.
+    /// A [`Selector`] returned an index that belongs to no candidate.
     NoSuchCandidate {
-        /// The number that the selector returned.
+        /// The index that the selector returned.
         candidate: u32,
     },
     /// A [`Selector`] chose a candidate that must not be killed, or whose death would not help.

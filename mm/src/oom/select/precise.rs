@@ -18,8 +18,8 @@ impl Precise {
     /// Selects the victim.
     ///
     /// # Errors
-    /// This method returns no error, because only a cheap reading can be impossible, and this
-    /// selector takes no cheap reading. The return type is the same as that of the other selectors.
+    /// This method returns no error. It has the same return type as the method of the other
+    /// selectors.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

@@ -58,7 +58,7 @@ impl TwoPass {
     pub const PATCH: Self = Self { sums_max: 16 };
 
     /// Selects the victim. [`Victim::behind`] is computed from the ranges of all candidates'
-    /// points; the patch does not report it.
+    /// points; the Linux patch has no such value.
     ///
     /// If either pass finds an earlier victim that is still dying, the selection ends. A candidate
     /// that is chosen in the first pass and exits before the second remains chosen, as in Linux,

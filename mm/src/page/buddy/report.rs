@@ -54,8 +54,8 @@ impl Ages {
         }
     }
 
-    /// The ages of the parts that the block of `order` at `page` covers. If the block is smaller
-    /// than a part, this is the age of the part around the block.
+    /// The ages of the parts of the zone that the block of `order` at `page` covers. A part is as
+    /// large as a huge block. If the block is smaller, returns the age of the part around it.
     fn of(&mut self, page: u32, order: Order) -> &mut [Age] {
         let first = (page / HUGE) as usize;
         let count = (order.pages().0 / HUGE).max(1) as usize;

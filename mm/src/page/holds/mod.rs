@@ -31,8 +31,8 @@ pub trait Holds: fmt::Debug + Sync {
     /// `batch`.
     fn limit(&self, site: Site, batch: Pages) -> Limit;
 
-    /// The unit that one operation under the lock moves: single pages, or blocks that are joined
-    /// before the hold or split after it.
+    /// The unit that one operation under the zone lock moves: single pages, or blocks that are
+    /// joined before the hold or split after it.
     fn unit(&self) -> Unit {
         Unit::Pages
     }

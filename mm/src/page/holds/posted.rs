@@ -7,10 +7,10 @@ use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Only drains move one batch per hold of the zone lock. Every other return of pages to the zone is
-/// one hold, as in [`Unbatched`](super::Unbatched). This was the second patch in the first two
-/// versions of the series that Linux merged. The patch changed only `drain_pages_zone`, and later
-/// versions of the series left it out.
+/// Drains move only one batch in each hold of the zone lock. Every other return of pages to the
+/// zone is one hold, as in [`Unbatched`](super::Unbatched). The second patch in the first two
+/// versions of a patch series changed `drain_pages_zone` in this way. Linux merged a later version
+/// of the series, without this patch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchedDrains;
 

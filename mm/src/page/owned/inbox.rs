@@ -171,8 +171,8 @@ impl<M: Machine> Owners<M> {
     }
 
     /// Empties the inbox of `cpu`, and calls `deliver` with each group and the bits of its pages.
-    /// The caller holds the pcp lock of `cpu`, and has set the number of pages on the lists of
-    /// `cpu`, which CPUs read without this lock, to a value that is not zero.
+    /// The caller holds the pcp lock of `cpu`. It has also stored a nonzero count of the pages on
+    /// the lists of `cpu`; other CPUs read this count without the lock.
     pub(super) fn collect(&self, machine: &M, cpu: CpuId, mut deliver: impl FnMut(Group, u64)) {
         let Some(Inbox(inbox)) = self.inboxes.get(cpu.index()) else {
             return;

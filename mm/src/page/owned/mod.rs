@@ -155,7 +155,7 @@ impl<M: Machine> Owners<M> {
         block << self.order.get()
     }
 
-    /// The numbers of all blocks.
+    /// The indices of all blocks.
     fn blocks(&self) -> Range<u32> {
         0..narrow(self.entries.len() as u64)
     }

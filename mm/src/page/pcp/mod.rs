@@ -175,7 +175,8 @@ fn has_grown(stack: &mut VecDeque<u32>, metadata: Metadata) -> bool {
 }
 
 impl Pcp {
-    /// Creates empty lists without room; `metadata` says whether they grow on use.
+    /// Creates empty lists that have no memory yet. `metadata` says whether the lists allocate
+    /// memory as they grow.
     pub(super) fn new(metadata: Metadata) -> Self {
         Self {
             metadata,

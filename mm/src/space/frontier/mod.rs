@@ -85,9 +85,9 @@ struct NoneLeft {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claimer {
     end: End,
-    /// The index, in the frontier's `rests`, of the claimed page tables from which this walker
-    /// tries first to take one. This walker, or another walker on the same CPU, may have put them
-    /// there.
+    /// An index in the frontier's `rests`, which hold claimed page tables. This walker tries first
+    /// to take a table from the entry with this index. The walker itself, or another walker on the
+    /// same CPU, may have filled the entry.
     rest: Option<usize>,
     /// The number of page tables that this CPU wanted at its last claim, or 1 if all tables had
     /// been claimed already.
@@ -371,10 +371,10 @@ impl<M: Machine> Frontier<M> {
         claimed.map(|(_, claimed)| claimed)
     }
 
-    /// Returns the claimed page tables whose mappings no CPU has dropped, so that the CPU that
-    /// finishes the address space has to drop them. (A mapping belongs to the table in which it
-    /// begins.) These tables were claimed before the exiting thread began, or were claimed and not
-    /// begun by a CPU that gave way to a writer.
+    /// Returns the claimed page tables whose mappings have not been dropped yet. The CPU that
+    /// finishes the address space has to drop these mappings. (A mapping belongs to the table in
+    /// which it begins.) These tables were claimed before the exiting thread began. Or a CPU
+    /// claimed them, but gave way to a writer before it began them.
     pub(crate) fn unforgotten(&self, machine: &M) -> impl Iterator<Item = Range<u64>> {
         let rests = self.rests.iter().filter_map(move |rest| rest.left(machine));
         let rests = rests.filter(|claim| claim.exiting);

@@ -241,8 +241,8 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Makes the share of `pfn`, the record of the uses of a page of a file, if it does not exist
-    /// yet. The caller must hold no lock, because this method may call the global allocator.
+    /// Makes the record of the uses of `pfn`, a page of a file, if this record does not exist yet.
+    /// The caller must hold no lock, because this method may call the global allocator.
     pub(crate) fn prepare(
         &self,
         machine: &M,

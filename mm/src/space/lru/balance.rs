@@ -9,8 +9,8 @@
 
 use super::kind::Kind;
 
-/// The costs by which reclaim chooses between the kinds of pages of one NUMA node, and the age of
-/// the node. The lock of the node's lists guards them.
+/// The costs of reclaiming each kind of pages of one NUMA node, and a count of the node's reclaimed
+/// and activated pages (its age). The lock of the node's lists guards both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balance {
     /// The recent cost of reclaiming pages of each kind, in pages.

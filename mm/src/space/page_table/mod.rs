@@ -165,9 +165,9 @@ impl<M: Machine> PageTable<M> {
     }
 
     /// A CPU calls this method after it has forbidden other CPUs to fill tables, and before it
-    /// looks for live tables. It then sees each table that another CPU still fills because the
-    /// other CPU has not yet seen the caller's stores. Without this call, the caller might assume
-    /// that such a table does not exist, and skip it without taking its lock.
+    /// looks for live tables. Another CPU may still fill a table, because it has not yet seen the
+    /// caller's stores. After this call, the caller sees each such table. Otherwise the caller
+    /// might skip the table without taking its lock.
     pub(super) fn catch_up(&self, machine: &M) {
         // AcqRel pairs with AcqRel in `count`. Of two CPUs that add to this word, the CPU whose
         // addition comes second sees what the other CPU did before the first addition.

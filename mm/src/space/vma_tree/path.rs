@@ -7,9 +7,8 @@ use super::{Place, Vma};
 use crate::machine::Machine;
 use crate::units::Vpn;
 
-/// The largest number of levels of inner nodes. A tree gets one more level only after at least
-/// sixteen times as many changes as for the level before. So no tree ever needs more levels than
-/// this.
+/// The largest number of levels of inner nodes. Each level needs at least sixteen times as many
+/// changes of the tree as the level before. So no tree ever needs more levels than this.
 const LEVELS_MAX: usize = 12;
 
 /// The path from the root to a leaf: each inner node on it, and the slot of the child that the path

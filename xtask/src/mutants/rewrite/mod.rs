@@ -47,8 +47,8 @@ pub(crate) struct Rewritten {
     /// The numbers of the mutants that cannot have a switch. Either the compiler evaluates the
     /// changed code, or `rewrite` does not support the place of the change.
     pub(crate) constant: Vec<usize>,
-    /// The numbers of the mutants that break a rule of the language: such a mutant puts `||` beside
-    /// a `let` in a condition.
+    /// The mutants (by number) that break a rule of the language. Such a mutant puts `||` beside a
+    /// `let` in a condition.
     pub(crate) forbidden: Vec<usize>,
 }
 

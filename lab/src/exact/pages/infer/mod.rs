@@ -136,8 +136,8 @@ struct Walk<'a> {
     emptied: HashSet<Place>,
     /// The corrections of wrong assumptions, from this pass and earlier passes over the recording.
     doubts: Doubts,
-    /// Page blocks whose guessed type this pass rules out. At the end of the pass, they are added
-    /// to `doubts`.
+    /// Page blocks whose guessed type proves to be wrong in this pass over the recording. At the
+    /// end of the pass, they are added to `doubts`.
     new_doubts: HashSet<u64>,
     tally: Tally,
 }

@@ -69,7 +69,8 @@ thread_local! {
     static OWN: Own = const { Own(UnsafeCell::new(Area::new())) };
 }
 
-/// An area that this module registers. The registration ends before the memory is freed.
+/// An area that this module registers with the kernel. Before the memory of the area is freed,
+/// `drop` ends the registration.
 struct Own(UnsafeCell<Area>);
 
 impl Own {

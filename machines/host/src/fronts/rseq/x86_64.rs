@@ -153,7 +153,8 @@ pub(crate) fn free(
     [old, new]: [u8; 2],
 ) -> Freed {
     let outcome: u32;
-    // SAFETY: as for `push`, and the first sequence reads and writes the tag, an atomic.
+    // SAFETY: the reasons are those for `push`. In addition, the first sequence reads and writes
+    // the tag, which is an atomic.
     unsafe {
         asm!(
             described!("32", "33", "34", "35", "36"),

@@ -43,7 +43,7 @@ pub(super) struct Outcome {
     /// The times of at least [`LONG_NS`] in two kinds of chunks (a few microseconds of work each):
     /// chunks during which the thread had its CPU all the time, and the chunk that is under way.
     long: Vec<Long>,
-    /// The number of entries of `long` that belong to chunks which have ended.
+    /// The number of entries of `long` that come from ended chunks of work.
     settled: usize,
     /// The chunks of work in which the thread lost its CPU, as time spans.
     away: Vec<Span>,
