@@ -6,9 +6,9 @@
 use std::path::Path;
 use std::{env, fs};
 
-/// Returns test sessions with a new store. The sessions run in the folder of the repository, where
-/// a reader of the pages would run them. All tests run in one process and set the same folder, so
-/// they may run in any order.
+/// Returns test sessions with a new store. The sessions run in the root folder of the repository,
+/// where a reader of the pages would run them. All tests set the same working directory of their
+/// common process, so they may run in any order.
 fn in_the_repository(store: &str) -> trycmd::TestCases {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     env::set_current_dir(root).expect("the folder of the repository exists");
@@ -41,7 +41,7 @@ fn the_answers_to_the_threads_are_what_the_command_prints() {
     answers.case("docs/threads/*.md");
 }
 
-/// The page explains `last`, so no other session may use its store.
+/// The page names the run `last`, so no other session may use the page's store.
 #[test]
 fn the_page_about_traces_shows_what_the_command_prints() {
     let page = in_the_repository("traces");

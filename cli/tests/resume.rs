@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 const KILLS: u64 = 20;
 
 /// The number of times that a test kills a run with a report. Such a run writes its cases by the
-/// same code as a sweep, and only needs enough moments to be resumed from each of its states.
+/// same code as a sweep. So it only has to be killed often enough to be resumed from each of its
+/// states.
 const KILLS_OF_A_REPORT: u64 = 8;
 
 /// The arguments of a command with 16 cases, which runs for a few tenths of a second.

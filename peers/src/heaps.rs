@@ -47,9 +47,9 @@ impl<A: GlobalAlloc + Send + Sync> Frames for Heap<A> {
 }
 
 fn pool() -> &'static mut [MaybeUninit<u8>] {
-    // The pool has twice the size of all frames of the benchmark. A block is aligned to its size,
-    // so an allocator that keeps a record beside each block needs nearly two frames for each block
-    // of one frame.
+    // The pool is twice as large as all frames of the benchmark. A block is aligned to its size. So
+    // if an allocator keeps a record beside each block, a block of one frame takes nearly two
+    // frames.
     let bytes = (FRAMES.0 as usize) << 13;
     Box::leak(Box::new_uninit_slice(bytes))
 }

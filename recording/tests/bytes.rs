@@ -59,7 +59,7 @@ fn events_of_reclaim_have_these_bytes_in_version_3() {
         // The column of small fields. Zone and order are one number with 16 bits for each; a byte
         // in the column holds seven bits of this number. The last event has only an order.
         &[8, 10, 10, 0, 0x82, 0x80, 0x0c, 0, 0x85, 0x80, 0x18, 0, 7],
-        // The columns of allocation flags, numbers of pages, and nodes.
+        // The columns of allocation flags, of page counts, and of nodes: one in each line.
         &[9, 3, 3, 0, 4, 1],
         &[10, 1, 1, 9],
         &[27, 4, 4, 0, 1, 1, 1],

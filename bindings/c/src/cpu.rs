@@ -16,7 +16,7 @@ use crate::pool::plimsoll_pool;
 use crate::raw;
 use crate::status::{Failure, guard, plimsoll_status};
 
-/// The number of page numbers that one step converts between C and Rust.
+/// How many page numbers one step converts between C and Rust.
 const TOGETHER: usize = 64;
 
 /// The right of a thread to use a pool as one of the pool's CPUs.

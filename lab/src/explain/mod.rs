@@ -79,8 +79,8 @@ pub struct LongWait {
     /// How long the holds in `holds` lasted in total during the wait, in nanoseconds. Several
     /// readers can hold a lock at the same time, so this may be longer than the wait.
     pub holds_ns: u64,
-    /// The task of the longest hold among the holds that `holds` counts. `None` if that hold is the
-    /// one that `released_by` describes.
+    /// The task with the longest of the holds that `holds` counts. `None` if `released_by`
+    /// describes that hold.
     pub longest: Option<Holder>,
     /// The other CPUs that waited for this lock during the wait, in ascending order.
     pub queued: Vec<u32>,

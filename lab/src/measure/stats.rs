@@ -53,9 +53,10 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Returns how many of `count` values are below the interval of their median. The same number of
-/// values is above the interval. The result is the largest such number for which the interval
-/// contains the true median with a probability of at least 95 %, or 0 if there is no such number.
+/// Returns how many of `count` values are below the confidence interval of their median. The same
+/// number of values is above the interval. The result is the largest such number for which the
+/// interval contains the true median with a probability of at least 95 %, or 0 if there is no such
+/// number.
 fn values_outside(count: usize) -> usize {
     /// The largest probability that the true median is below the interval.
     const BELOW_MAX: f64 = 0.025;

@@ -62,8 +62,7 @@ pub struct Plan {
     /// The price card, which says whether each price (the time of a simulated step) is the low end,
     /// the middle or the high end of its range.
     pub card: Card,
-    /// The knobs of all designs. If a design sets a knob itself, this value replaces the value
-    /// here.
+    /// The knobs of all designs. A design can set a knob itself; it then uses its own value.
     pub knobs: Knobs,
     /// The prices (the times of simulated steps) to scale, each with its factor in percent. The
     /// factor 100 does not change the price.

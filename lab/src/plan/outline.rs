@@ -58,8 +58,8 @@ pub fn outline(plan: &Plan) -> Result<(Table, Option<String>), Vec<Problem>> {
     Ok((table, too_short))
 }
 
-/// Returns a warning if the runs at one of the `points` (combinations of values) of a sweep are too
-/// short to show the difference between two designs.
+/// Returns a warning if some runs of a sweep are too short to show the difference between two
+/// designs. `points` are the sweep's combinations of values.
 #[must_use]
 pub fn too_short(points: &[Point]) -> Option<String> {
     let of_point = |point: &Point| prepare(&point.plan).ok()?.too_short();

@@ -105,7 +105,7 @@ fn numbers() -> Value {
     json!({ "type": "object", "properties": Map::from_iter(numbers.map(number)) })
 }
 
-/// Makes the schema of one numeric setting of the workload of a built-in experiment.
+/// Makes the schema of a number that a file can give for the workload of a built-in experiment.
 fn number(of: &Number) -> (String, Value) {
     let one = json!({ "type": "integer", "minimum": of.min, "maximum": of.max });
     let schema = if of.is_list {

@@ -103,7 +103,7 @@ impl<'a> Section<'a> {
         self.demand_about(key, about.map_or("required", |of| of.about));
     }
 
-    /// Adds a mistake if `key` is missing. The message describes the key by the text `about`.
+    /// Records a mistake if `key` is missing. The message describes the key by the text `about`.
     pub(crate) fn demand_about(&self, key: &str, about: &str) {
         if self.table.get(key).is_none() {
             let why = format!("missing; {key} is {about}");

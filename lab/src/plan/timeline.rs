@@ -122,8 +122,8 @@ fn changes(moment: &Moment, online: &mut BTreeSet<u32>) -> Vec<(&'static str, St
     mistakes
 }
 
-/// Arranges that `moments` happen in a run that has not begun yet. Moments at time zero happen at
-/// once.
+/// Schedules the changes of `moments` for a run that has not begun yet. Changes at time zero are
+/// made at once.
 pub(super) fn begin(testbed: &Testbed, moments: Vec<Moment>) {
     let (now, later): (Vec<Moment>, Vec<Moment>) = moments
         .into_iter()

@@ -79,7 +79,7 @@ const fn stress_parameters(pause_ms: u64) -> [Parameter; 4] {
     [WORKERS, MIB_PER_WORKER, USE_NS_PER_PAGE, pause]
 }
 
-/// The description of one task in the workload `stress-vm`.
+/// The description of the tasks in workloads of the kind `stress-vm`. Each round is one task.
 const ROUND: &str = "a round: a worker maps, uses and unmaps its memory";
 
 /// The workloads that `plimsoll compare` and experiment files accept.

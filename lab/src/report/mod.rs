@@ -127,7 +127,7 @@ pub struct Decided {
     /// A remark if the sensitivity table (the effects of changed prices) was made on another
     /// machine than this report, or with other prices. Otherwise empty.
     pub note: String,
-    /// The experiment's headline comparisons, which are the comparisons that people quote.
+    /// The number of seeds with which the sensitivity table was made.
     pub seeds: usize,
     /// The headline comparisons (the comparisons that people quote) of the experiment.
     pub headlines: Vec<DecidedHeadline>,

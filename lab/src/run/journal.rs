@@ -87,8 +87,8 @@ impl Begun {
         }
     }
 
-    /// Begins a comparison. An experiment runs its comparisons one after the other, so a comparison
-    /// gets the same key in each run.
+    /// Begins a comparison. An experiment begins its comparisons in the same order in every run. So
+    /// `nth`, which counts earlier comparisons with the same title, is the same in every run, too.
     pub(super) fn begin(&self, title: Title) -> Cases {
         let mut names = self.names.lock().expect("no holder of this lock panics");
         let count = names.entry(title.clone()).or_default();

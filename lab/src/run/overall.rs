@@ -198,8 +198,8 @@ impl Overall {
     }
 }
 
-/// Returns `stretches` (each has the cases for one table) with the case counts and durations that
-/// are expected if a run has `more_seeds` times as many seeds as the runs in the data file.
+/// Returns `stretches` (each has the cases for one table) with the expected case counts and
+/// durations of a run. This run has `more_seeds` times as many seeds as the runs in the data file.
 fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
     // The casts saturate, and a number of cases is far below 2⁵², so the casts lose only the
     // fraction.
@@ -370,7 +370,8 @@ mod tests {
         let overall = overall([&[(6, 6.0), (10, 30.0), (2, 8.0)], &[]]);
         overall.skip(0, 11);
         assert!((overall.lock().total() - 23.0).abs() < 1e-9);
-        // Two cases of the first stretch (the cases for the first table) run again.
+        // Two of the skipped cases run again. They are cases for the first table, which take 1 s
+        // each.
         overall.expect(0, 2);
         assert!((overall.lock().total() - 25.0).abs() < 1e-9);
         (0..2).for_each(|_| overall.step(0, Duration::from_secs(1)));

@@ -80,8 +80,8 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
     ))
 }
 
-/// The end of a sentence under a table. The sentence is about prices that possibly have no effect
-/// but noise.
+/// The end of a sentence about prices whose effect may be only noise. The sentence stands below a
+/// table.
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
 /// The mark for a price in a headline's table. The mark says whether the price decides the
@@ -103,8 +103,8 @@ fn moves(headline: &Headline, price: &Price) -> String {
     format!("{} times", ratio_of(1.0, headline.effect(price)))
 }
 
-/// A cell of a table: the ratio of design B to design A with a changed price. If the verdict
-/// differs from the verdict with unchanged prices, the cell also has the new verdict.
+/// A cell of a table: the ratio of design B to design A when one price is changed. If the change of
+/// the price changes the verdict, the cell also has the new verdict.
 fn cell(headline: &Headline, at: &Compared) -> String {
     if headline.flips(at) {
         format!("{} {}", ratio(at), short(&at.verdict))

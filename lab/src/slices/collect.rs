@@ -239,8 +239,8 @@ impl Collector {
         if !self.is_within(wait.from, wait.until) {
             return;
         }
-        // The waiter now has the lock. The simulator reports a hold of a lock only if it takes
-        // time, so assume for now that the waiter's hold takes none.
+        // The waiter now has the lock. The simulator does not report a hold that takes no time, so
+        // assume for now that the waiter's hold takes none.
         let mine = Releaser {
             cpu: wait.cpu,
             site: wait.site,

@@ -58,7 +58,7 @@ pub struct Run {
     pub preempted: bool,
 }
 
-/// A wait, with the task whose hold of the lock came directly before.
+/// A wait for a lock, and the task that had the lock directly before the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// The wait.

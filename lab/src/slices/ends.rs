@@ -37,8 +37,8 @@ impl Ends {
         for of in &slices.disturbed {
             ends.move_cpu(of.cpu, of.until);
         }
-        // A task that is in a phase may have left the CPU on which the phase began, so a phase does
-        // not show what that CPU did at the end of the phase.
+        // A phase shows how long its task worked, but not how long a CPU worked: the task may have
+        // left the CPU on which the phase began.
         for of in &slices.phases {
             ends.move_task(of.task, of.until);
         }

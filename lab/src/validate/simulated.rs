@@ -20,8 +20,8 @@ use crate::catalog::machines;
 /// 99.9th percentile.
 const ACQUISITIONS: u32 = 200_000;
 
-/// Returns the machine `laptop-2` with the lock prices of two real CPUs, which are the means of
-/// `prices`.
+/// Returns the machine `laptop-2` with the lock prices of two real CPUs. Each price is the mean
+/// over `prices`.
 ///
 /// The price of moving a cache line is the measured price, but at most the price of each of two
 /// lock operations that include the move. These operations are a hand-over, and acquiring a free

@@ -62,7 +62,7 @@ impl Clock {
         doubled
     }
 
-    /// The index of the bin in which `at_ns` is. The bins must be long enough already.
+    /// The index of the bin that contains the time `at_ns`. The bins must reach up to this time.
     pub(super) fn bin(&self, at_ns: u64) -> usize {
         usize::try_from(at_ns / self.bin_ns)
             .unwrap_or(BINS)

@@ -193,7 +193,7 @@ pub struct Mark {
     pub cpu: u32,
 }
 
-/// A part of the time of all CPUs, which can enclose other parts.
+/// A part of the time of all CPUs. A part can enclose other parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// The number of other parts of the time (frames) that enclose this one.

@@ -119,7 +119,7 @@ impl Cpus {
         remainders: &[0],
     };
 
-    /// The CPUs of a machine with `cpus` CPUs that belong to this set, in ascending order.
+    /// Returns the CPUs of this set on a machine with `cpus` CPUs, in ascending order.
     fn of(self, cpus: u32) -> impl Iterator<Item = CpuId> {
         let chosen = move |cpu: &u32| self.remainders.contains(&(cpu % self.divisor));
         (0..cpus).filter(chosen).map(CpuId)

@@ -64,9 +64,8 @@ pub(crate) fn write(
     }
     if let Program::Dynamic(loader) = elf::kind(&program) {
         let name = loader.rsplit('/').next().unwrap_or_default();
-        // The program names its loader by a path of this computer, so the archive gets a link with
-        // this path. If this path is also the path of the loader in the guest, the file exists
-        // already.
+        // The program names its loader by a path of this computer. The archive has the loader in
+        // `LIBRARIES`, so it gets a link from that path, unless the two paths are the same.
         if loader != format!("{LIBRARIES}/{name}") {
             io(archive.link(&loader, &format!("{LIBRARIES}/{name}")))?;
         }

@@ -38,7 +38,7 @@ pub(crate) enum Op {
     },
     /// Deletes a file.
     DeleteFile(String),
-    /// Starts a program that exits at once, this many times, one after the other.
+    /// Runs a program that exits at once, this many times, one run after the other.
     Exec(u32),
     /// Starts this many programs together, and lets them exit when all are running.
     ExecCrowd(u32),

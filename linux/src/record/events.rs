@@ -205,8 +205,8 @@ mod tests {
 
     use super::*;
 
-    /// The events of reclaim that an exact replay reads, which repeats a recorded kernel's
-    /// operations in Plimsoll.
+    /// The events of reclaim that an exact replay reads. An exact replay repeats a recorded
+    /// kernel's operations in Plimsoll.
     const OF_RECLAIM: [&str; 5] = [
         "vmscan/mm_vmscan_kswapd_wake",
         "vmscan/mm_vmscan_kswapd_sleep",

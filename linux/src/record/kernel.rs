@@ -40,7 +40,7 @@ const SETTINGS: [(&str, &str); 8] = [
     ("version", "/proc/version"),
 ];
 
-/// The size of the buffer for texts, in bytes. Most texts are shorter; zoneinfo has seven lines for
+/// The size of the buffer for texts, in bytes. It is large because zoneinfo has seven lines for
 /// each CPU and zone.
 const TEXT_BYTES: usize = 1 << 20;
 

@@ -226,8 +226,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!(!server.grow(&limited, 2000)?, "it exceeds its own budget");
     assert_eq!(oom.killer().kills(&host), 1);
 
-    // The next tenant needs more memory than is left. It is the largest tenant, but another one
-    // pays less.
+    // The next tenant needs more memory than is left. This tenant is the largest, but the tenant
+    // `free` pays less. So `free` is killed.
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let dies = scope.spawn(|| -> Result<bool, String> {
             while !free.is(&host, State::Killed) {

@@ -214,7 +214,8 @@ impl Discard<Host> for ToKernel {
                 // that nothing uses them.
                 #[expect(unsafe_code, reason = "see `ToKernel::new`")]
                 let given = unsafe { self.give(counts, run[0], Pages(blocks * each)) };
-                // If the kernel refuses, the frames keep their memory, and `give` has counted them.
+                // Ignore the result: if the kernel does not take the memory, the frames keep it,
+                // and `give` has counted these frames.
                 let _given = given;
             }
         }

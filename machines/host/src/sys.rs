@@ -71,9 +71,9 @@ mod imp {
         }
         let nodes = nodes.map_or(ptr::null(), <[c_int]>::as_ptr);
         let this_process = 0;
-        // SAFETY: the kernel reads as many addresses and nodes, and writes as many numbers to
-        // `status`, as the third argument says; the slices are that long. A page keeps its contents
-        // and its address when it moves.
+        // SAFETY: `addresses` and `status` have as many elements as the count says, and so does
+        // `nodes` unless it is null. The kernel accesses only these elements. A page keeps its
+        // contents and its address when it moves.
         let outcome = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,

@@ -78,7 +78,8 @@ fn run_schedules<S: Send + Sync + 'static>(
     let _says = SaysWhich { law: name };
     let (setup, bodies, check) = (*setup, bodies.clone(), *check);
     let mut config = Config::new();
-    // Shuttle would warn that it ignores orderings, which the comment at the top of this file says.
+    // Turn off shuttle's warning that it ignores memory orderings; see the comment at the top of
+    // this file.
     config.silence_warnings = true;
     config.stack_size = STACK_BYTES;
     Runner::new(scheduler, config).run(move || {

@@ -71,7 +71,7 @@ const SEED: u64 = 0x706c_696d;
 
 fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
-    // Shuttle would warn that it ignores memory orderings, which the authors of these tests know.
+    // Turn off shuttle's warning that it ignores memory orderings.
     config.silence_warnings = true;
     Runner::new(RandomScheduler::new_from_seed(SEED, schedules), config).run(run);
 }

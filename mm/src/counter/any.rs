@@ -174,9 +174,9 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the position of the group's per-CPU memory among the per-CPU memory of all groups of
-    /// the plan, or 0 if the group has no per-CPU memory. A caller that sums groups in ascending
-    /// order of their positions reads memory in ascending order.
+    /// Returns the position of the group's per-CPU memory in the plan's per-CPU memory, or 0 if the
+    /// group has none. A caller that sums groups in ascending order of their positions reads memory
+    /// in ascending order.
     pub fn position(&self) -> u64 {
         match self {
             Self::Shared(_) => 0,

@@ -43,8 +43,8 @@ pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
 /// The index, in the group's first cache line, of the word that holds `T`. Of what CPUs have added,
 /// at most `T` has not yet been passed up to the roots of the tree.
 const BEHIND: usize = WIDTH_MAX;
-/// The index, in the group's first cache line, of the word that tells which CPU added last, and how
-/// often an addition came from a different CPU than the previous one.
+/// The index of a word in the group's first cache line. The word tells which CPU added last, and
+/// how often an addition came from another CPU than the addition before it.
 const HOME: usize = WIDTH_MAX + 1;
 /// The number of low bits of the word [`HOME`] that hold the index of the CPU that added last, plus
 /// one. The higher bits count the changes from one CPU to another.
@@ -88,8 +88,9 @@ impl<M: Machine> OneSidedTree<M> {
     /// upwards. On most machines these CPUs also share a last-level cache.
     pub const FAN_IN: u32 = 16;
 
-    /// Returns the number of cache lines that a tree of `shape` needs for all counters of a group:
-    /// one for each item and root (upper levels), and lines with one bit per CPU and per item.
+    /// Returns the number of cache lines that a tree of `shape` needs for all counters of a group.
+    /// There is one line for each item and each root. Further lines have one bit per CPU and per
+    /// item.
     #[must_use]
     pub fn items_lines(shape: &Shape) -> usize {
         marks(shape) + shape.items()

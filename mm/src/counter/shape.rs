@@ -80,8 +80,8 @@ pub struct Shape {
 /// upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
-    /// Every amount that an item of this level receives from the level below is a multiple of this
-    /// number, which is the batch of the level below.
+    /// The batch of the level below. Every amount that an item of this level receives from there is
+    /// a multiple of this number.
     pub(super) step: i64,
     /// Each item (inner node) of this level passes multiples of this amount to the next level or
     /// the root.

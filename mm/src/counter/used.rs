@@ -68,7 +68,8 @@ impl<'a, M: Machine> Used<'a, M> {
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize, cpus: usize) -> u64 {
         let (line, word, _) = self.word_of(nth * 64);
-        // The bits of the items follow the bits of the CPUs. Mask out the bits of the items.
+        // The bits of the CPUs may end inside this word. The bits of items (inner nodes) follow.
+        // Mask them out.
         line.load(machine, word, Relaxed).cast_unsigned() & first_ones(cpus - nth * 64)
     }
 }

@@ -49,8 +49,9 @@ impl<M: Machine> EmptyArea<M> {
         group
     }
 
-    /// Asserts that every group has returned its place in the area's memory, and that the area has
-    /// allocated only one run of memory, although several CPUs needed memory at once.
+    /// Asserts that every group has returned its place in the area's memory. Also asserts that the
+    /// area has allocated only one run of memory, although several CPUs needed memory at the same
+    /// time.
     fn is_one_free_run(&self, machine: &M) {
         assert_eq!(self.0.groups(machine), 0, "every place came back");
         let once = Self::new(machine);

@@ -1,6 +1,6 @@
-//! A law (a test for threads, model checkers and the simulator) of CPUs that allocate and free many
-//! single pages in one call while memory runs out: each call reports exactly the pages that it has
-//! allocated.
+//! A law (a test for threads, model checkers and the simulator) of bulk allocations and frees. CPUs
+//! allocate and free many single pages in one call while memory runs out. Each allocation reports
+//! exactly the pages that it has allocated.
 
 use alloc::vec;
 use core::sync::atomic::Ordering::AcqRel;
@@ -15,7 +15,7 @@ use crate::units::{Order, Pages, Pfn};
 
 /// The number of pages of the zone.
 const PAGES: u32 = 4;
-/// The number of pages that each CPU wants: one CPU alone can have them, two CPUs cannot.
+/// The number of pages that each CPU wants. The zone has enough pages for one CPU, but not for two.
 const WANTED: usize = 3;
 /// The number of pages that a CPU moves from the zone to its page list at a time.
 const BATCH: Pages = Pages(2);

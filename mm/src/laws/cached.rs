@@ -413,9 +413,9 @@ pub fn used_pages_become_active<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Reclaim finds that a page of a file was touched. The next look of reclaim cannot find out
-/// whether the page was touched again, and does not forget the first touch. When a later look finds
-/// another touch, the page becomes active.
+/// Reclaim finds that a page of a file was touched. If its next look cannot find out whether the
+/// page was touched again, reclaim still remembers the first touch. So the page becomes active when
+/// a later look finds another touch.
 #[must_use]
 pub fn a_touch_is_remembered<M: Machine>() -> Law<M, Cached<M>> {
     Law {

@@ -72,8 +72,8 @@ pub fn end<M: Machine, S: Signals<M>>(
             "no process uses it"
         );
     }
-    // All victims have left their address spaces, so a step of the reaper only takes one victim off
-    // the queue.
+    // All victims have left their address spaces, so a step of the reaper takes one victim off the
+    // queue and does nothing else.
     while let Some(done) = killer.reaper().step(memory).done {
         assert_eq!(done.bad_rss, None, "{done:?}");
     }

@@ -216,8 +216,8 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Asserts that no inner node (item) of a tree still holds an amount that was subtracted again,
-    /// and that no amount is on its way up the tree.
+    /// Asserts two things. No inner node (item) of the tree still holds an amount that was added
+    /// and later subtracted. No amount is on its way up the tree.
     fn is_back(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let arrived = match self.how {

@@ -104,8 +104,8 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
 }
 
 /// One CPU frees pages while another drains the lists of all CPUs. As in Linux, a drain moves up to
-/// 32 batches of pages before it releases the zone lock. The block that was on a list is in the
-/// zone after the drain.
+/// 32 batches of pages before it releases the zone lock. A block that was on a page list before the
+/// drain is in the zone afterwards.
 #[must_use]
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {
@@ -114,7 +114,7 @@ pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
 }
 
 /// One CPU frees pages while another drains the lists of all CPUs, and releases the zone lock after
-/// each batch of pages. The block that was on a list is in the zone after the drain.
+/// each batch of pages. A block that was on a page list before the drain is in the zone afterwards.
 #[must_use]
 pub fn batched_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with drains by batches", |machine| {

@@ -176,8 +176,8 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Takes the lock by `enter`, unless a CPU that held the lock has killed the caller. `enter` is
-    /// passed the `killed` test, and a function to call while it holds the lock.
+    /// Takes the lock by `enter`, unless a CPU that held the lock has killed the caller. `enter`
+    /// gets two functions: the `killed` test, and a function to call while the lock is held.
     fn unless_killed(
         &self,
         machine: &M,

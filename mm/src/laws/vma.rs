@@ -22,8 +22,8 @@ pub struct FewVmas<M: Machine> {
     editor: M::Lock<Editor>,
     /// 1 after a mapping with an odd number has been added.
     added: M::Word,
-    /// The number of possible mappings, which are numbered from 0. It is odd, so that the highest
-    /// number is even.
+    /// The number of possible mappings, which have the indices from 0 on. It is odd, so that the
+    /// highest index is even.
     numbers: u64,
 }
 

@@ -122,8 +122,8 @@ pub enum How {
     GaveUp {
         /// The result of the reaper's last attempt at this victim.
         last: Reaped,
-        /// The approximate number of pages that are still resident; it may include pages that the
-        /// reaper could not have emptied.
+        /// The approximate number of pages that are still resident. Some of them may be pages that
+        /// the reaper is not allowed to free.
         resident: u64,
     },
 }

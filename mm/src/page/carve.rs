@@ -101,8 +101,8 @@ impl Uncut {
         Some(page)
     }
 
-    /// Takes a page block that will be cut into smaller free blocks, and returns its first page. At
-    /// least a part of the page block must stay in use.
+    /// Takes a page block that will be cut into smaller free blocks, and returns its first page.
+    /// The caller must leave a part of this page block in use.
     fn open_block(&mut self) -> Option<u32> {
         if let Some(half) = self.halves.pop() {
             return Some(half);

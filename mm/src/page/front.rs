@@ -30,8 +30,8 @@ use crate::machine::{CpuLock, Freed, Front, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, count_of};
 
-/// The largest number of pages that move at once between a front (a CPU's stack of free pages) and
-/// the page lists, or from one front to another.
+/// The largest number of pages that move at once between a CPU's front (its stack of free pages)
+/// and its page lists, or between two fronts.
 const RUN: usize = 64;
 
 /// A CPU's stack of free pages (its front) holds at most the number of pages that the CPU's lists
@@ -48,8 +48,8 @@ const LIST: usize = match list_of(Order::ZERO, Mobility::Unmovable) {
 };
 
 impl<M: Machine> Zone<M> {
-    /// Sets the limits of all fronts (the CPUs' stacks of free pages) for page lists of these
-    /// sizes. The fronts of CPUs that are offline get no room.
+    /// Sets the limit of each front (a CPU's stack of free pages) for page lists of these sizes.
+    /// The fronts of CPUs that are offline get no room.
     pub(super) fn set_front_limits(&self, machine: &M, sizes: Sizes, cpus: &Cpus<M>) {
         let capacity = M::Front::CAPACITY;
         if capacity == 0 {

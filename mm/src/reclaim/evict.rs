@@ -66,9 +66,10 @@ impl<M: Machine> Shrinker<'_, M> {
         }
     }
 
-    /// Returns how a page of a file was used since the last look. A page that was read twice, or
-    /// that several entries map, counts as often used. A page that was read once does not count as
-    /// used, so a file that is read once from end to end displaces no other pages.
+    /// Returns how a page of a file was used since reclaim last looked at it. A page that was read
+    /// twice, or that several entries map, was used often ([`Seen::Often`]). A page that was read
+    /// once does not count as used, so a file that is read once from end to end displaces no other
+    /// pages.
     fn was_used(&self, taken: Taken) -> Seen {
         let machine = self.memory.machine;
         let pages = self.memory.manager.pages();
@@ -187,9 +188,9 @@ impl<M: Machine> Shrinker<'_, M> {
         (freed, len)
     }
 
-    /// Unmaps the pages of files in `fates` whose fate is to leave, flushes translations once for
-    /// all of them, and then subtracts the removed page-table entries from the use counts of these
-    /// pages.
+    /// Unmaps those pages of files in `fates` that are to leave memory, and flushes translations
+    /// once for all of them. Then subtracts the removed page-table entries from the use counts of
+    /// these pages.
     fn unmap_files(&self, fates: &[(Taken, Fate)]) {
         let machine = self.memory.machine;
         let pages = self.memory.manager.pages();

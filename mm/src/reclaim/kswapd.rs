@@ -218,8 +218,8 @@ struct OfNode<'a, M: Machine> {
 }
 
 impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
-    /// Wakes the kswapd of each node that `request` would try, unless some zone of the node is
-    /// above its high watermark, or kswapd has given up (Linux: `wakeup_kswapd`).
+    /// Wakes the kswapd of each node that `request` would try (Linux: `wakeup_kswapd`). Does not
+    /// wake it if a zone of the node is above its high watermark, or if this kswapd has given up.
     pub fn wake(&self, machine: &M, pages: &PageAllocator<M>, request: Request) {
         pages.each_node(machine, request, |node| {
             let Some(kswapd) = self.kswapd_of(node) else {

@@ -39,8 +39,8 @@ use crate::units::{Nanos, NodeId, Pages};
 
 /// The services that reclaim needs from the program that embeds the memory manager.
 pub trait Embedder<M: Machine> {
-    /// Calls `f` with the memory to reclaim from. If that memory is not complete yet, or no longer
-    /// exists, the embedder need not call `f`; reclaim then frees nothing.
+    /// Calls `f` with the memory to reclaim from. If this memory is still being set up, or no
+    /// longer exists, the embedder need not call `f`; reclaim then frees nothing.
     fn with_memory(&self, machine: &M, f: &mut dyn FnMut(Memory<'_, M>));
 
     /// Makes the thread of `node` call [`Reclaim::kswapd`] at once, even if the thread is waiting

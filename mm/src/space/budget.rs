@@ -111,8 +111,8 @@ impl<M: Machine> Budget<M> {
 
     /// Returns the number of pages charged to this budget, including those of charges under way.
     pub fn used(&self, machine: &M) -> u64 {
-        // Relaxed: the number is for information, and no caller orders anything by it. If a caller
-        // uncharges too many pages, the word is below 0 until that caller has corrected it.
+        // Relaxed: the number is only for information. If a caller uncharges too many pages, the
+        // word is below 0 until that caller adds the missing pages.
         at_least_0(self.used.load(machine, Relaxed))
     }
 

@@ -22,8 +22,8 @@ pub enum MapError {
         /// The number of pages of the mapping.
         pages: u64,
     },
-    /// The start, the end or the number of pages is not a multiple of the alignment that a mapping
-    /// of this kind needs (Linux: `EINVAL`).
+    /// The start, the end or the page count of the request is not a multiple of the alignment that
+    /// a mapping of this kind needs (Linux: `EINVAL`).
     Unaligned {
         /// The page at which the mapping, or a piece of it, would begin or end. If the requested
         /// number of pages is not a multiple of `align`, the field has that number instead.

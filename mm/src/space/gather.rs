@@ -51,8 +51,8 @@ pub(super) struct Gather<'m, M: Machine> {
     filling: Option<Box<Records>>,
     /// The number of batches that were begun since the last flush, the one being filled included.
     begun: usize,
-    /// The number of records in the batch that is being filled, or in `bundle` while that is being
-    /// filled.
+    /// The number of records in the batch that is being filled, or in `bundle` while no batch is
+    /// being filled.
     at: usize,
     /// The number of records at which the batch that is being filled (or `bundle`) is full.
     full_at: usize,
@@ -204,8 +204,7 @@ impl<'m, M: Machine> Gather<'m, M> {
             return false;
         }
         let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
-        // If there is no free page, the gather keeps the memory for the records, for its next
-        // attempt to add a batch.
+        // If there is no free page, the gather keeps `records` for its next attempt to add a batch.
         let Ok(page) = manager.pages().alloc(machine, request) else {
             return false;
         };

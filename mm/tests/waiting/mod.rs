@@ -58,8 +58,8 @@ impl End {
     ];
 }
 
-/// Fills a process as `form` says, then ends it as `end` says. Asserts that the end asks the heap
-/// for nothing.
+/// Fills a process as `form` says, then ends the process as `end` says. Asserts that ending it
+/// requests no memory from the heap.
 fn ends(design: Design, grouping: Grouping, form: Form, end: End) {
     let world = World::new(CPUS, design, grouping);
     let spare = world.kept.spaces.spare_batches(&world.machine);

@@ -264,8 +264,8 @@ fn of_reclaim(what: &mut What, side: &mut impl Side) -> Option<()> {
     }
 }
 
-/// Passes a page frame number through `side` (the writer or the reader): as the index of the right
-/// guess or, if no guess was right, as the number itself.
+/// Lets `side` (the writer or the reader) process a page frame number. The file has the index of
+/// the right guess or, if no guess was right, the number itself.
 fn page(
     side: &mut impl Side,
     role: Role,

@@ -43,8 +43,7 @@ impl On {
         }
     }
 
-    /// The metrics that races in this setting (the place of the race and the use of freed memory)
-    /// can measure.
+    /// The metrics that races in this setting can measure.
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],

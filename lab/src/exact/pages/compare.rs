@@ -169,9 +169,9 @@ mod tests {
         );
     }
 
-    /// After a difference, Plimsoll's zone gets the pages that only the kernel returned to the
-    /// zone, and loses the pages that only the kernel took. Otherwise the number of free pages
-    /// would reach a watermark earlier or later than in the kernel.
+    /// After a move of pages that differs from the kernel's, Plimsoll's zone gets the pages that
+    /// only the kernel returned, and loses the pages that only the kernel took. Otherwise the
+    /// number of free pages would reach a watermark earlier or later than in the kernel.
     #[test]
     fn a_difference_is_made_up_for_in_the_zone() {
         let moved = |kind| {

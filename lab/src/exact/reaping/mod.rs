@@ -87,8 +87,9 @@ impl Judge for Reaping {
     }
 }
 
-/// Returns the order in which the kernel `release` reaps. Before 6.18, the order is ascending. From
-/// 6.18 on, or if the release is unknown, the order is descending from mapping to mapping.
+/// Returns the order in which the kernel `release` reaps mappings. Before 6.18, the order is
+/// ascending. From 6.18 on, or if the release is unknown, the kernel begins with the highest
+/// mapping.
 fn how_of(release: &str) -> How {
     let mut numbers = release
         .split(['.', '-', '+'])

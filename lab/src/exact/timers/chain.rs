@@ -40,8 +40,8 @@ pub(super) struct Armed {
     pub(super) fired: Option<u64>,
 }
 
-/// All firings, in a recording, of the timers of vmstat work and of the shepherd, and the time that
-/// the recording covers.
+/// The timers of vmstat work and of the shepherd in a recording, with their firings, and the time
+/// that the recording covers.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// The timers that vmstat work and the shepherd armed, in the order in which they were armed.

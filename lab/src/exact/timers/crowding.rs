@@ -40,8 +40,8 @@ const CPUS_MAX: u32 = 512;
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
 /// A table of the largest crowds in the recording and in the simulation. A crowd is a group of CPUs
-/// that all start their vmstat work within one tick, or within a window. Returns `None` if no timer
-/// started vmstat work after the time [`SETTLED`].
+/// that all start their vmstat work within one tick, or within one of the windows [`WINDOWS_MS`].
+/// Returns `None` if no timer started vmstat work after the time [`SETTLED`].
 pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
     let settled = Nanos(SETTLED.0.min(span.0 / 2));

@@ -51,8 +51,8 @@ pub(super) fn run(run: &Run<'_, DrainSetup, Kept>) -> Result<Vec<Member>, Error>
             return Ok(Member { setup, results });
         }
         let about = format!("{} memory, {}", setup.memory.name(), setup.pressure.name());
-        // The runs of side workloads are as long as the runs of the main workload. The workers'
-        // first round only fills memory, and would be a larger share of a shorter run.
+        // Run side workloads for as long as the main workload. In a shorter run, the workers' first
+        // round, which only fills memory, would be a larger part.
         let (results, _) = run.further_on_few(&about, &setup, &designs, seeds)?;
         Ok(Member { setup, results })
     };

@@ -112,7 +112,7 @@ pub(super) const TEN: Shape = Shape {
     workers: 10,
     bytes: (30 << 30) / SCALE,
 };
-/// The factor by which a worker in the mailing-list thread has more memory than our worker.
+/// The virtual length of a full run with the workers [`TEN`].
 const TEN_LENGTH: Nanos = Nanos::from_ms(2500);
 /// The memory of a worker in the mailing-list thread, divided by the memory of our worker.
 pub(super) const SCALE: u64 = 20;
@@ -291,8 +291,8 @@ impl DrainSetup {
         })
     }
 
-    /// Runs the workload once. If the design limits each hold of a zone lock to one batch of pages,
-    /// but a hold moves more pages, the function panics and names the seed.
+    /// Runs the workload once. Some designs limit each hold of a zone lock to one batch of pages.
+    /// If a hold moves more pages with such a design, the function panics and names the seed.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let cpus = self.profile.topology.cpus();

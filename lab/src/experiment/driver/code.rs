@@ -191,7 +191,7 @@ impl Setting<'_> {
         machines::load(self.machine, self.card)
     }
 
-    /// The value of the workload's number that is called `name`.
+    /// The value of the workload's parameter `name`.
     pub(in crate::experiment) fn get(&self, name: &str) -> u64 {
         self.numbers.get(name)
     }

@@ -106,9 +106,9 @@ impl Numbers {
         single.map(|(name, _)| *name)
     }
 
-    /// Replaces each `(name)` in the name of a metric by the value of the number `name`. So one
-    /// name in a file, such as `select_at_(most)_ns`, stands for a metric of the full run and a
-    /// metric of the quick run.
+    /// Replaces each `(name)` in the name of a metric by the value of the workload's parameter
+    /// `name`. So one name in a file, such as `select_at_(most)_ns`, stands for a metric of the
+    /// full run and a metric of the quick run.
     pub(super) fn fill(&self, metric: &str) -> String {
         let one = |text: String, (name, values): (&&str, &Vec<u64>)| match values[..] {
             [value] => text.replace(&format!("({name})"), &value.to_string()),

@@ -44,7 +44,7 @@ struct How {
     has_decimals: bool,
 }
 
-/// The form of the operands after the first word of a field, which is a placeholder for a result.
+/// The form of the operands after the first word of a field. A field is a placeholder for a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     /// A metric and a design, as in `METRIC: DESIGN`.

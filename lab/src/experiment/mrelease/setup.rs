@@ -1,5 +1,5 @@
-//! The race of the experiment `mrelease`: the CPUs of the exiting task and of the tasks that help
-//! it to empty the victim, and the victim.
+//! The race of the experiment `mrelease`: the victim, and the CPUs of the exiting task and of the
+//! tasks that help it to empty the victim.
 
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;

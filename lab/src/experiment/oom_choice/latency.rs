@@ -357,9 +357,8 @@ fn cards(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
 /// With one hog (a process that has almost all memory), the time of our selection, divided by the
 /// time of a selection that makes one approximate sum of every process, must not exceed this ratio.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// If approximate sums cannot tell any two processes apart (all are in the band), our selection
-/// must be at least this many times as fast as a selection that makes a precise sum of every
-/// process.
+/// If approximate sums cannot tell any two processes apart, our selection must be at least this
+/// many times as fast as a selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
 /// The table of the targets for the time of our selection, with the verdict on each target. A quick

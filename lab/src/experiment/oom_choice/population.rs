@@ -81,7 +81,7 @@ pub(super) struct Run {
 /// The processes, and the CPUs on which each of them touched its pages.
 #[derive(Debug)]
 pub(super) struct Population {
-    /// For each CPU, its additions of pages to counters, in the order in which the CPU makes them.
+    /// The adjustment (`oom_score_adj`) of each process.
     pub(super) adjs: Vec<ScoreAdj>,
     /// For each CPU, the processes that start on it.
     pub(super) born: Vec<Vec<u32>>,

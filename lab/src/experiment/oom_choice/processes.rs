@@ -26,8 +26,8 @@ use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
 use crate::run::testbed::simulated;
 
-/// The nanoseconds that a selector (algorithm that chooses a victim) takes to look at a process for
-/// the second time, when all cache lines of the process are in the caches of the selector's CPU.
+/// The nanoseconds that a selector (an algorithm that chooses a victim) takes for its second look
+/// at a process. By then, all cache lines of the process are in the caches of the selector's CPU.
 /// This price was measured with 1000 processes. The first look at a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 

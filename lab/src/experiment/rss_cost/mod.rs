@@ -97,9 +97,9 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// Makes a note for the report. For each kind of counter, it gives the largest difference between
-/// the page-fault rate with this counter and the rate with flat counters (as in Linux), and the
-/// number of tasks with which this largest difference occurs.
+/// Makes a note for the report. For each kind of counter, the note says at which number of tasks
+/// the page-fault rate differs most from the rate with flat counters (as in Linux), and by how
+/// much.
 fn furthest(run: &Run<'_, FaultSetup, Kept>) -> String {
     let rates = run.setup.rates();
     let said = |design: &str| {

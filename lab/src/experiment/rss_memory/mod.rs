@@ -59,7 +59,7 @@ static CODE: Code<RssMemorySetup> = Code {
     cells: &[],
 };
 
-/// For each machine to measure, its number of CPUs in `cpus`; and the number of times that each
+/// The machines to measure, each given by its number of CPUs, and the number of times that each
 /// machine is measured.
 struct RssMemorySetup {
     cpus: Vec<u32>,
@@ -269,8 +269,8 @@ mod tests {
         }
     }
     /// The one-sided counters of a new owner, such as a process, take one cache line. Even after
-    /// they have grown into a tree, they take less memory than the counters of an owner in the
-    /// published tree.
+    /// they have grown into a tree, they take less memory than an owner's counters in the published
+    /// design.
     #[test]
     fn ours_is_never_larger_than_the_tree_and_a_line_as_long_as_it_stays() {
         for (cpus, _) in MACHINES {

@@ -14,7 +14,8 @@ use crate::workload::mix::{Cpus, Memory, Mix, Part, Program};
 use crate::workload::readers::Readers;
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The workload of the report's rows and verdicts, and of the tables that do not name a workload.
+/// The main workload. The rows and verdicts of the report are for this workload, and so is each
+/// table that does not name a workload.
 pub(super) const MAIN: &str = "bursts";
 
 pub(super) static FAMILY: [Mix; 7] = [

@@ -70,9 +70,9 @@ impl RcuStall {
     }
 }
 
-/// The reports of a grace period that one CPU delays. The grace period begins at `from`, and the
-/// CPU passes no quiescent state until `until`. `ticks` says whether this CPU takes ticks during
-/// that time.
+/// Returns the stall reports for a grace period that one CPU delays. The grace period begins at
+/// `from`, and the CPU passes no quiescent state until `until`. `ticks` says whether this CPU takes
+/// ticks during that time.
 #[must_use]
 pub fn reports(from: Nanos, until: Nanos, hz: Hz, ticks: bool) -> Vec<Report> {
     let (first, last) = (hz.jiffies(from), hz.jiffies(until));

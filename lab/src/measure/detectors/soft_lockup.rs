@@ -13,9 +13,9 @@ pub const PERIOD: Nanos = Nanos(4 * Nanos::SECOND.0);
 /// The binary logarithm of the time unit, in nanoseconds: a unit is 1.074 seconds.
 const UNIT_BITS: u32 = 30;
 
-/// The largest age, in time units, of the time that the CPU's stopper thread noted last. If the
-/// noted time is older, the firing reports a soft lockup. The limit is twice Linux's threshold of
-/// 10 seconds, but Linux compares it with time units and not with seconds.
+/// If the CPU's stopper thread last ran more than this many time units ago, the detector reports a
+/// soft lockup. The limit is twice Linux's threshold of 10 seconds, but Linux compares it with time
+/// units and not with seconds.
 const LIMIT: u64 = 20;
 
 /// The soft-lockup detector of one CPU.

@@ -20,7 +20,7 @@ pub struct Counts {
     pub given: usize,
     /// The number of matching figures that would also match if the patch had no effect in our runs.
     pub without_effect: usize,
-    /// The number of matches that are counted neither in `given` nor in `without_effect`.
+    /// The number of matching figures that are counted neither in `given` nor in `without_effect`.
     pub telling: usize,
     /// The number of matches in which the ratio matches, but at least one of our values does not
     /// match the published value.

@@ -63,8 +63,8 @@ pub(crate) enum Part {
     /// The task runs: the allocation tries the zones without success, drains page lists, and calls
     /// reclaimers (shrinkers).
     Attempts,
-    /// The task runs inside the last resort (here, the OOM killer), but outside the selection of a
-    /// victim: it looks for memory above the high watermark before and after the selection, and
+    /// The task runs inside the last resort (here, the OOM killer), but does not select a victim.
+    /// Before and after the selection, it looks for free pages above the high watermark. It also
     /// kills the victim.
     Looks,
     /// The task selects a victim, or sleeps while another task selects one and no process is dying.

@@ -109,8 +109,8 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// One page in this many of an app's heap is in swap. On average, one in this many of an app's
-/// small anonymous mappings has all its touched pages in swap.
+/// An app has one in this many pages of its heap in swap. On average, one in this many of its small
+/// anonymous mappings has all touched pages in swap.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 

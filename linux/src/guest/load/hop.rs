@@ -72,7 +72,7 @@ pub(super) const LOAD: Load = Load {
 fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     pin(0)?;
     let mut hopper = Hopper::new()?;
-    // The warm-up runs twice, because the first warm-up faults in the program's own code and stack.
+    // The warm-up runs twice. The first time, it also faults in the program's own code and stack.
     for _ in 0..2 {
         hopper.warm_up(batch(guest.cpus))?;
     }
@@ -130,9 +130,9 @@ fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let part = batch(cpus) - 1;
     let round = 6 * u64::from(cpus);
     for _ in 0..(values.number("steps") / round).max(1) {
-        // Each CPU except CPU 0 maps pages and then unmaps them, so its differential (the part of
-        // the counter that it has not added to the shared value) rises to `part` and returns to
-        // zero.
+        // Each CPU except CPU 0 maps pages and then unmaps them. So the CPU's differential (the
+        // part of the counter that it has not added to the shared value) rises to `part` and
+        // returns to zero.
         (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;

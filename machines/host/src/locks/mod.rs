@@ -40,9 +40,9 @@ pub(crate) use seats::{mine, seat_of, sit_down, stand_up_in_child};
 /// slice.
 const SPINS_MAX: u32 = 200;
 
-/// Makes a thread that has found a lock held `looks` times pause before its next attempt. Early
-/// waits spin. Later waits let other threads run: if there are more threads than CPUs, the holder
-/// of the lock may be waiting for this CPU.
+/// Pauses a thread that waits for a lock, before its next attempt. The last `looks` attempts have
+/// found the lock held. Early pauses spin. Later pauses let other threads run: if there are more
+/// threads than CPUs, the holder of the lock may be waiting for this CPU.
 pub(crate) fn spin_then_yield(looks: u32) {
     if looks < SPINS_MAX {
         std::hint::spin_loop();
@@ -51,9 +51,9 @@ pub(crate) fn spin_then_yield(looks: u32) {
     }
 }
 
-/// Makes a thread that has found a lock held `looks` times pause before its next attempt. Early
-/// pauses spin. Later pauses let other threads run. Aborts the process if it is the child of a
-/// fork, in which the holder of the lock may not exist.
+/// Pauses a thread that waits for a lock, before its next attempt. The last `looks` attempts have
+/// found the lock held. Early pauses spin. Later pauses let other threads run. Aborts the process
+/// if it is the child of a fork, in which the holder of the lock may not exist.
 pub(crate) fn spin_or_leave(machine: &Host, looks: u32) {
     if looks == SPINS_MAX {
         machine.abort_in_child();

@@ -70,7 +70,8 @@ struct Sample {
     start: u64,
     /// The time from the request to the first read of the value, in ticks.
     wait: u64,
-    /// The time from the first read of the value until just before the release, in ticks.
+    /// The time from the first read of the locked value until just before the lock is released, in
+    /// ticks.
     hold: u64,
     /// The delay between the planned and the actual time of the request, in ticks.
     late: u64,

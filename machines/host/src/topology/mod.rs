@@ -105,8 +105,8 @@ struct Described {
     package: i64,
     die: i64,
     core: i64,
-    /// The lowest number of the CPUs that share this CPU's last-level cache; `None` if caches are
-    /// not described.
+    /// The lowest CPU number among the CPUs that share this CPU's last-level cache; `None` if Linux
+    /// does not describe caches.
     llc_first: Option<u32>,
     node: u32,
 }
@@ -117,8 +117,8 @@ fn assemble(cpus: &[Option<Described>]) -> Topology {
     let (mut cores, mut llcs, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = Vec::new();
     for (id, cpu) in (0..).zip(cpus) {
-        // No other CPU has this number. If the CPU is not described, the number makes the keys of
-        // its core and of its cache unique.
+        // A number that no other CPU has. If Linux does not describe this CPU, the number makes the
+        // keys of its core and of its cache unique.
         let alone: i64 = -1 - i64::from(id);
         let core_key = cpu.map_or((0, 0, alone), |cpu| (cpu.package, cpu.die, cpu.core));
         let llc_key = match *cpu {

@@ -80,8 +80,8 @@ impl World {
         assert_eq!(zone.blocks[Order::MAX.index()], 16);
     }
 
-    /// Runs one round of returning free memory on this thread: at most about `most` pages. Returns
-    /// the number of pages whose memory the kernel got.
+    /// Runs one round on this thread, which returns at most about `most` pages of free memory to
+    /// the kernel. Returns the number of pages whose memory the kernel got.
     fn round(&self, sweep: &mut Sweep, most: Pages) -> u32 {
         let report = |pfn, order: Order| {
             // SAFETY: the block is free, so nothing uses its memory.

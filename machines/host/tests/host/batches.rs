@@ -161,8 +161,8 @@ fn the_last_batches_are_for_the_dying() {
     assert_eq!(exited(1000, 19), 1 + 1);
 }
 
-/// The page tables of an address space that ends are collected for freeing like its pages. They too
-/// may take the last batch of records that is set aside.
+/// When an address space ends, its page tables are collected for freeing like its pages. The
+/// records of page tables may use the last batches that are set aside, too.
 #[test]
 fn the_last_batches_are_for_page_tables_of_the_dying() {
     // The pages need 11 page tables, and the gather (the collection of unmapped pages and tables)

@@ -1,5 +1,5 @@
-//! Checks when a zone counts as below its high watermark, and of which zones the page lists stay
-//! short because kswapd reclaims. Both must be as in Linux.
+//! Checks two rules against Linux. The first says when a zone counts as below its high watermark.
+//! The second says which zones' page lists stay short because kswapd reclaims.
 //!
 //! The tests observe refills: while a zone is below its high watermark, no refill raises `high`,
 //! the number of pages that a CPU may keep.
@@ -242,9 +242,9 @@ fn a_test_goes_on_to_lower_zones_until_one_may_give() {
     }
 }
 
-/// A CPU subtracts the pages that it has taken from the zone's counter of free pages only when
-/// their number exceeds a threshold, here 6. So a refill that takes 8 blocks lowers the counter by
-/// 7 at once. The CPU subtracts the last block later.
+/// A CPU lowers a zone's counter of free pages only when it has taken more pages than a threshold,
+/// here 6. So a refill that takes 8 pages lowers the counter by 7 at once. The CPU subtracts the
+/// last page later.
 #[test]
 fn blocks_of_one_refill_are_counted_one_by_one() {
     for (high_below_start, raises) in [(8, true), (7, false)] {

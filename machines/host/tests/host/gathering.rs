@@ -58,8 +58,8 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The first and the last of these mappings share page tables with the middle one. So the
-    // unmapping of the middle one does not free these tables, which would be counted too.
+    // The first and the last of these mappings share page tables with the middle one. So unmapping
+    // the middle one does not free these tables. The counts would include the freed tables.
     let start = if huge { 512 } else { 513 };
     for (start, pages, huge) in [
         (start - 1, 1, false),
@@ -120,8 +120,8 @@ fn a_batch_is_added_when_there_is_no_room_for_another_page() {
         (9, 1),
         (8 + 509, 1),
         (8 + 510, 2),
-        // The mapping fills a whole page table. This table is freed too, and needs a record. So one
-        // page less fills the batches of records.
+        // The mapping fills a whole page table. This table is freed too, and needs a record. So the
+        // batches of records are full with one page less.
         (8 + 2 * 510 - 2, 2),
         (8 + 2 * 510 - 1, 3),
     ] {

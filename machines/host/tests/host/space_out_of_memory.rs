@@ -140,7 +140,8 @@ fn populating_maps_every_page_up_to_the_one_that_is_missing() {
     for left in 0..120_usize {
         let world = world(Reaping::MeetInTheMiddle);
         let _entered = world.host.enter(CpuId(0));
-        // The mapping needs two page tables, so that the second one is missing in some attempts.
+        // The mapping spans two page tables, so that some attempts have no memory for the second
+        // one.
         world.map_at(1000, 100, ANONYMOUS);
         assert!(world.space.raise(&world.host, Flag::Victim));
         let taken = take_all_but(&world, left);

@@ -69,7 +69,8 @@ fn storm(fronts: Fronts) {
     };
     thread::scope(|scope| {
         let load = &*load;
-        // Two threads play a CPU each; two play none, and are on the CPU that the kernel reports.
+        // Two threads act as one CPU each. The two other threads act as no CPU, and use the CPU
+        // that the kernel reports.
         for cpu in [Some(CpuId(0)), Some(CpuId(1)), None, None] {
             scope.spawn(move || {
                 let _entered = cpu.map(|cpu| load.host.enter(cpu));

@@ -87,8 +87,8 @@ pub(crate) fn a_home_moves() {
     counter.is_exact([first, results, join(other)]);
 }
 
-/// Asserts that no addition is lost or done twice if two threads on different CPUs both want to
-/// make their CPU the counter's home (the CPU whose threads may add).
+/// Two threads on different CPUs both want to make their CPU the counter's home (the CPU whose
+/// threads may add). Asserts that no addition is lost or done twice.
 pub(crate) fn two_cpus_want_the_home() {
     let counter = Counter::new();
     let other = spawn(&counter, 1, 2);
@@ -96,8 +96,9 @@ pub(crate) fn two_cpus_want_the_home() {
     counter.is_exact([results, join(other)]);
 }
 
-/// Asserts that no addition is lost or done twice if two threads of one CPU and a thread of another
-/// CPU add, and the home (the CPU whose threads may add) changes several times.
+/// Two threads of one CPU and a thread of another CPU add to a counter, while the counter's home
+/// (the CPU whose threads may add) changes several times. Asserts that no addition is lost or done
+/// twice.
 pub(crate) fn a_home_moves_among_three() {
     let counter = Counter::new();
     let others = [spawn(&counter, 0, 2), spawn(&counter, 1, 2)];

@@ -293,8 +293,8 @@ impl Node {
         window.stretch.get()
     }
 
-    /// Computes the stretch of window `number` (the factor for steps that move pages) from the
-    /// window before it.
+    /// Returns the stretch (the factor for steps that move pages) of window `number`. It follows
+    /// from the window before.
     fn stretch_after(&self, number: u64) -> u64 {
         let Some(before) = number.checked_sub(1) else {
             return UNSTRETCHED;

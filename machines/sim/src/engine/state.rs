@@ -78,8 +78,8 @@ pub(crate) struct Inner {
     /// [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) it waits before it releases the
     /// lock.
     pub(crate) ceremonial: bool,
-    /// True if each kind of step always takes the same time on all CPUs, and the owner of a per-CPU
-    /// lock is allowed to take the fast path (`ceremonial` is false).
+    /// True if two things hold. Each kind of step always takes the same time on all CPUs. The owner
+    /// of a per-CPU lock is allowed to take the fast path, because `ceremonial` is false.
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,

@@ -353,8 +353,8 @@ impl RwQueue {
         Some(blocker)
     }
 
-    /// Sleeps until the task is admitted. If `looks` is true, sleeps for at most one tick, so that
-    /// the task can then test whether it has been killed.
+    /// Sleeps until the lock admits the task. If `looks` is true, sleeps for at most one tick, so
+    /// that the task can then test whether it has been killed.
     fn doze(&self, sim: &Inner, task: u32, looks: bool) {
         if looks {
             let tick_ns = sim.hz.nanos(Jiffies(1)).0;

@@ -20,7 +20,7 @@ use crate::engine::tree::time_of;
 pub(crate) struct LineState {
     /// The CPU that wrote the line last.
     owner: Cell<usize>,
-    /// The time, in nanoseconds, at which the last transfer of the line for a write ends.
+    /// The end of the last transfer of the line to a CPU that writes it, in nanoseconds.
     busy_until: Cell<u64>,
     /// The last CPU, other than the owner, that has read the line since the owner's last write.
     reader: Cell<Option<usize>>,

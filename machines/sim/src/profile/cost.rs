@@ -37,8 +37,8 @@ pub struct Then {
     pub at: u32,
     /// The number of pages in the longer hold of the zone lock; more than `at`, at most 65,535.
     pub pages: u32,
-    /// The average price of a page in the longer hold of the zone lock, in nanoseconds. The low,
-    /// the middle and the high value are at most the corresponding values of [`Cost::range`].
+    /// The average price of a page in a hold of `pages` pages, in nanoseconds. The low, the middle
+    /// and the high value are at most the corresponding values of [`Cost::range`].
     pub range: Range,
 }
 

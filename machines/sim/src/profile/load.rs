@@ -30,7 +30,8 @@ pub struct LoadedClock {
     pub sibling_percent: u32,
 }
 
-/// The memory bandwidth of each node, at one card (low, middle or high).
+/// The memory bandwidth of each node, at one price card (the low end, the middle or the high end of
+/// every range).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedBandwidth {
     /// The bandwidth of each node in gigabytes per second, which are bytes per nanosecond.

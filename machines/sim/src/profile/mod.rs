@@ -123,8 +123,8 @@ impl Profile {
         builtin::describe(name)
     }
 
-    /// Returns the text of the file of the built-in machine `name`, which describes its variants
-    /// too. A user copies it to describe another machine.
+    /// Returns the text of the file of the built-in machine `name`. The file also describes the
+    /// machine's variants. A user copies the text to describe another machine.
     ///
     /// # Errors
     /// If the machine is unknown, or `name` has a variant; the error holds the nearest names.

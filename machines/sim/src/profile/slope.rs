@@ -111,8 +111,8 @@ impl HoldPrice {
         u64::from(self.first_ns)
     }
 
-    /// The price of the first `pages` pages of a hold of the zone lock, in nanoseconds. It never
-    /// decreases as `pages` grows.
+    /// The price, in nanoseconds, of the first `pages` pages that move in one hold of the zone
+    /// lock. A larger `pages` never has a lower price.
     #[inline]
     pub(crate) fn total(&self, pages: u32) -> u64 {
         if pages <= self.at {

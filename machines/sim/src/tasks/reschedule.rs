@@ -65,9 +65,8 @@ impl Inner {
 
     fn end_stretch(&self, cpu: usize, now: u64) {
         let from = std::mem::replace(&mut self.stretches.from.borrow_mut()[cpu], now);
-        // A CPU whose clock is ahead of other CPUs may have begun its stretch (its time without a
-        // reschedule point) after `now`, the time at which the run ended. The length of the stretch
-        // is then 0.
+        // The run ended at `now`. A CPU whose clock is ahead of other CPUs may have begun its
+        // stretch (its time without a reschedule point) later. The length of such a stretch is 0.
         if now.saturating_sub(from) >= self.stretches.at_least.get()
             && let Some(observer) = &mut *self.stretches.observer.borrow_mut()
         {

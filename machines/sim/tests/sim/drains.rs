@@ -1,6 +1,7 @@
 //! Tests of hold policies, the rules that limit how many pages one hold of a zone lock moves. The
-//! policies also differ in how long a drain keeps the page lists locked, whether an allocation
-//! drains although another CPU is draining, and how a hold that moved more than its limit counts.
+//! policies also differ in how long a drain keeps the page lists locked, and in whether an
+//! allocation drains although another CPU is draining. If a hold moves more pages than its limit,
+//! only some policies count all of these pages.
 
 use crate::support;
 

@@ -169,9 +169,9 @@ fn apply(text: &str, edit: &Edit) -> String {
     lines.concat()
 }
 
-/// Asserts what must hold for every profile that loads: limits on CPUs and memory, a CPU on each
-/// node, and prices that have a source and do not fall from the low card to the middle and the high
-/// card.
+/// Asserts what must hold for every profile that loads. CPUs and memory are within limits, and each
+/// node has a CPU. Each price has a source, and the price does not fall from the low card to the
+/// middle card, or from the middle card to the high card.
 fn assert_sane(text: &ProfileText) {
     let (cpus, nodes) = (text.topology.cpus(), text.topology.nodes());
     assert!((1..=4096).contains(&cpus), "{cpus} CPUs");

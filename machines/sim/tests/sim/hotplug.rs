@@ -178,9 +178,9 @@ fn the_shepherd_moves_away_from_a_dying_cpu_and_keeps_going() {
     }
 }
 
-/// The CPU that runs the shepherd, the job that looks for CPUs with vmstat work to do, goes offline
-/// at a random time near the job's next round. Afterwards exactly one CPU has this job, and this
-/// CPU is online.
+/// The CPU that runs the shepherd goes offline at a random time near the shepherd's next round. The
+/// shepherd is the job that looks for CPUs with vmstat work to do. Afterwards exactly one CPU has
+/// this job, and this CPU is online.
 #[test]
 fn there_is_one_shepherd_whenever_its_cpu_goes() {
     seeds::each("there_is_one_shepherd_whenever_its_cpu_goes", 400, |seed| {
@@ -203,8 +203,8 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
             .topology()
             .ids()
             .for_each(|cpu| small.keep_busy(cpu));
-        // The timer wheel rounds the second between two rounds of the shepherd, which looks at all
-        // CPUs, to 960 or 1024 ms. The CPU goes offline about when the next round starts.
+        // The shepherd looks at all CPUs once per second, but the timer wheel rounds this second to
+        // 960 or 1024 ms. The CPU goes offline about when the shepherd's next round starts.
         run_for(&small, 2);
         let round = small
             .starts

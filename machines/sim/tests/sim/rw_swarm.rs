@@ -151,8 +151,8 @@ impl Herd {
                 let then = |count: &u64, before| {
                     assert_eq!(*count, before, "no writer in between");
                     self.read(sim);
-                    // The call of `read` has counted another admission to the lock, although the
-                    // lock stays held from `first` to `then`. So subtract it again.
+                    // `read` counts an admission to the lock each time, but the lock stays held
+                    // from `first` to `then`. So subtract this admission again.
                     self.let_in.set(self.let_in.get() - 1);
                 };
                 let stay = lock.write_then_read(sim, Site::Munmap, killed, first, then);

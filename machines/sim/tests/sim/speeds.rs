@@ -123,8 +123,8 @@ fn a_line_takes_as_long_to_a_little_core_as_to_a_big_one() {
             word.add(sim, 1, Ordering::Relaxed);
             lock.with(sim, Site::Refill, |()| ());
             if turn > 1 {
-                // Fetching the cache line of the word takes 30 ns, and so does that of the lock.
-                // Fetching the data that the lock guards takes 40 ns.
+                // Fetching the cache line of the word takes 30 ns, and fetching that of the lock
+                // takes another 30 ns. Fetching the data that the lock guards takes 40 ns.
                 assert_eq!(sim.now().0 - begin.0, 30 + 30 + 40, "{cpu}");
             }
         });

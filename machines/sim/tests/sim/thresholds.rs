@@ -1,5 +1,6 @@
-//! Tests how large an amount a CPU counts by itself (its differential) before it adds the amount to
-//! the shared counter, with some CPUs online and with all CPUs online.
+//! Tests how large a CPU's differential becomes before the CPU adds it to the shared counter, with
+//! some CPUs online and with all CPUs online. A differential is the amount that a CPU has counted
+//! by itself.
 
 use crate::support;
 

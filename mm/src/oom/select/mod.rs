@@ -248,8 +248,8 @@ fn look<C: Candidates + ?Sized>(
     }
 }
 
-/// The points of a candidate as a cheap look estimates them, without a precise sum of the
-/// candidate's pages.
+/// The results of a cheap look at a candidate. The look makes no precise sum of the candidate's
+/// pages.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     standing: Standing,

@@ -13,8 +13,8 @@ use super::truth::{Member, Population, machine};
 use super::*;
 use crate::oom::facts::Facts;
 
-/// The positions of the true value and of the estimate in the range of a candidate's points, in
-/// thousandths of the range's width.
+/// Where the true value and the estimate lie in the range of a candidate's points, in thousandths
+/// of the range's width.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     truth: u64,

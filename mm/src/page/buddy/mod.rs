@@ -227,7 +227,7 @@ impl Buddy {
         while let Some((&page, others)) = rest.split_first()
             && let Some(bitmaps) = &mut self.bitmaps
         {
-            // Pages that were freed one after the other are often neighbours. All pages of a run
+            // Pages that were freed one after the other are often neighbours. Successive pages
             // whose bits are in the same word are freed in one step.
             let word = page / 64;
             let is_beside = |other: &&u32| **other / 64 == word;

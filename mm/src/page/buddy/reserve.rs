@@ -48,9 +48,9 @@ impl Buddy {
         }
     }
 
-    /// Turns one kept block that has a free page into a block of type `to`, and returns whether
-    /// there was such a block (Linux: `unreserve_highatomic_pageblock`, for one zone). The last
-    /// kept block stays kept unless `all` is true.
+    /// Gives the type `to` to one page block that is kept for atomic requests and has a free page.
+    /// Returns whether there was such a page block (Linux: `unreserve_highatomic_pageblock`, for
+    /// one zone). Unless `all` is true, the last kept page block stays kept.
     pub(in crate::page) fn unkeep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -5,8 +5,8 @@ use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Each transfer of pages between page lists and the zone, except a drain, is one hold of the zone
-/// lock, which may move up to 2016 pages.
+/// Each transfer of pages between page lists and the zone is one hold of the zone lock, which moves
+/// up to 2016 pages. Only a drain can take several holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Unbatched;
 

@@ -58,11 +58,10 @@ impl<M: Machine> Zone<M> {
         self.drain(machine, cpu);
     }
 
-    /// Waits until every spill or decay that has begun has released the pcp lock of its CPU. In a
-    /// spill or decay, a CPU may send pages to the inbox of their owner. That CPU holds its own pcp
-    /// lock meanwhile, so it cannot also take the owner's pcp lock to drain the lists of an owner
-    /// that has gone offline. After this call, the pages are in the inbox, and later spills and
-    /// decays see the owners that the caller sees.
+    /// Waits until every spill or decay that has begun has released the pcp lock of its CPU. Such a
+    /// CPU may have sent pages to the inbox of a CPU that has gone offline. It could not drain the
+    /// lists of that CPU itself, because it already holds its own pcp lock. After this call, the
+    /// pages are in the inbox, and later spills and decays see the owners that the caller sees.
     fn wait_for_spills(&self, machine: &M) {
         for cpu in machine.topology().ids() {
             self.slot(cpu).pcp.with(machine, Site::Control, |_| {});
@@ -128,8 +127,8 @@ impl<M: Machine> Zone<M> {
         None
     }
 
-    /// Takes the free pages of one block that can serve `ask` out of `pcp.stock`, the free pages of
-    /// the CPU's own blocks, and makes `thief` the owner of that block.
+    /// Takes the free pages of one block from `pcp.stock`, the free pages of the CPU's own blocks.
+    /// Chooses a block whose free pages can serve `ask`, and makes `thief` the owner of that block.
     fn take_record(&self, pcp: &mut Pcp, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
         let kind = ask.mobility.listed();
         if let Some(at) = pcp.stock.whole.iter().position(|whole| whole.1 == kind) {

@@ -2,9 +2,9 @@
 //! the owner's inbox.
 //!
 //! Locks: a CPU that sends pages to an inbox takes no lock, unless the inbox becomes too full. Then
-//! the CPU takes the owner's pcp lock and empties the inbox for the owner. In the form proposed for
-//! Linux, the CPU that frees takes the owner's pcp lock for each run of pages. It never holds its
-//! own pcp lock at the same time.
+//! the CPU takes the owner's pcp lock and empties the inbox for the owner. In the variant proposed
+//! for Linux, a CPU that frees pages takes the owner's pcp lock for each run of pages. This CPU
+//! never holds its own pcp lock at the same time.
 
 use super::inbox::Group;
 use super::stock::Record;

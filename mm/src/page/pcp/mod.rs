@@ -145,9 +145,9 @@ pub(crate) struct Pcp {
 /// The lists of page numbers. [`list_of`] returns the index of a list in this array.
 pub(super) type Lists = [VecDeque<u32>; LISTS];
 
-/// Creates empty lists for a zone of `managed` pages, with room for the largest number of blocks
-/// that they can hold if frees return pages to the zone at `high`. Unless pages are `grouped`, only
-/// lists of unmovable pages get room. Must be called with no lock held.
+/// Creates empty lists for a zone of `managed` pages. Each list has room for the blocks that it can
+/// hold while frees return pages to the zone at `high`. Unless pages are `grouped`, only lists of
+/// unmovable pages get room. Must be called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
     // A refill may leave up to a batch more than `high` on the lists, and a free then adds one more
     // block. So there is room for two batches more than `high`.

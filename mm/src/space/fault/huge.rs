@@ -65,8 +65,8 @@ impl<M: Machine> AddressSpace<M> {
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
-            // Report the work of 512 faults, because most of the work of a fault is clearing the
-            // page.
+            // Report the work of 512 faults: clearing a page is most of the work of a fault, and
+            // this fault clears 512 pages.
             machine.spend(Work::Fault, ENTRIES);
             memory.spaces.clear_huge(machine, pfn);
             let whole = Page { pfn, kind };

@@ -216,8 +216,8 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// Returns the last place of a page table below `index`. A place exists from the first use of
-    /// its table on, even if the table has since been freed.
+    /// Returns the place with the highest index below `index`. A place exists from the first use of
+    /// its page table on, even if the table has since been freed.
     pub(super) fn prev(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut end = index;
         loop {

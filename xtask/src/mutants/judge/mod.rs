@@ -114,8 +114,8 @@ impl Judge {
         Ok(fates.into_inner().expect("no worker panics"))
     }
 
-    /// Judges a mutant that was built alone, with the programs of that build. Nothing says which
-    /// tests reach the mutant, so all tests of its group run.
+    /// Judges a mutant that was built alone: runs all tests of the mutant's group with `programs`,
+    /// the programs of that build. It is not known which of these tests reach the mutant.
     pub(crate) fn alone(
         &self,
         programs: Vec<Program>,

@@ -38,7 +38,7 @@ pub(crate) struct Measured {
     pub(crate) reaches: BTreeSet<usize>,
 }
 
-/// Returns the tests of the suites of `groups`.
+/// Returns the tests that belong to the suites of `groups`, except ignored tests.
 pub(crate) fn list(programs: &[Program], groups: &[&Group]) -> Result<BTreeSet<Name>, String> {
     let mut tests = BTreeSet::new();
     for program in programs {

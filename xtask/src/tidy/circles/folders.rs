@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(broken(downwards, &[]), [""; 0]);
     }
 
-    /// If a folder is listed as an exception, lower folders may name it. A listed exception is an
-    /// error if there would be no circle of folders without it.
+    /// Every layer may name a folder that is listed as an exception. Listing the folder is an error
+    /// if no circle of folders would exist without the exception.
     #[test]
     fn what_is_common_may_be_named_from_below_as_long_as_that_is_needed() {
         let upwards = "use crate::high::two::Two;\npub struct Low;\n";

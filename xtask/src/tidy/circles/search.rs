@@ -61,7 +61,8 @@ impl<'m> Search<'m> {
             return;
         };
         if !self.known(nth, first, rest) {
-            // The name is unknown, so module `nth` must call a macro that defines the item.
+            // Module `nth` does not know the name. So the module must call a macro that defines the
+            // item.
             let modules = self.modules;
             self.found.insert(&modules.all[nth].file);
         }

@@ -40,8 +40,8 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
-                // The lists were corrected so that they fit the kernel's next spill (return of
-                // pages to the zone). So if Plimsoll makes the same spill, this proves nothing.
+                // The replay has just made the lists fit the kernel's next spill (return of pages
+                // to the zone). So it proves nothing if Plimsoll makes the same spill.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
                     lists.corrected = true;
                 }
@@ -105,8 +105,8 @@ impl Follow {
         }
     }
 
-    /// Returns whether a spill (return of pages to the zone) of `pages` pages was meant to empty
-    /// the kernel's lists, although it leaves `left` pages on the lists that the replay derives.
+    /// Returns whether the kernel meant to empty its lists by a spill (return of pages to the zone)
+    /// of `pages` pages. The lists that the replay derives still have `left` pages after the spill.
     /// The kernel makes such a spill at two successive frees of blocks of 2 to 8 pages. Any other
     /// spill leaves at least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {

@@ -188,8 +188,8 @@ fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     assert!(!follow.is_hastened(2));
 }
 
-/// If the kernel's lists lack more pages than the replay assumes on the list of pages that no event
-/// shows, other lists get shorter, too.
+/// If the replay has to remove more pages than it assumes on `home`, the list of pages that no
+/// event shows, it also removes pages from other lists.
 #[test]
 fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     let mut follow = with([20, 50, 3]);

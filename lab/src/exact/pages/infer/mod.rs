@@ -107,7 +107,7 @@ struct Walk<'a> {
     kswapds: HashMap<u32, u32>,
     lists: Lists,
     ops: Vec<Op>,
-    /// True for each event that belongs to the operation of an earlier event.
+    /// For each event, true if an earlier event's operation includes it. Such an event is skipped.
     done: Vec<bool>,
     /// For each frame on a list, the index of the event that put the frame there.
     came: HashMap<u64, usize>,
@@ -132,7 +132,7 @@ struct Walk<'a> {
     /// For each list, the frames that were returned from the list to the zone although no event had
     /// put them there, in the order of their return.
     given_back: HashMap<Place, Vec<u64>>,
-    /// The lists that were empty at some time, as shown by a refill.
+    /// The lists that were empty at some time. A refill shows that its list was empty.
     emptied: HashSet<Place>,
     /// The corrections of wrong assumptions, from this pass and earlier passes over the recording.
     doubts: Doubts,

@@ -7,9 +7,8 @@ use super::super::lists::{ListId, Place, UNMOVABLE};
 use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
-/// Blocks that a CPU took from a zone under one hold of the zone lock. If the CPU held the lock
-/// several times and no other event of the CPU lies between these holds, the blocks of all these
-/// holds form one group.
+/// Blocks that a CPU took from a zone under one hold of the zone lock. The blocks of successive
+/// holds form one group if no other event of the CPU lies between these holds.
 struct Group {
     /// For each block of the group, its first frame, and the index of the group's last event that
     /// concerns the block.

@@ -91,8 +91,8 @@ impl Walk<'_> {
         !self.blocks.contains_key(&block) && ruled_out + 1 < GUESSES.len()
     }
 
-    /// Removes the frames `pfns` from their list, and records a bulk allocation that has taken them
-    /// and that no event shows.
+    /// Removes the frames `pfns` from their list. Records that a bulk allocation has taken them,
+    /// which no event shows.
     pub(super) fn take_unseen(
         &mut self,
         index: usize,

@@ -273,8 +273,8 @@ mod tests {
         assert_eq!([0, 1].map(|zone| spilled(&mut stand_in, zone)), [0, 31]);
     }
 
-    /// If the event of a shortage names no node and several nodes have memory, only zones that are
-    /// below their high watermarks count as short of memory.
+    /// The event of a shortage can lack a node although several nodes have memory. In this case,
+    /// only zones below their high watermarks count as short of memory.
     #[test]
     fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
         let mut stand_in = two_nodes([200, 1 << 14]);

@@ -1,7 +1,7 @@
 //! A log-linear histogram of times, from 1 ns to centuries. Each power of two has 16 equal bins, so
 //! the width of a bin is at most 6.25 % of its times.
 
-/// log₂ of the number of bins in each power of two.
+/// log₂ of the number of bins between two successive powers of two.
 const LINEAR_BITS: u32 = 4;
 const LINEAR: u64 = 1 << LINEAR_BITS;
 const BINS: usize = ((u64::BITS - LINEAR_BITS + 1) << LINEAR_BITS) as usize;

@@ -105,8 +105,8 @@ impl Outcome {
         &self.away
     }
 
-    /// Adds the times of at least [`LONG_NS`] to their histograms, and returns the results. `away`
-    /// has the spans in which a thread did not run although it had work.
+    /// Adds each time of at least [`LONG_NS`] to a histogram, and returns the results. `away` has
+    /// the spans in which a thread did not run although it had work.
     pub(super) fn filed(mut self, away: &Jumps) -> Soak {
         for long in &self.long {
             let times = &mut *self.soak.times()[long.kind as usize];

@@ -145,7 +145,7 @@ impl Scenario {
                 ..drawn.design
             },
             tasks: 3,
-            // A CPU is offline for some milliseconds, and a run must last longer.
+            // A CPU is offline for more than 2 ms, and a run must last longer.
             steps: dice.between(2000, 12_000),
             think_ns: 100,
             offline_for: Nanos(500_000),

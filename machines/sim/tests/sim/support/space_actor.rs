@@ -19,7 +19,8 @@ const SETTLE: Nanos = Nanos(2_000_000);
 /// The number of times that a helping task tries to empty one address space.
 const TRIES: u32 = 6;
 
-/// One task that acts on address spaces from outside.
+/// A task that acts on the address spaces of processes from outside, for example by killing a
+/// process.
 pub(crate) struct Actor {
     shared: Shared,
     dice: Dice,

@@ -74,7 +74,7 @@ pub(crate) struct Process {
     pub(crate) users: Cell<u32>,
     /// The changes of the process's mappings that are in progress.
     pub(crate) changes: UnderWay,
-    /// The operations on the address space, of any kind, that are in progress.
+    /// All operations on the address space that are in progress.
     pub(crate) steps: UnderWay,
     /// The helpers (tasks other than the last user) that are emptying the address space.
     pub(crate) helpers: Helpers,
@@ -339,7 +339,7 @@ fn plan(dice: &mut Dice) -> Plan {
     }
 }
 
-/// Draws a top-level budget, and up to two budgets below it.
+/// Makes a top-level budget and up to two budgets below it, with random limits.
 fn budgets(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Budget<Sim>>> {
     let mut budgets = vec![Arc::new(Budget::new(sim, limit(dice)))];
     for _ in 0..dice.below(3) {

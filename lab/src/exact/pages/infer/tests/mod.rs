@@ -238,9 +238,9 @@ fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
 
 #[test]
 fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
-    // Frame 5 is freed to a list. Later the list is refilled, so it must have been empty: frame 5
-    // had left it without an event. So the later allocation of frame 5 does not come from this
-    // list.
+    // Frame 5 is freed to a list. Later the list is refilled, so the list must have been empty:
+    // frame 5 had left it without an event. So frame 5 does not come from this list when it is
+    // allocated again.
     let found = infer(&[
         free(5),
         taken(10, 1),
