@@ -15,10 +15,10 @@ const DURATION: Duration = Duration::from_millis(200);
 
 const SEED: u64 = 1;
 
-/// A prediction counts as wrong if it misses this many measurements in a row. A hypervisor can move
-/// a virtual CPU away and back during one measurement. The lock prices timed before and after the
-/// measurement do not show such a move, so the prediction misses. A wrong prediction misses every
-/// measurement.
+/// A prediction counts as wrong only if it misses this many measurements in a row. A single miss
+/// proves nothing, because a hypervisor can move a virtual CPU away and back during the
+/// measurement. The lock prices, which are timed before and after the measurement, do not show such
+/// a move.
 const MEASUREMENTS: usize = 5;
 
 /// Returns a measurement of `load`, or prints why there is none and returns `None`.

@@ -352,11 +352,10 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Schedules the shepherd on the CPU with the number `from`, or on some online CPU if that CPU
-    /// is offline or `from` is [`NOWHERE`]. Does nothing if `shepherd_home` is no longer `from`,
-    /// because in that case another CPU has moved the shepherd. In every design, the shepherd's
-    /// timer follows Linux's schedule (`RoundJiffies`): the machine has only one shepherd, so there
-    /// are no timers to spread over the interval.
+    /// Schedules the shepherd on CPU `from`, or on some online CPU if CPU `from` is offline or
+    /// `from` is [`NOWHERE`]. Does nothing if `shepherd_home` is no longer `from`, because in that
+    /// case another CPU has moved the shepherd. In every design, the shepherd's timer follows
+    /// Linux's schedule (`RoundJiffies`).
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);

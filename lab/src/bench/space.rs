@@ -33,8 +33,7 @@ const ENTRIES: u64 = 512;
 /// How many frames the machine has. This is twice [`COUNT`], so that free memory stays above the
 /// watermarks.
 const FRAMES: Pages = Pages(1 << 15);
-/// How many pages one call frees in the step "page alone, given back". This is 31, because an
-/// address space also frees 31 pages in one call.
+/// How many single pages are freed in one call. An address space also frees 31 pages in one call.
 const TOGETHER: usize = 31;
 
 const STEPS: [&str; 9] = [

@@ -97,7 +97,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Records a mistake of the file if `key`, which is one of `declared`, is missing.
+    /// Adds a mistake to the list of found mistakes if the table lacks `key`, which is one of
+    /// `declared`.
     pub(crate) fn demand(&self, key: &str, declared: &[Key]) {
         let about = declared.iter().find(|of| of.name == key);
         self.demand_about(key, about.map_or("required", |of| of.about));
@@ -184,7 +185,7 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Adds a mistake in this value. `why` says what is wrong.
+    /// Adds a mistake in this value to the list of found mistakes. `why` says what is wrong.
     pub(crate) fn wrong(&self, why: impl Into<String>) {
         self.found.add(self.value.span(), &self.path, why);
     }

@@ -167,8 +167,8 @@ fn rows(
     prepared.designs.iter().enumerate().map(row).collect()
 }
 
-/// The ratio to the first design, as text. Empty if the values are equal on every seed. They are
-/// possibly all zero, and the ratio of two zeros says nothing.
+/// The ratio to the first design, as text. Empty if the values are equal on every seed, because
+/// they may all be zero, and the ratio of two zeros says nothing.
 fn ratio(row: &VerdictRow) -> String {
     match row.comparison.verdict {
         Verdict::Equal => String::new(),

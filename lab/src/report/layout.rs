@@ -117,8 +117,8 @@ pub(crate) fn decided(decided: &Decided) -> Vec<String> {
     note.into_iter().chain(headlines).collect()
 }
 
-/// The middle of a sentence about prices that possibly have no effect but noise. The number of
-/// seeds follows.
+/// The middle of a sentence about prices whose effect may be only noise. The number of seeds
+/// follows.
 const WITHIN_NOISE: &str = "the verdict or the ratio, but within the noise of";
 
 /// Makes a grid of each table. The note of the table follows the grid.

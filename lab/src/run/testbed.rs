@@ -1,9 +1,8 @@
 //! A simulated machine with a memory manager, and a log of events while the machine runs.
 //!
 //! Every run that uses the page allocator has a testbed. So the lab observes all these runs in the
-//! same way, and the CPUs of all these runs become slower under load. The log has the times at
-//! which vmstat work starts, how many pages each hold of a zone lock moves, and how many holds move
-//! more than one batch.
+//! same way. The log has the times at which vmstat work starts, how many pages each hold of a zone
+//! lock moves, and how many holds move more than one batch.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};

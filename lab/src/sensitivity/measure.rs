@@ -313,8 +313,8 @@ mod tests {
         let ran = vec![(keys[1], runs.both(keys[1], 1).unwrap())];
         let plain = runs.at("", 1).unwrap();
         let headline = headline(&of.of[0], &plain, &ran);
-        // A price is varied on all seeds if it changes the ratio of any headline comparison, not
-        // only of the first one. The ratio of a design to itself never moves.
+        // It is enough that a price changes the ratio of one headline comparison. Here, the first
+        // ratio cannot change, because it compares a design with itself.
         let both = Headlines {
             of: &[
                 ("exit alone", "exit alone", "wall_ns"),

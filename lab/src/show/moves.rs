@@ -60,7 +60,7 @@ pub struct Move {
     pub time_ns: u64,
     /// The CPU that moved the blocks.
     pub cpu: u32,
-    /// The path of the blocks.
+    /// The code path by which the blocks moved, such as a refill or a drain.
     pub path: Path,
     /// The number of pages in all of the blocks.
     pub pages: u64,

@@ -70,7 +70,7 @@ impl Clock {
     }
 }
 
-/// For each bin, a value.
+/// One value for each bin (an interval of virtual time), or none.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     pub(super) fold: Fold,

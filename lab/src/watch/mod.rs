@@ -31,8 +31,8 @@ pub use self::course::{
 };
 
 thread_local! {
-    /// The watchers of the machines that the watched run on this thread has made. `None` if no run
-    /// on this thread is watched.
+    /// One `Watcher` for each machine that the run on this thread has made. `None` if no run on
+    /// this thread is watched.
     static SLOT: RefCell<Option<Vec<Watcher>>> = const { RefCell::new(None) };
 }
 

@@ -107,8 +107,8 @@ impl StressVm {
         done
     }
 
-    /// How many pages the first round has. If workers do not pause, this number is random, so that
-    /// different workers are at different points of a round from the beginning of the run.
+    /// How many pages the first round has. If workers do not pause, this number is random. So
+    /// different workers are at different points of a round from the beginning.
     fn first_round(&self, sim: &Sim) -> usize {
         match self.pause {
             Pause::No => sim

@@ -57,12 +57,11 @@ pub(crate) enum Op {
     Group(String),
     /// Binds this worker's memory to a node, with a memory policy.
     Bind(u32),
-    /// Starts a process that uses this worker's memory, by `vfork`: this worker waits until that
-    /// process is killed. So the new process reports, in place of this worker, that the step was
-    /// reached.
+    /// Starts a process that uses this worker's memory. The new process does nothing until it is
+    /// killed.
     Share,
     /// Starts a process that uses this worker's memory, by `vfork`: this worker waits until that
-    /// process is killed. So the new process reports to the leader in place of this worker that the
+    /// process is killed. Because this worker waits, the new process reports to the leader that the
     /// step was reached.
     Vfork,
     /// Reports to the leader that this step was reached.

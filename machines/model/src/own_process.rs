@@ -15,14 +15,14 @@ const ALONE: &str = "PLIMSOLL_TEST_ALONE";
 
 /// Runs `test`, which must be the whole body of a test, in a separate process.
 ///
-/// The calling thread has the name of the test, because the test harness names it so. This function
-/// starts the same program again, with that name as its argument and with `PLIMSOLL_TEST_ALONE`
-/// set. The new process then runs `test` itself. A debugger or a tool that starts one test at a
-/// time sets the variable too.
+/// The test harness gives the calling thread the name of the test. This function starts the same
+/// program again, with that name as its argument and with `PLIMSOLL_TEST_ALONE` set. The new
+/// process then runs `test` itself. A debugger or a tool that starts one test at a time sets the
+/// variable too.
 ///
 /// # Panics
-/// If `test` panics, if this program cannot be started again, and if it has no test of the name of
-/// this thread.
+/// If `test` panics, if this program cannot be started again, or if this program has no test with
+/// the name of the calling thread.
 pub fn in_own_process(test: impl FnOnce()) {
     if var_os(ALONE).is_some() {
         return test();

@@ -17,8 +17,8 @@ mod rseq;
 #[path = "../../host/src/fronts/stack.rs"]
 mod stack;
 
-/// Provides loom's atomics and mutex to `stack.rs` and `biased.rs`, and the seats. In a seat, a
-/// thread notes which lock it holds.
+/// What `stack.rs` and `biased.rs` import: loom's atomics and mutex, and `Seat`, in which a thread
+/// notes which lock it holds.
 mod sync {
     use std::sync::atomic::Ordering::SeqCst;
 

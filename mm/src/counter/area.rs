@@ -238,8 +238,8 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Adds the memory of the next run to the area. Returns the first place (memory for one group
-    /// of counters) of this run.
+    /// Adds the memory `new` to the area. Returns the first place (memory for one group of
+    /// counters) in this memory.
     fn add(&self, free: &mut Free<M>, new: &mut NewRun<M>) -> Place<M> {
         let run = &mut free.runs[new.number];
         let run = Arc::get_mut(run).expect("no group has a place in a run without memory");

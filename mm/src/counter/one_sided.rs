@@ -309,9 +309,9 @@ impl<M: Machine> OneSidedTree<M> {
         grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
-    /// Raises `T` (the largest amount that the tree may not have carried to its roots yet) by the
-    /// amounts that the cell of `cpu` and the items above this cell can keep. Each cell and each
-    /// item raises `T` only once.
+    /// Raises `T`, the largest amount that the tree may not have carried to its roots yet. Adds
+    /// what the cell of `cpu` and the items above this cell can keep. Each cell and each item
+    /// raises `T` only once.
     #[cold]
     fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;
@@ -405,9 +405,9 @@ fn home_of(cpu: CpuId) -> i64 {
     i64::from(cpu.0) + 1
 }
 
-// All accesses are relaxed: a sum orders no other memory access. A CPU sets the bit that marks its
-// cell as used before it adds to the cell. So a reader that has learnt of the addition by other
-// means, such as a lock, finds the mark too.
+// All accesses are relaxed: a sum orders no other memory access. Before a CPU adds to its cell, it
+// sets the bit that marks the cell as used. So a reader that knows of the addition by other means,
+// such as a lock, finds the bit set.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn width(&self) -> usize {
         self.width

@@ -29,8 +29,8 @@ pub struct FewBudgets<M: Machine> {
     tight: Arc<Budget<M>>,
     /// The number of pages that CPUs have charged and not yet uncharged.
     held: M::Word,
-    /// Set to 1 by a CPU before it uncharges its pages. A CPU that can charge its pages only after
-    /// this uncharge must see the 1.
+    /// A CPU sets this to 1 before it uncharges its pages. A CPU whose charge succeeds only because
+    /// of that uncharge must see the 1.
     done: M::Word,
 }
 

@@ -60,8 +60,7 @@ impl<M: Machine> Blocks<M> {
         }
     }
 
-    /// Makes the state of a test in which the zone has two blocks, and so its largest size, from
-    /// the start.
+    /// Makes the state of a test in which the zone already has its largest size, two blocks.
     fn grown(machine: &M) -> Self {
         let blocks = Self::new(machine);
         blocks.grow(machine);

@@ -195,8 +195,8 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
 /// splits a leaf that holds all mappings with even numbers.
 const SPLITS: u64 = 63;
 
-/// Leaves are split and joined while other CPUs walk up and down. A walk that does not have to give
-/// up meets every mapping that exists all the time.
+/// Leaves are split and joined while other CPUs walk up and down. A walk that does not give up
+/// meets every mapping that exists during the whole walk.
 #[must_use]
 pub fn cursors_against_splits<M: Machine>() -> Law<M, FewVmas<M>> {
     let change: Body<M, FewVmas<M>> = |machine, few| {

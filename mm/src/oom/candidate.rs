@@ -49,10 +49,10 @@ pub trait Candidates {
         }
     }
 
-    /// Returns the time that calling [`Candidates::precise`] once for each candidate takes, divided
-    /// by the time that one call of [`Candidates::precise_many`] for all of them takes. The single
-    /// calls are in no particular order, so they do not read memory sequentially. 1 means that one
-    /// call for many candidates saves no time, so a selection always makes single calls.
+    /// Returns the time of one call of [`Candidates::precise`] for each candidate, in no particular
+    /// order, divided by the time of one call of [`Candidates::precise_many`] for all of them. 1
+    /// means that one call for many candidates saves no time, so a selection always makes single
+    /// calls.
     fn batch_gain(&self) -> u32 {
         1
     }

@@ -12,6 +12,6 @@ pub enum Standing {
     Dying,
     /// The candidate is chosen before all candidates whose points are counted.
     Origin,
-    /// The candidate's points are counted, with this adjustment.
+    /// The candidate is compared by its points, which include this adjustment.
     Counted(ScoreAdj),
 }

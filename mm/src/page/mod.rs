@@ -271,9 +271,9 @@ impl<M: Machine> PageAllocator<M> {
         Pages(self.zones.iter().map(of).sum())
     }
 
-    /// The number of double frees that the allocator detected only after both frees had succeeded,
-    /// because two threads freed the same page at the same moment ([`Front::free`]). Such a page
-    /// may have had two owners for a while. A program that frees no page twice sees 0.
+    /// The number of double frees that the allocator detected late: two threads freed the same page
+    /// at the same moment, and both frees succeeded ([`Front::free`]). Such a page may have had two
+    /// owners for a while. A program that frees no page twice sees 0.
     ///
     /// [`Front::free`]: crate::machine::Front::free
     pub fn double_frees(&self) -> u64 {

@@ -114,8 +114,7 @@ pub(super) enum Quick {
     /// free.
     Tagged,
     /// Nothing has changed, and the complete path (`free.rs`) frees the block. For example, another
-    /// CPU held the lock of the lists, or the block was not allocated with this order, or its list
-    /// depends on its mobility or its owner.
+    /// CPU held the lock of the lists.
     Nothing,
 }
 

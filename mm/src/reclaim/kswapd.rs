@@ -9,10 +9,11 @@
 //! ```
 //!
 //! The embedder's thread calls [`Reclaim::kswapd`] and acts on its result. A word for each node
-//! says whether the node's thread sleeps, and for which kind of zone allocations have asked since
-//! the thread fell asleep. Only the thread sets this word to `DOZING` or `ASLEEP`, in an atomic
-//! step that fails if an allocation has asked kswapd to reclaim since the thread's current step
-//! began. An allocation that asks while the thread dozes or sleeps wakes it. So no request is lost.
+//! says whether the node's thread sleeps. The word also says for which kind of zone kswapd was
+//! asked to reclaim since the thread fell asleep. Only the thread sets this word to `DOZING` or
+//! `ASLEEP`, in an atomic step that fails if an allocation has asked kswapd to reclaim since the
+//! thread's current step began. An allocation that asks while the thread dozes or sleeps wakes it.
+//! So no request is lost.
 //!
 //! Locks: the locks that `shrink` takes.
 

@@ -7,8 +7,8 @@
 //! together. If it took a table's lock inside the lists' lock, it could deadlock with a CPU that
 //! splits a huge page, which takes the lists' lock inside the table's lock.
 //!
-//! Locks, one after the other: `Lru`; the locks that `evict` takes; `Lru` twice. Pages are freed
-//! with none of these locks held.
+//! Locks, one after the other: first `Lru`; then the locks that `evict` takes; then `Lru` two more
+//! times. Pages are freed with none of these locks held.
 
 use super::scan::{self, CLUSTER, PRIORITY_FIRST};
 use crate::event::{Event, ReclaimedBy};

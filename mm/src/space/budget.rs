@@ -178,8 +178,9 @@ impl<M: Machine> Budget<M> {
             Ok(wanted) if pages <= limit => wanted,
             _ => return Err(self.used(machine)),
         };
-        // Acquire pairs with the Release in `uncharge_here`: a charge that succeeds because another
-        // CPU has uncharged comes after everything that CPU did before.
+        // Acquire pairs with the Release in `uncharge_here`: if this charge succeeds because
+        // another CPU has uncharged, this CPU sees everything that the other CPU did before it
+        // uncharged.
         let now = self.used.add(machine, wanted, Acquire);
         if at_least_0(now) <= limit {
             return Ok(());

@@ -253,7 +253,7 @@ impl<M: Machine> Memory<'_, M> {
 
     fn pin(&self, aged: &Aged<M>, pfn: Pfn) {
         let share = aged.share(self.manager.pages(), pfn);
-        // The page got its share, which is the record of its uses, before it was put into the
+        // The page's share (the record of its uses) was made before the page was put into the
         // index.
         if let Some(share) = share {
             share.pin(self.machine);

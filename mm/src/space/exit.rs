@@ -173,8 +173,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Finishes after all page tables were visited: empties the tables that helping CPUs had to
-    /// leave, and frees page tables and mappings.
+    /// Finishes after all page tables were visited: empties the tables that still have entries, and
+    /// frees page tables and mappings.
     pub(super) fn finish(&self, memory: Memory<'_, M>, site: Site) {
         let machine = memory.machine;
         self.raise(machine, Flag::Skip);

@@ -54,7 +54,7 @@ pub(super) struct Gather<'m, M: Machine> {
     /// The number of records in the batch that is being filled, or in `bundle` while no batch is
     /// being filled.
     at: usize,
-    /// The number of records at which the batch that is being filled (or `bundle`) is full.
+    /// The number of records at which `filling` (or `bundle`, while `filling` is `None`) is full.
     full_at: usize,
     /// The memory for the records of each batch. The element of the batch that is being filled is
     /// `None`, because its records are in `filling`. One further element may hold memory for the

@@ -276,7 +276,8 @@ fn frame_of(there: u64) -> Option<Pfn> {
     u32::try_from(frame).ok().map(Pfn)
 }
 
-/// Returns the place of `index` in a node that has `shift` index bits below its level.
+/// Returns the place of `index` in a node. `shift` is the number of index bits that select places
+/// in the levels below this node.
 const fn place(index: u64, shift: u32) -> usize {
     (index >> shift & FAN_MASK) as usize
 }

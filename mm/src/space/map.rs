@@ -316,7 +316,7 @@ impl<M: Machine> AddressSpace<M> {
 struct Removal {
     /// The page at which the first removed piece begins, if its mapping begins before the range.
     before: Option<Vpn>,
-    /// The page at which the last removed piece ends, if its mapping ends after the range.
+    /// The end of the last removed piece, if its mapping continues after the removed range.
     after: Option<Vpn>,
     /// The change of the number of mappings; negative if fewer remain.
     more: i32,

@@ -1,5 +1,5 @@
-//! The kinds of address spaces with which the tests check the law that code which ends a shortage
-//! of memory never asks the heap for memory.
+//! The kinds of address spaces for the tests of one law: code that ends a shortage of memory never
+//! asks the heap for memory.
 
 use plimsoll_mm::space::{Access, AddressSpace, Backing};
 use plimsoll_mm::units::Vpn;

@@ -205,7 +205,8 @@ fn follow(recorded: &[Addition], wanted: &[Addition], begin: usize) -> Found {
 mod tests {
     use super::*;
 
-    /// The additions of the log are found even if other additions precede them in the recording.
+    /// The additions that a program's log implies are found in the recording, even if other
+    /// additions come before them.
     #[test]
     fn a_log_is_found_behind_what_came_before_it() {
         let recorded = [(0, 1), (0, 1), (0, 1), (3, -2), (0, -1)];

@@ -161,8 +161,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
                 shown: pages(shown)?,
             });
         }
-        // A step changes the number of pages that were resident before the step. Only an `I` line
-        // gives this number, so a step without an earlier `I` line is unreadable.
+        // Only an `I` line gives the number of pages that were resident before the first step. So a
+        // step without an earlier `I` line is unreadable.
         _ if run.warm.is_none() => return None,
         ["P", anon, file, shown, smaps, own, ..] => run.steps.push(LoggedOp::Precise {
             anon: anon.parse().ok()?,

@@ -79,8 +79,8 @@ static CODE: Code<DrainSetup, Kept> = Code {
 };
 
 const UNBATCHED: &str = "unbatched";
-/// A design that holds the zone lock as unbatched Linux (before it freed pages in batches) does,
-/// but with our rule for drains: an allocation drains all lists even while another CPU drains them.
+/// A design that holds the zone lock like unbatched Linux (before it freed pages in batches), but
+/// has our rule for drains: an allocation drains all lists even while another CPU drains them.
 const ALL_DRAIN: &str = "unbatched-all-drain";
 /// The design of Linux after it merged the patch that frees pages in batches.
 const MERGED: &str = "batched";

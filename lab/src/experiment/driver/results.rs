@@ -1,7 +1,7 @@
 //! The samples of all designs, looked up by design and metric.
 //!
 //! A lookup panics if the design did not run or the metric was not measured. In this case, the
-//! experiment has a bug, and no other value must replace the missing value.
+//! experiment has a bug, and a default value would hide it.
 
 use crate::measure::comparison::Comparison;
 use crate::measure::metric::Metric;

@@ -68,7 +68,8 @@ impl MreleaseSetup {
     }
 
     /// Returns the designs to run for the table `curve`. First come the designs without helpers.
-    /// Then comes each design that has one helper, once for each count of helpers in `self.curve`.
+    /// Then, for each count in `self.curve`, comes each design that has one helper, changed to have
+    /// this count of helpers.
     pub(super) fn on_curve(&self, designs: &[Tried]) -> Vec<Tried> {
         let with = |number: &u64| {
             let one = designs.iter().filter(|tried| helpers(tried) == 1);

@@ -151,9 +151,9 @@ impl Matrix {
         )
     }
 
-    /// Returns a ratio of times to select among processes with one hog. The numerator is the time
-    /// of our selector if the counters of every process are trees. The denominator is the time to
-    /// make one approximate sum of each process over flat counters (as in Linux).
+    /// Returns our selector's time, divided by the time to make one approximate sum of each process
+    /// over flat counters (as in Linux). The counters of our selector are trees. One process is a
+    /// hog.
     pub(super) fn every_tree_grown(&self) -> Estimate {
         let grown = format!("{OURS}{}", suffix(Growth::Every));
         self.results.compare((APPROXIMATE, &grown), &HOG).ratio

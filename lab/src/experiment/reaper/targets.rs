@@ -17,12 +17,12 @@ const ONE_MIN: f64 = 0.97;
 
 /// All targets, judged by the results of the runs.
 ///
-/// Work and speed have two targets each. One target is for a machine that has no memory left, as
-/// when the OOM killer acts. The other target is for a machine that has memory left. On such a
-/// machine, more of the freed pages remain on page lists, most of them if the process exits without
-/// a reaper. Without a reaper, one CPU frees all pages, and it is the CPU that touched them. The
-/// page lists of this CPU grew while it touched the pages, so they can keep most of the freed
-/// pages. The time until all memory is free does not include the return of these pages to the zone.
+/// CPU time and speed have two targets each. One is for a machine that has no free memory left, as
+/// when the OOM killer acts. The other is for a machine that has free memory. On such a machine,
+/// more of the freed pages remain on page lists. If the process exits without a reaper, one CPU
+/// frees all pages, and most of them remain on its lists, because these lists grew while this CPU
+/// touched the pages. The time until all memory is free does not include the return of these pages
+/// to the zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * results.ratio((ASCENDING, OURS), &equal(TABLE_WAIT));

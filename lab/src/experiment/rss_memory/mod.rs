@@ -204,8 +204,8 @@ fn cold_times(run: &Run<'_, RssMemorySetup>) -> Table {
     )
 }
 
-/// Makes the sentence that says on which machines `owner` takes more bytes or more time than an
-/// owner of counters of the published patch.
+/// Names the machines on which the counters `owner` take more bytes or more time than the published
+/// tree.
 fn dearer(results: &Results, cpus: &[u32], owner: &str) -> String {
     let on = |metric: fn(u32) -> Metric| {
         let is_dearer = |cpus: &u32| results.compare((TREE, owner), &metric(*cpus)).ratio.low > 1.0;

@@ -17,7 +17,7 @@ use crate::run::testbed::Testbed;
 /// CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KilledApps {
-    /// The number of pairs.
+    /// The number of pairs of CPUs.
     pub(crate) pairs: u32,
     /// The number of small mappings in the address space of each app.
     pub(crate) mappings: u32,

@@ -219,9 +219,8 @@ impl Race {
 }
 
 impl Times {
-    /// Notes that a task has finished its work. If the address space has ended by then, all memory
-    /// is free. The end of the race is the earliest time at which a task finds the address space
-    /// ended.
+    /// Notes that a task has finished its work. If the address space has ended, all memory is free.
+    /// The end of the race is the earliest time at which a task finds this.
     fn note_end(&self, sim: &Sim, victim_space: &VictimSpace) {
         let now = sim.now();
         if victim_space.space.has(sim, Flag::Ended) {
@@ -270,8 +269,8 @@ impl Raced {
         self.tree.time(self.root(who), Phase::TableLock)
     }
 
-    /// The part of [`Raced::table_lock`] in which the tasks of `who` waited, because another task
-    /// held the lock.
+    /// How long the tasks of `who` waited for page-table locks that another task held. This is a
+    /// part of [`Raced::table_lock`].
     #[must_use]
     pub(crate) fn table_wait(&self, who: Party) -> Nanos {
         self.waits[who as usize].0

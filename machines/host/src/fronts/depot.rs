@@ -109,8 +109,8 @@ impl Depot {
         self.given[front].load(Relaxed)
     }
 
-    /// Updates the number of runs, and the number of pages that the front (the CPU's stack) with
-    /// the index `front` gave, after one of its runs was added (`more`) or removed.
+    /// Updates the number of runs, and the number of pages that the front with the index `front`
+    /// has given. The caller has just added one of this front's runs (`more`) or removed one.
     fn changed(&self, runs: &MutexGuard<'_, Vec<Run>>, front: usize, more: bool) {
         let given = &self.given[front];
         // Relaxed is enough for all accesses here: the caller holds the lock, and other CPUs may

@@ -85,7 +85,7 @@ impl Homes {
         let Some(me) = rseq::set_up().and_then(rseq::Area::cpu) else {
             return false;
         };
-        // Relaxed is enough for this load and the count of additions by other threads: both only
+        // Relaxed is enough for this load, and for the addition to `strange` below: both only
         // decide whether to try the lock.
         let real = home.real.load(Relaxed);
         if real == me {

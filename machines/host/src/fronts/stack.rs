@@ -183,8 +183,8 @@ impl Stack {
     }
 
     /// Returns whether the user `me` may use the stack from now on. If the stack has another user,
-    /// stops that user after `patience` calls in a row by threads that are not the user: calls
-    /// `quiesce` with the number of the user to stop. Never waits for the lock.
+    /// counts the calls of this function since that user last used the stack. At `patience` calls,
+    /// stops that user: calls `quiesce` with the user's number. Never waits for the lock.
     pub(crate) fn admit(&self, me: u32, patience: u32, quiesce: impl FnOnce(u32)) -> bool {
         // Relaxed is enough for this and the next load: a push or a pop loads `home` again.
         if self.home.load(Relaxed) == me {

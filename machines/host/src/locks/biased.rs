@@ -36,8 +36,8 @@ const UNOWNED: usize = 2;
 /// steps of 2.
 const FIRST: usize = 4;
 
-/// The factor by which a lock multiplies its `wanted` when its bias ends. Before a lock is biased
-/// to a thread, which then takes the lock by plain stores, the thread must take the lock `wanted`
+/// When a lock's bias ends, the lock multiplies its `wanted` by this factor. A lock becomes biased
+/// to a thread, which then takes the lock by plain stores, when the thread has taken it `wanted`
 /// times in a row.
 const BIAS_GROWTH: u32 = 16;
 
@@ -64,8 +64,8 @@ impl Seat {
 
     /// Returns whether the thread of this seat is inside the lock or the stack at `address`.
     pub(crate) fn holds(&self, address: usize) -> bool {
-        // Acquire pairs with the Release stores of `holding`: if the thread of the seat has left,
-        // the caller sees what that thread wrote before.
+        // Acquire pairs with the Release stores of `holding`: if the seat's thread is no longer
+        // inside, the caller sees what that thread wrote while it was inside.
         self.holding.load(Acquire) == address
     }
 }
@@ -160,8 +160,9 @@ impl<P: Seating> Biased<P> {
 
 /// The guard of the lock's holder, which releases the lock when it is dropped.
 pub(crate) struct Held<'a> {
-    /// The field `holding` of the owner's seat, if the holder is the owner. Otherwise the state of
-    /// the lock, in which the holder has set [`TAKEN`].
+    /// The word that the release changes. If the lock's owner holds the lock, this is the field
+    /// `holding` of the owner's [`Seat`]. Otherwise, it is the state of the lock, in which the
+    /// holder has set [`TAKEN`].
     word: &'a AtomicUsize,
     /// The value that the release stores in `word`.
     after: usize,

@@ -108,8 +108,8 @@ fn an_allocation_gives_up_after_more_than_sixteen_rounds_without_progress() {
 #[test]
 fn an_allocation_gives_up_at_once_if_reclaim_could_not_help() {
     let arena = || Layout::arena(Pages(PAGES));
-    // All `PAGES` pages are free, and the watermark is twice as high. So reclaim can help only if
-    // it can free more than `PAGES` pages.
+    // All `PAGES` pages are free, and the watermark is `2 * PAGES`. So reclaim can help only if it
+    // can free more than `PAGES` pages.
     let of = |reclaimable| rounds(arena(), 2 * PAGES, reclaimable, single(), |_| false).0;
     assert_eq!(of(u64::from(PAGES)), 1, "it would only be at the watermark");
     assert_eq!(of(u64::from(PAGES) + 1), ROUNDS + 1);

@@ -175,7 +175,8 @@ impl Owned {
         self.add_with(self.lock.try_local(me));
     }
 
-    /// Tries the owner's fast path on `seat`, then `try_local`. Adds 1 if one of them succeeds.
+    /// Tries the owner's fast path as the thread that uses `seat`, then `try_local`. Adds 1 to the
+    /// sum if one of them gets the lock.
     fn try_quickly_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         let held = self.lock.try_quick(me);

@@ -1,11 +1,10 @@
 //! The counters of a running machine.
 //!
 //! The counters are plain cells: counting never waits, and never affects the simulation. The run's
-//! hash is a sum over the hashes of events. Each of these hashes depends on the kind, the time and
-//! the CPU of the event. The sum does not depend on the order in which the host simulated the
-//! events. For this reason both variants of [`LockModel`](crate::LockModel) give the same hash,
-//! unless a CPU has accessed per-CPU data at a time before the owner's last access (a causality
-//! slip).
+//! hash is a sum over the hashes of its events. The hash of an event depends on the event's kind,
+//! time and CPU. The sum does not depend on the order in which the host simulated the events. So
+//! both variants of [`LockModel`](crate::LockModel) give the same hash, unless there was a
+//! causality slip: a CPU accessed per-CPU data at a time before the owner's last access.
 
 use std::cell::Cell;
 

@@ -70,8 +70,8 @@ pub(crate) struct Inner {
     pub(crate) moved: Cell<u64>,
     /// True if load changes the speeds of CPUs, or the time of steps that move pages.
     pub(crate) under_load: bool,
-    /// True if there is a random delay before each step that waits until no other CPU has an
-    /// earlier clock.
+    /// True if there is a random delay before each order point. At an order point, a CPU waits
+    /// until no other CPU has an earlier clock.
     pub(crate) shaken: bool,
     /// True if the owner of a per-CPU lock must wait for CPUs with earlier clocks, and so must not
     /// take the fast path. In strict mode the owner waits before it acquires the lock. With

@@ -35,7 +35,8 @@ pub struct Then {
     /// The number of pages in the shorter hold of the zone lock, for which [`Cost::range`] is the
     /// average; at least 1.
     pub at: u32,
-    /// The number of pages in the longer hold of the zone lock; more than `at`, at most 65,535.
+    /// The number of pages in the longer hold of the zone lock. It is more than `at`, the number of
+    /// pages in the shorter hold, and at most 65,535.
     pub pages: u32,
     /// The average price of a page in a hold of `pages` pages, in nanoseconds. The low, the middle
     /// and the high value are at most the corresponding values of [`Cost::range`].

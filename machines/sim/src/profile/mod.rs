@@ -48,7 +48,8 @@ pub use slope::{Slope, Slopes};
 pub use speed::{Cluster, Speed};
 pub use text::{NO_JITTER, ProfileText, Variant};
 
-/// One machine with the prices of one card (low, middle or high), ready to simulate.
+/// The description of a machine, ready to simulate. Each price (the time of one kind of step) is a
+/// single number, not a range.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The name, as `plimsoll machines` lists it.

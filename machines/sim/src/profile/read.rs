@@ -176,8 +176,8 @@ impl<'a> Value<'a> {
         Some(list.iter().enumerate().map(value).collect())
     }
 
-    /// The value as a string that is not empty. If it is not such a string, the error tells the
-    /// user to `write_this`.
+    /// The value as a string that is not empty. For any other value, returns an error with the
+    /// advice `write_this`.
     pub(super) fn text(&self, write_this: &str) -> Result<&'a str, ProfileError> {
         let text = self
             .value

@@ -74,8 +74,8 @@ impl Slopes {
 }
 
 impl HoldPrice {
-    /// The price of each page that a CPU moves by `work` while it holds a zone lock. `work` is one
-    /// of the kinds that [`Slopes`] lists.
+    /// Makes the price of moving one page by `work` while a CPU holds a zone lock. `work` is one of
+    /// the kinds that [`Slopes`] lists.
     pub(crate) fn new(costs: &Costs, work: Work) -> Self {
         let first_ns = costs.work_ns[work as usize];
         let mut slopes = costs.slopes;

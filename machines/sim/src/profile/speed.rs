@@ -35,7 +35,7 @@ pub struct Speed {
     pub source: String,
 }
 
-/// The speed, in percent, of the core that the prices are for.
+/// The speed, in percent, of a core whose steps take exactly as long as the prices say.
 pub(super) const ALIKE_PERCENT: u32 = 100;
 
 /// Reads the `speed` of one cluster, that is, of one kind of core. Returns `None` if the cluster

@@ -24,7 +24,7 @@ use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
 /// The number of mappings that one stack takes.
 const MAPS_OF_A_STACK: usize = 2;
-/// The number of mappings reserved for everything else in the process.
+/// The number of mappings that stacks leave to the rest of the process.
 const MAPS_OF_OTHERS: usize = 4096;
 
 /// The most stacks that a thread keeps for later tasks. Tasks rarely use more than 12 KiB of their

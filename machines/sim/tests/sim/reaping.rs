@@ -48,8 +48,8 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
-/// A listener (Linux: MMU notifier) that delays the first helper (a thread that is not the last
-/// user) that notifies it of a range. The value is the delay in nanoseconds.
+/// A listener (Linux: MMU notifier). The first task that notifies it sleeps for this number of
+/// nanoseconds.
 struct Stall(AtomicU64);
 
 impl Notified<Sim> for Stall {
@@ -73,8 +73,8 @@ struct Took {
     waited: Nanos,
 }
 
-/// Creates the address space of `victim`. The first helper (a thread that is not the last user)
-/// that is about to empty a range of the address space is delayed by `stall`.
+/// Creates the address space of `victim`. The first task that notifies the listener of this address
+/// space sleeps for the time `stall`.
 fn build(design: &Design, victim: Victim, stall: Nanos) -> Rc<Lone> {
     let notify = |space: AddressSpace<Sim>| space.notifying(Stall(AtomicU64::new(stall.0)));
     let small = Small::flat(4, PAGES, *design);

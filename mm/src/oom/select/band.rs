@@ -79,8 +79,8 @@ impl<'a> Band<'a> {
         self.is_short
     }
 
-    /// Records that a candidate that may have the most points got no slot. Its largest possible key
-    /// is `high`.
+    /// Records that a candidate that may have the most points got no slot. The candidate's key
+    /// (points, then index) is at most `high`.
     pub(super) fn leave_out(&mut self, high: Key) {
         self.rest = self.rest.max(Some(high));
     }

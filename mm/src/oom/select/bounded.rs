@@ -334,8 +334,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         }
         let price = self.price_of_all();
         let latest = SINGLES_MIN.max(price / PART);
-        // The test below visits each candidate that is left, to count them. So it is made only
-        // after 16, 32, 64 and so on sums, and for the last time after `latest` sums.
+        // `reaching` visits all candidates that are left. So it is called only after 16, 32, 64 and
+        // so on sums, and for the last time after `latest` sums.
         self.rent.ask_at = if summed < latest {
             latest.min(2 * summed)
         } else {
@@ -358,8 +358,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         u64::from(self.len / self.candidates.batch_gain().max(1))
     }
 
-    /// Returns the candidate whose points are known to be nearest to the largest points of all
-    /// candidates: the one with the smallest known bound on the difference.
+    /// Returns the candidate with the smallest bound on the points by which another candidate may
+    /// exceed it.
     fn nearest(&mut self) -> Option<Nearest> {
         let top = self.band.top();
         let best = self.best;

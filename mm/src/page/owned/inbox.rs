@@ -119,9 +119,9 @@ impl<M: Machine> Owners<M> {
         mail.expect("a block has its mail before it has an owner")
     }
 
-    /// Sends those of the 64 pages of `group` whose bits are 1 in `bits` to the inbox of `cpu`. If
-    /// this call pushed the group, returns the number of groups that are then in the inbox;
-    /// otherwise returns `None`.
+    /// Sends some of the 64 pages of `group` to the inbox of `cpu`: those whose bits are 1 in
+    /// `bits`. Returns the number of groups in the inbox if this call has pushed the group onto the
+    /// inbox. Otherwise returns `None`.
     pub(super) fn send(&self, machine: &M, cpu: CpuId, group: Group, bits: u64) -> Option<u64> {
         let mail = self.mail(group.block());
         let bits = bits.cast_signed();

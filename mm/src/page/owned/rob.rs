@@ -115,7 +115,8 @@ impl<M: Machine> Zone<M> {
             }
             let found = slot.pcp.with(machine, Site::Drain, |pcp| {
                 self.bring_home(machine, pcp);
-                // In here the task cannot move to another CPU, so the new owner is online.
+                // The task cannot move to another CPU inside this closure. So the CPU that becomes
+                // the owner of the block is online.
                 let found = self.take_record(pcp, machine.this_cpu(), ask);
                 slot.count.set(machine, i64::from(pcp.count()));
                 found

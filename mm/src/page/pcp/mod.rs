@@ -156,8 +156,8 @@ pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool
         let mut blocks = VecDeque::new();
         if grouped || mobility_of(list) == Mobility::Unmovable {
             let room = (pages >> order_of(list).get()) + 2;
-            // If the memory cannot be allocated, the list gets no room, and the zone serves the
-            // list's requests instead.
+            // If this memory cannot be allocated, the list gets no room, and allocations take
+            // blocks from the zone instead.
             let _kept = blocks.try_reserve_exact(room as usize);
         }
         blocks

@@ -1,9 +1,9 @@
 //! Quiet frees: frees that certainly return no pages from the lists to the zone, and so need no
 //! decision.
 //!
-//! The limit `high` and the zone's settings seldom change. So a CPU computes only once how many
-//! pages its lists may have at most after a free that returns no page to the zone. Until `high` or
-//! a setting changes, a free only compares the number of pages on the lists with this bound.
+//! The limit `high` and the zone's settings seldom change. So a CPU computes a bound only once: the
+//! largest number of pages that its lists may have after a quiet free. Until `high` or a setting
+//! changes, a free only compares the number of pages on the lists with this bound.
 
 use super::{Pcp, TuningInput, has_grown};
 use crate::page::sizing::Sizes;

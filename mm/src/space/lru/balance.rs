@@ -62,10 +62,11 @@ impl Balance {
         self.cost
     }
 
-    /// Records that a page of a file, which had left `shadow` in its file, is back in memory.
-    /// `working` is the number of pages with which the page competes for memory. The page becomes
-    /// active if its refault distance is at most `working`. Returns whether the page becomes
-    /// active. `pages` is the number of pages on the active and inactive LRU lists of the node.
+    /// Records that a page of a file is back in memory. `shadow` is what the page left in the file
+    /// when it was dropped. `working` is the number of pages with which the page competes for
+    /// memory. The page becomes active if its refault distance is at most `working`. Returns
+    /// whether the page becomes active. `pages` is the number of pages on the active and inactive
+    /// LRU lists of the node.
     pub(crate) fn refault(&mut self, shadow: Shadow, working: u64, pages: u64) -> bool {
         if self.age.saturating_sub(shadow.age) > working {
             return false;

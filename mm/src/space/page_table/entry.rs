@@ -18,7 +18,7 @@ pub(in crate::space) enum Entry {
 pub(in crate::space) struct Page {
     /// The frame of the page.
     pub(in crate::space) pfn: Pfn,
-    /// The kind of the page, which determines its counter and its owner.
+    /// The kind of the page.
     pub(in crate::space) kind: PageKind,
 }
 

@@ -229,7 +229,8 @@ impl<M: Machine> VmaTree<M> {
         Some(Some(Place::of(leaf, leaf.count().checked_sub(1)?)))
     }
 
-    /// Returns the first entry of leaf `id`, if there is such a leaf.
+    /// Returns the first entry of leaf `id`, or `Some(None)` if `id` is [`NONE`], which stands for
+    /// no leaf.
     fn first_of(&self, id: u32) -> Option<Option<Place<'_, M>>> {
         if id == NONE {
             return Some(None);

@@ -56,8 +56,8 @@ pub(crate) fn list(programs: &[Program], groups: &[&Group]) -> Result<BTreeSet<N
     Ok(tests)
 }
 
-/// Returns whether a test with this path belongs to a suite of the group: a suite has the name of a
-/// module in the path.
+/// Returns whether a test with this path belongs to a suite of the group. A suite has the name of a
+/// module, and the path has the names of the test's modules.
 pub(crate) fn belongs(group: &Group, path: &str) -> bool {
     let mut modules = path.rsplit("::").skip(1);
     modules.any(|module| group.suites.iter().any(|suite| suite == module))

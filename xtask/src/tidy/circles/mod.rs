@@ -65,8 +65,8 @@ fn check_but(tree: &Tree, known: &[Known]) -> Vec<String> {
     found
 }
 
-/// Returns an error for each circle of files (the files name each other) in a crate that is not in
-/// `known`, and for each circle in `known` that no longer exists.
+/// Returns an error for each circle of files (files that name each other) that is not in `known`.
+/// Also returns an error for each circle in `known` that no longer exists.
 fn circles(mut modules: Modules, folder: &str, known: &[Known]) -> Vec<String> {
     let graph = graph_of(&mut modules);
     let mut found = folders::check(&graph, folder);

@@ -96,8 +96,9 @@ impl Follow {
                 ..Learnt::default()
             };
         };
-        // At each refill, Linux raises `high` by the size of the refill. So the kernel's refill
-        // minus Plimsoll's refill equals the kernel's `high` minus Plimsoll's `high`.
+        // At each refill, both Linux and Plimsoll raise `high` by the size of the refill. So the
+        // kernel's `high` minus Plimsoll's `high` now equals the kernel's refill minus Plimsoll's
+        // refill.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
         Learnt {
             high: Some(high),

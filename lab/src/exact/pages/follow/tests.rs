@@ -90,8 +90,8 @@ fn the_next_spill_tells_how_long_lists_are() {
     assert_eq!(learnt_length(&[free(false)]), 99, "one more would spill");
 }
 
-/// If the kernel's lists grow and shrink again before the kernel's next spill (return of pages to
-/// the zone), they were below `high` even when they had the most pages.
+/// If the kernel's lists grow and shrink again without a spill (return of pages to the zone), they
+/// were always shorter than `high`.
 #[test]
 fn lists_that_were_longer_and_did_not_spill_were_below_high_then() {
     let (zone, list, pfn) = (0, LIST, 7);

@@ -47,10 +47,9 @@ impl StandIn {
     /// Records that an allocation found the zones of `node` below their high watermarks, up to the
     /// zone with the index `highest` in the kernel.
     ///
-    /// If `node` is unknown and several nodes have memory, the allocation has not necessarily tried
-    /// all of these nodes, because a memory policy or a cpuset may forbid some of them. In this
-    /// case, the function only tests the watermarks, so a zone with enough free pages stays as it
-    /// is.
+    /// If `node` is unknown and several nodes have memory, the allocation did not necessarily try
+    /// all nodes, because a memory policy or a cpuset may forbid some. So the function then marks
+    /// only zones that really are below their high watermarks.
     pub(super) fn set_below_high(&self, node: Option<NodeId>, highest: u8) -> bool {
         let certain = node.is_some() || self.has_one_node();
         let highest = counted(highest);

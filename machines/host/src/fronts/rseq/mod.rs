@@ -38,16 +38,16 @@ const NO_CPU: u32 = u32::MAX;
 /// Every CPU number is below this bound.
 const CPUS_MAX: u32 = 1 << 20;
 
-/// The area of threads that have no registered area. The CPU number in this area is not that of any
-/// CPU, so no restartable sequence of such a thread completes.
+/// The area of threads that have no registered area. Its `cpu_id` is not the number of any CPU, so
+/// a restartable sequence that uses this area always gives up.
 static NONE: Area = Area::new();
 
 thread_local! {
     static MINE: Cell<&'static Area> = const { Cell::new(&NONE) };
 }
 
-/// The calling thread's area. If the thread is not [set up](set_up), this is an area with which no
-/// restartable sequence completes.
+/// The calling thread's area. If the thread is not [set up](set_up), this is an area with which
+/// every restartable sequence gives up.
 #[inline(always)]
 pub(super) fn mine() -> &'static Area {
     MINE.get()

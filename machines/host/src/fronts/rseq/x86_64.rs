@@ -27,9 +27,9 @@ pub(super) const SIGNATURE: u32 = 0x5305_3053;
 /// A number that no page has, because a zone has fewer pages than this.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The description of a restartable sequence, and the code that begins it again. Three labels mark
-/// the code: `$begin` is before the code that notes the sequence, `$first` is before the sequence's
-/// first instruction, and `$end` is after its commit.
+/// The description of a restartable sequence, and the code at which the kernel restarts the
+/// sequence. Three labels mark the code. `$begin` is before the code that stores the description's
+/// address. `$first` is before the first instruction of the sequence, and `$end` is after the last.
 macro_rules! described {
     ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
         concat!(

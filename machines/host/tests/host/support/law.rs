@@ -96,8 +96,8 @@ fn run_law_with<S: Send + Sync + 'static>(
     });
 }
 
-/// Pins this thread to the real CPU that stands for `cpu`. On a system that cannot pin threads, the
-/// runs of laws find fewer errors.
+/// Pins this thread to the real CPU that stands for `cpu`, if the system can pin threads. Without
+/// pinning, tests of laws find fewer errors.
 fn stay_on(real: &CpuMask, cpu: CpuId) {
     if let Some(real) = real.real(cpu.0) {
         let _pinned = affinity::pin(&CpuMask::only(real));

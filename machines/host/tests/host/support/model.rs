@@ -29,8 +29,8 @@ enum There {
 struct Mapping {
     end: u64,
     what: What,
-    /// The first page of the mapping when it was created. If `what` has an offset, it is the offset
-    /// of this page, also after the mapping has lost its first pages.
+    /// The first page of the mapping when it was created. If `what` has an offset, the offset
+    /// belongs to this page, even after the mapping has lost its first pages.
     origin: u64,
 }
 
