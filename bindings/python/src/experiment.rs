@@ -67,8 +67,8 @@ impl Source {
     }
 }
 
-/// Runs an experiment or, if `point` is given, one point of its sweep, which is one combination of
-/// the values of the settings that the experiment varies. Returns the samples as Parquet.
+/// Runs an experiment, or only one point of its sweep if `point` is given. A point is one
+/// combination of the values of the settings that vary. Returns the samples as Parquet.
 #[pyfunction]
 #[pyo3(signature = (source, point, jobs, progress))]
 pub(crate) fn run<'py>(

@@ -79,8 +79,8 @@ impl HoldLog {
         &self.sites[site as usize]
     }
 
-    /// Returns a table row for each call site that held a zone lock. The row shows how many pages
-    /// its holds moved.
+    /// Returns a table row for each call site that took a zone lock. The row shows how many pages
+    /// the holds of this call site moved.
     #[must_use]
     pub fn rows(&self, design: &str) -> Vec<Vec<String>> {
         let row = |site: Site| {

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-/// Says from which slice or single event of a run an event of the trace is made. The number in a
+/// The slice or single event of a run from which an event of the trace is made. The number in a
 /// variant is an index into a list of [`Slices`](crate::slices::Slices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {

@@ -339,8 +339,8 @@ fn check_timeline(problems: &mut Problems, plan: &Plan) {
 }
 
 /// Checks that the workload does not need too much swap, and that the machine has enough memory to
-/// begin a run as the plan says. So a lack of memory is reported by the check, and does not lead to
-/// a panic in a run.
+/// begin a run as the plan says. Without this check, a lack of memory would lead to a panic in a
+/// run.
 fn check_scene(
     problems: &mut Problems,
     plan: &Plan,

@@ -65,8 +65,8 @@ fn together(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// How many of the first columns are needed so that no two rows have the same cells in them. If
-/// some rows are equal, this is the number of all columns.
+/// The smallest number of leading columns whose cells differ between any two rows. If some rows are
+/// equal, this is the number of all columns.
 fn keys(grid: &Grid) -> usize {
     let tell_apart = |keys: &usize| {
         let mut rows: Vec<&[String]> = grid.rows.iter().map(|row| &row[..*keys]).collect();

@@ -216,9 +216,9 @@ fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
 }
 
 impl Of {
-    /// The expected time of a case of the stretch (the cases for one table) at index `nth`, in
-    /// seconds. If the stretch was not planned, its cases are expected to take as long as the
-    /// average planned case.
+    /// The expected time, in seconds, of one case in the stretch at index `nth`. A stretch has the
+    /// cases for one table. If the stretch was not planned, its cases are expected to take as long
+    /// as the average planned case.
     fn each(&self, nth: usize) -> f64 {
         let per_case = |of: &[Stretch]| {
             let cases: usize = of.iter().map(|of| of.cases).sum();

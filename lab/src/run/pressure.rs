@@ -18,7 +18,7 @@ use plimsoll_sim::{KswapdThread, Sim};
 
 use crate::measure::metric::{Metric, Unit};
 
-/// The largest number of address spaces that can exist at one time and have their pages reclaimed.
+/// The largest number of address spaces with reclaimable pages that can exist at one time.
 const SPACES_MAX: u32 = 1 << 14;
 
 /// The part of a simulated machine's memory manager that reclaims.

@@ -11,9 +11,9 @@ use crate::measure::comparison::fold_hashes;
 /// The text of the committed file, which is built into the program.
 const FILE: &str = include_str!("../../data/sensitivity.json");
 
-/// A price (the time of a simulated step) moves a ratio of two designs if the ratio at half or at
-/// twice the price differs from the ratio at the unchanged price by more than this factor, up or
-/// down.
+/// A price (the time of a simulated step) is changed to half and to twice its value. It moves a
+/// ratio of two designs if the ratio then differs from the ratio at the unchanged price by more
+/// than this factor, up or down.
 pub const MOVES: f64 = 2.0;
 
 /// The results of sensitivity runs, by experiment.

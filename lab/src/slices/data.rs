@@ -38,8 +38,8 @@ pub struct Slices {
     pub marks: Vec<Mark>,
     /// Values over time.
     pub counts: Vec<Count>,
-    /// The longest waits of the whole run, whether or not they lie in the windows. The longest wait
-    /// comes first.
+    /// The longest waits of the whole run, inside and outside the windows. The longest wait comes
+    /// first.
     pub longest: Vec<Wait>,
 }
 
@@ -193,7 +193,7 @@ impl Slices {
             + self.counts.len()
     }
 
-    /// Returns whether no slice and no single event was kept.
+    /// Returns true if neither a slice nor a single event was kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

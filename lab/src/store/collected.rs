@@ -23,8 +23,8 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Makes an empty collection. It collects each case that the run finds in `kept`, and each case
-    /// that the run adds.
+    /// Makes an empty collection. The collection gets each case that the run finds in `kept` or
+    /// adds.
     #[must_use]
     pub fn of(kept: Option<Arc<dyn Journal>>) -> Self {
         Self {

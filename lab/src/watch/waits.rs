@@ -115,8 +115,8 @@ impl Waits {
         self.longest.truncate(LONGEST);
     }
 
-    /// The waits by class and call site. The class and call site whose waits are longest in total
-    /// come first.
+    /// The waits for locks, added up by class and call site. The entry with the longest waits in
+    /// total comes first.
     pub(super) fn sites(&self) -> Vec<SiteWaits> {
         let row = |((class, site), tally): (&(LockClass, Site), &Tally)| SiteWaits {
             lock: class.name().to_owned(),

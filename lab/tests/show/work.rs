@@ -98,9 +98,9 @@ fn crowds_are_counted_in_windows_and_on_ticks_wherever_these_are() {
             row("32 ms", &[3.0]),
         ]
     };
-    // The vmstat works start at 8, 11 and 14 ms. Without the expiry of a timer, the table assumes
-    // ticks at 8, 12, … ms. An expiry at 23 ms shows that ticks come at 7, 11, … ms. Either way,
-    // two starts share a tick.
+    // The vmstat works start at 8, 11 and 14 ms. If no timer has expired, the table assumes ticks
+    // at 8, 12, … ms. An expiry at 23 ms shows that ticks come at 7, 11, … ms. Either way, two
+    // starts share a tick.
     assert_eq!(crowd(&three(None)), windows(2.0));
     assert_eq!(crowd(&three(Some(3 * MS))), windows(2.0));
     // A timer that expires at 22 ms shows that ticks come at 6, 10, 14, … ms. So none of the starts

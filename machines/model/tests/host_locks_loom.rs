@@ -46,9 +46,10 @@ use std::sync::{Mutex, PoisonError};
 
 use ticket::Ticket;
 
-/// Is locked while loom tries interleavings, so that only one test of this program does so at a
-/// time. Loom maps and unmaps a stack for each thread of each interleaving. If two tests do that at
-/// once, they wait for each other in the kernel, and together take longer than one after the other.
+/// A thread holds this lock while loom tries interleavings, so that only one test of this program
+/// does so at a time. Loom maps and unmaps a stack for each thread of each interleaving. If two
+/// tests do that at once, they wait for each other in the kernel, and together take longer than one
+/// after the other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Tries all interleavings of `run`, or only those with at most `preemptions` preemptions.

@@ -60,15 +60,15 @@ const ARITIES: [&[u32]; 21] = [
     &[4, 4, 4, 4, 4],
 ];
 
-/// The shape of a tree of counters: its items, which add up what CPUs pass upwards, level by level,
-/// and the CPUs that share each item.
+/// The shape of a tree of counters: the items of each level, and the CPUs that share each item. An
+/// item adds up what CPUs pass upwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     batch: Batch,
     cpus: u32,
     levels: Box<[Level]>,
     /// For each CPU, the indices of the items (inner nodes of the tree) above the CPU's own cell,
-    /// from the lowest level up, and then the index of the root.
+    /// from the lowest level up. The last index is that of the root.
     paths: Box<[u32]>,
     /// The number of items (inner nodes of the tree) on all levels, including the roots. The roots
     /// have the highest indices.

@@ -86,9 +86,9 @@ fn a_large_cache_is_split_evenly() {
     assert!((0..5).all(|item| [14, 15].contains(&members(item))));
 }
 
-/// On a machine whose last-level caches have only one CPU each, CPUs with different caches share
-/// the items of the lowest level, which add up what the CPUs' cells pass on. So each level has
-/// fewer items than the level below, and the tree ends in one root.
+/// On this machine, each last-level cache has only one CPU. So CPUs with different caches share the
+/// items of the lowest level, which add up what the CPUs' cells pass on. Each level has fewer items
+/// than the level below, and the tree ends in one root.
 #[test]
 fn caches_of_one_cpu_do_not_stop_the_tree() {
     let shape = Shape::of_topology(&machine(1, 100, 1, 1), Batch::RSS, 8).expect("a shape");

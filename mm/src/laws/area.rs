@@ -34,8 +34,8 @@ impl<M: Machine> EmptyArea<M> {
         Self(Arc::new(area))
     }
 
-    /// Makes a group with one counter, adds an amount to it that depends on this CPU's number, and
-    /// asserts that the sum is just that amount. So no other group uses the same memory.
+    /// Makes a group with one counter, and adds an amount that depends on this CPU's number.
+    /// Asserts that the sum is just this amount, so no other group uses the same memory.
     fn count_alone(&self, machine: &M) -> Flat<M> {
         let group = Flat::init_many(machine, &self.0).expect("there is memory");
         assert_eq!(group.precise_sum(machine, 0), 0, "a new counter is zero");

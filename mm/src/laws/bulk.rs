@@ -83,7 +83,7 @@ impl<M: Machine> FewPages<M> {
     }
 }
 
-/// Two CPUs each want three of the zone's four pages in one call. Each call reports exactly the
+/// Two CPUs each request three of the zone's four pages in one call. Each call reports exactly the
 /// pages that it has allocated, so no page is lost.
 #[must_use]
 pub fn running_out_half_way<M: Machine>() -> Law<M, FewPages<M>> {

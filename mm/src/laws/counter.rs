@@ -437,8 +437,8 @@ pub fn growing_at_once<M: Machine>() -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs make groups of counters and destroy them. The groups share no memory while both exist,
-/// and return it in the end.
+/// Two CPUs make groups of counters and destroy them. Groups that exist at the same time share no
+/// memory. A destroyed group returns its memory.
 #[must_use]
 pub fn making_and_ending<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {

@@ -252,8 +252,8 @@ impl<M: Machine> Short<M> {
         assert_eq!(self.wakes(machine), 2, "there is hope");
     }
 
-    /// Lets kswapd make progress in its sixteenth round. Asserts that kswapd gives up only after 16
-    /// more rounds without progress.
+    /// Lets kswapd make progress in its sixteenth round, after 15 rounds without progress. Asserts
+    /// that kswapd gives up only after 16 more rounds without progress.
     fn counts_rounds_anew(&self, machine: &M) {
         let slots = self.without_swap(machine);
         self.wakes(machine);

@@ -15,7 +15,7 @@ use crate::page::{Config, Grouping, Layout, Mobility, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 
-/// The number of pages of each mobility that a CPU takes.
+/// How many pages of each mobility a CPU takes.
 const EACH: usize = 2;
 
 /// The state of the tests in this file: an allocator whose pages are grouped by mobility, and the

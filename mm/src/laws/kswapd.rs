@@ -189,7 +189,7 @@ pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
 }
 
 /// An allocation asks kswapd to reclaim while kswapd dozes, but memory is no longer short. Kswapd
-/// then dozes for the whole time again.
+/// then begins its doze anew.
 #[must_use]
 pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     Law {

@@ -157,8 +157,9 @@ pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page is touched while another CPU maps and unmaps memory next to it, so often that the fault
-/// no longer starts over, but takes the lock of the mappings. The page is mapped once.
+/// A page is touched while another CPU maps and unmaps memory next to it. The mappings change so
+/// often that the fault stops starting over and takes the lock of the mappings. The page is mapped
+/// once.
 #[must_use]
 pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     Law {

@@ -19,7 +19,8 @@ pub(super) enum Shortage<'a, M: Machine> {
 }
 
 impl<M: Machine> Shortage<'_, M> {
-    /// Returns what to do if there is enough free memory by now; `None` if the shortage continues.
+    /// Returns the next step of the allocation if enough memory has become free; `None` if the
+    /// shortage continues.
     pub(super) fn is_over(&self, machine: &M) -> Option<Relief> {
         match self {
             Self::Machine(pages, request) => pages

@@ -198,8 +198,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns whether `cpu` has more than `high_min` free pages on its lists and on its stack of
-    /// single pages (`front`), or any page that another CPU has freed for it. Takes no lock.
+    /// Returns whether `cpu` has more than `high_min` free pages on its lists and its stack of
+    /// single pages (`front`) together. Also returns true if other CPUs have freed pages for `cpu`.
+    /// Takes no lock.
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
         machine.spend(Work::ScanCpu, 1);
         let slot = self.slot(cpu);

@@ -22,11 +22,11 @@ pub(super) struct Settings<M: Machine> {
     pub(super) min: M::Word,
     pub(super) low: M::Word,
     pub(super) high: M::Word,
-    /// For each highest kind of zone (`class`) that a request may use, the number of free pages
-    /// that this zone withholds from the request (Linux: `lowmem_reserve`).
+    /// The number of free pages that this zone withholds from a request, indexed by the highest
+    /// kind of zone that the request may use (its `class`; Linux: `lowmem_reserve`).
     pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
-    /// The number of free pages below which readers of the free-page counter must also read all
-    /// CPUs' differentials and include them in the result.
+    /// If the zone has fewer free pages than this, readers of the free-page counter must also read
+    /// all CPUs' differentials and include them in the result.
     pub(super) drift_mark: M::Word,
     /// 1 from the moment when an allocation finds the zone below its high watermark, until a free
     /// that returns pages to the zone finds it above that watermark; otherwise 0.

@@ -13,8 +13,8 @@ use crate::units::Order;
 pub(crate) const TAIL: u8 = 0;
 /// The tag of a page without memory, which the zone does not manage.
 pub(crate) const HOLE: u8 = 0x40;
-/// The tag of the first page of a free block that is off its list while the memory of the block is
-/// given back to the host or hypervisor.
+/// The tag of the first page of a free block whose memory is being given back to the host or
+/// hypervisor. Until that is done, the block is on no list.
 pub(crate) const ISOLATED: u8 = 0x60;
 
 const FREE: u8 = 0x10;

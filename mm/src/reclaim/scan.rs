@@ -80,8 +80,7 @@ enum Share {
 pub(super) fn counts(state: &State, priority: u32) -> PerList {
     let (a, f) = (Kind::Anon as usize, Kind::File as usize);
     let share = share(state, priority);
-    // As in Linux, the more the reclaim of a kind of pages has cost, the fewer pages of this kind
-    // the pass looks at.
+    // As in Linux, the pass looks at fewer pages of the kind whose reclaim has cost more.
     let total = state.cost[a] + state.cost[f];
     let (anon, file) = (total + state.cost[a], total + state.cost[f]);
     let all = anon + file;

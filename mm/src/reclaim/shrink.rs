@@ -120,8 +120,9 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         let len = |list| self.aged.len(self.node, list);
         let balance = self.aged.balance(machine, self.node);
         let (free, high) = manager.pages().free_and_high(machine, self.node);
-        // For each kind, whether pages were needed again since reclaim last ended. Linux records
-        // this for anonymous pages too; here it is known only for pages of files.
+        // For each kind of pages, whether pages that had left memory were needed again since
+        // reclaim last ended. Linux records this for anonymous pages too; here it is known only for
+        // pages of files.
         let refaulted = [false, balance.has_refaulted()];
         let may = |kind: Kind| forced || refaulted[kind as usize] || self.inactive_is_low(kind);
         scan::State {

@@ -29,7 +29,7 @@ use crate::units::{at_least_0, signed};
 /// more than any machine has, but small enough that sums of charges cannot wrap.
 const PAGES_MAX: u64 = 1 << 48;
 
-/// A limit of pages, and the number of pages charged against it.
+/// A limit on the number of pages, and the number of pages charged against it.
 pub struct Budget<M: Machine> {
     used: M::Word,
     limit: M::Field,

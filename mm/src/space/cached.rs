@@ -264,9 +264,9 @@ impl<M: Machine> Memory<'_, M> {
         self.spaces.lru.aged()?.share(self.manager.pages(), pfn)
     }
 
-    /// Returns the share of `pfn`, which is the record of its uses, if `pfn` is a page of a file
-    /// whose pages may be reclaimed. The caller knows that the page has a use, because an entry of
-    /// a page table maps the page or mapped it until now.
+    /// Returns the share of `pfn` (the record of its uses) if `pfn` is a page of a file whose pages
+    /// may be reclaimed. The caller knows that the page has a use, because an entry of a page table
+    /// maps the page or mapped it until now.
     fn share_of_mapped(&self, pfn: Pfn) -> Option<&Share<M>> {
         let aged = self.spaces.lru.aged()?;
         let pages = self.manager.pages();

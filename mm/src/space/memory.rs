@@ -59,9 +59,9 @@ pub struct Memory<'m, M: Machine> {
 }
 
 impl<M: Machine> Spaces<M> {
-    /// Makes the parts that address spaces share, with the variants that `design` chooses, with
-    /// `swap` slots of swap space. Sets aside 76 KiB for each CPU, and 76 KiB more, in which
-    /// unmapped pages are recorded until they are freed; [`Spaces::with_batches`] sets aside
+    /// Makes the parts that address spaces share. `design` chooses the variants of these parts, and
+    /// `swap` is the number of slots of swap space. Sets aside 76 KiB for each CPU, and 76 KiB
+    /// more, to record unmapped pages until they are freed. [`Spaces::with_batches`] sets aside
     /// another amount.
     ///
     /// # Errors

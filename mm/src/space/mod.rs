@@ -283,8 +283,8 @@ impl<M: Machine> AddressSpace<M> {
     /// Counts one more process that uses the space (Linux: `mmget`).
     pub(crate) fn add_user(&self, machine: &M) {
         debug_assert!(!self.has(machine, Flag::Exiting), "it is not over yet");
-        // Relaxed: the caller is itself a user, or has just made the space, and makes nothing
-        // visible to other CPUs by this count.
+        // Relaxed: the caller already uses the space, or has just made it. The count makes nothing
+        // visible to other CPUs.
         self.users.add(machine, 1, Relaxed);
     }
 

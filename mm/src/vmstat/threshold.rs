@@ -25,7 +25,7 @@ pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
     (low_minus_min.0 / online.max(1)).clamp(1, THRESHOLD_MAX)
 }
 
-/// The number of free pages below which a reader of the counter must read all CPUs' differentials
+/// If fewer pages than this are free, a reader of the counter must read all CPUs' differentials
 /// too, and not only the shared word (Linux: `percpu_drift_mark`). `None` if the differentials are
 /// too small to hide that free memory is below the min watermark.
 #[must_use]

@@ -13,8 +13,8 @@ use crate::front::Depot;
 use crate::machine::Plain;
 
 const PAGES: Pages = Pages(1 << 15);
-/// The number of pages that a front (a CPU's stack of free pages) may hold, and the number of pages
-/// in a run, which move to the depot together.
+/// A front (a CPU's stack of free pages) may hold `LIMIT` pages. `RUN` pages at a time move between
+/// a front and the depot.
 const LIMIT: usize = 128;
 const RUN: usize = 64;
 const ONE: Request = Request::new(Order::ZERO);

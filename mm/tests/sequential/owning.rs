@@ -251,8 +251,8 @@ fn a_block_is_robbed_only_if_it_can_serve_the_request() {
     world.is_whole();
 }
 
-/// The blocks of a CPU that goes offline lose their owner, however many there are. Their pages go
-/// to the CPU that frees them.
+/// When a CPU goes offline, its blocks lose their owner, however many blocks there are. A page of
+/// these blocks then goes to the CPU that frees the page.
 #[test]
 fn no_page_goes_to_a_cpu_that_is_offline() {
     for owning in [Owning::Rfc, Owning::Inbox] {

@@ -109,8 +109,8 @@ pub(super) struct Metrics {
     /// The names of all metrics that a full or a quick run on some machine of the experiment
     /// measures.
     pub(super) all: Vec<String>,
-    /// For each machine, the parameters (whole numbers) that the experiment file gives to the
-    /// workload in a full run, and those in a quick run.
+    /// For each machine, the parameters (whole numbers) of the workload in a full run and in a
+    /// quick run, as the experiment file gives them.
     pub(super) numbers: Vec<Numbers>,
 }
 

@@ -19,8 +19,8 @@ pub(super) struct Truth {
     pub(super) range: Range,
 }
 
-/// How good the choice of one selection was, and how many precise sums (which read every CPU's part
-/// of a counter) a proof of the right choice needs.
+/// How good the choice of one selection was, and how many precise sums a proof of the right choice
+/// needs. A precise sum reads every CPU's part of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
     /// The number of points, in pages, by which the largest candidate exceeds the chosen candidate.

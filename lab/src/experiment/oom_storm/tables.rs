@@ -227,7 +227,7 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// A table of selectors (algorithms that choose a victim) with the counters of their own designs,
+/// A table of selectors (algorithms that choose a victim), each with the counters of its own design
 /// and with the counters of other designs. `designs` has each design with the results of its runs.
 pub(super) fn swapped(designs: &[(&Tried, &Results)], scenes: &Scenes, seeds: usize) -> Table {
     let table = tabulate!(

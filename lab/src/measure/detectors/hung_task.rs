@@ -18,7 +18,7 @@ pub const REPORTS_MAX: usize = 10;
 pub struct HungTask {
     /// How many times the task had run when the detector last looked at it.
     runs: u64,
-    /// The time of the first look at which the task had run exactly `runs` times.
+    /// The time at which the detector first saw that the task had run exactly `runs` times.
     since: Nanos,
 }
 

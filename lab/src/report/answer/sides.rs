@@ -60,7 +60,7 @@ impl Answer {
         names
     }
 
-    /// Says which design each head stands for, as in `A is ...; B is ...`.
+    /// Says which design each column head stands for, as in `A is ...; B is ...`.
     pub(crate) fn legend(&self) -> String {
         let of_side = |(nth, side): (usize, &String)| {
             let names = self.designs_of(nth).into_iter();

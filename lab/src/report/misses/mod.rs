@@ -173,10 +173,10 @@ impl Beside {
         ours.map_or(Agreement::NotMeasured, |ours| self.agreement_with(ours))
     }
 
-    /// The agreement that there would be if the patch had no effect in our runs, that is, if our
-    /// value for the patch were equal to our value for Linux. If even this is a match, a match of
-    /// our figure says nothing about the patch. `None` if our figure is not a ratio, or was not
-    /// measured.
+    /// The agreement that there would be if our value for the patch were equal to our value for
+    /// Linux, that is, if the patch had no effect in our runs. If even this would be a match, a
+    /// match of our figure says nothing about the patch. `None` if our figure is not a ratio, or
+    /// was not measured.
     #[must_use]
     pub fn agreement_without_effect(&self) -> Option<Agreement> {
         let ours = self.ours.as_ref().filter(|ours| ours.ratio.is_some())?;

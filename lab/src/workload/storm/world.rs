@@ -46,7 +46,7 @@ pub(super) struct StormWorld {
     pub(super) seen: Rc<Seen>,
 }
 
-/// A process of a storm, with its address space and its state.
+/// A process of a storm (a run in which memory runs out), with its address space and its state.
 pub(super) struct Proc {
     pub(super) spec: ProcSpec,
     pub(super) space: Arc<AddressSpace<Sim>>,

@@ -295,7 +295,7 @@ impl Raced {
         self.waits[who as usize].1
     }
 
-    /// The use of the locks of `class`, at all call sites.
+    /// How much the locks of `class` were used, over all call sites.
     #[must_use]
     pub(crate) fn lock(&self, class: LockClass) -> LockUse {
         self.locks[class as usize]

@@ -22,8 +22,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::sync::{AtomicU32, AtomicUsize, heavy_barrier, light_barrier};
 
-/// The bit of a lock's state that is set while a thread holds the lock, unless the thread took the
-/// lock as its owner, by plain stores.
+/// The bit of a lock's state that is set while a thread holds the lock. It is not set if the thread
+/// took the lock as its owner, by plain stores.
 const TAKEN: usize = 1;
 /// The state of a lock that never gets an owner (a thread that takes it by plain stores), while no
 /// thread holds it.

@@ -126,8 +126,8 @@ fn there_are_batches_for_each_cpu_and_for_the_dying() {
     }
 }
 
-/// A living process that moves pages to swap must not take the last 19 batches of records that are
-/// set aside for unmapped pages: they are for dying processes.
+/// Batches of records for unmapped pages are set aside. A living process that moves pages to swap
+/// must not take the last 19 of them: they are for dying processes.
 #[test]
 fn the_last_batches_are_not_for_swapping_out() {
     assert_eq!(swapped_out(1000, 19), 1000 / 8);

@@ -46,7 +46,7 @@ fn allocator(host: &Host) -> PageAllocator<Host> {
     let sizes = Sizes {
         batch: Pages(8),
         high_min: Pages(32),
-        // The bound is above the number of pages that a CPU can take, so every refill has room to
+        // `high_max` is above the number of pages that a CPU can take. So every refill has room to
         // raise `high`, the number of pages that a CPU may keep.
         high_max: Pages(2 * PAGES),
     };

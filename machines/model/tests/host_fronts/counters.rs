@@ -66,8 +66,9 @@ fn join(thread: JoinHandle<Results>) -> Results {
         .expect("a body that panics ends the whole model")
 }
 
-/// Asserts that no addition is lost or done twice if two threads on one CPU add, and each stops the
-/// restartable sequences of the other. After the first addition, none of the additions is refused.
+/// Asserts that no addition is lost or done twice if two threads on one CPU add to a counter, and
+/// each stops the restartable sequences of the other. After the first addition, no addition is
+/// refused.
 pub(crate) fn two_threads_add_on_a_cpu() {
     let counter = Counter::new();
     let first = counter.add_on(0, 1);

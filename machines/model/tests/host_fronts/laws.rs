@@ -71,8 +71,8 @@ impl World {
         got
     }
 
-    /// Asserts that every page is in the stack or among those that the threads still own, and that
-    /// no two threads owned a page at the same time.
+    /// Asserts that every page is in the stack or owned by a thread, and that no two threads owned
+    /// a page at the same time.
     fn is_whole(&self, owned: impl IntoIterator<Item = u32>) {
         let mut pages: Vec<u32> = owned.into_iter().collect();
         self.stack.empty(

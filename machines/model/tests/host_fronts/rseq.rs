@@ -25,7 +25,7 @@ pub(crate) struct Sequence<'a> {
 }
 
 impl Cpu {
-    /// Makes sequences that have begun on this CPU start again.
+    /// Makes the restartable sequences that have begun on this CPU start again.
     pub(crate) fn switch(&self) -> u32 {
         let mut switches = self.switches.lock().expect("no thread panics inside");
         *switches += 1;

@@ -280,7 +280,8 @@ impl Inner {
         }
     }
 
-    /// Returns whether the machine has begun to drop its unfinished tasks, which is its end.
+    /// Returns whether the machine is ending, that is, whether it has begun to drop its unfinished
+    /// tasks.
     pub(crate) fn is_ending(&self) -> bool {
         self.run.ending.get()
     }

@@ -34,8 +34,8 @@ impl Sim {
         }
     }
 
-    /// Ends the *stretch* of every busy CPU, which is the time since its last reschedule point, and
-    /// passes these stretches to the observer. Call this after a run.
+    /// Ends the *stretch* of every busy CPU, and passes these stretches to the observer. A stretch
+    /// is the time since the CPU's last reschedule point. Call this after a run.
     pub fn end_stretches(&self) {
         let now = self.0.now();
         for (index, cpu) in self.0.cpus.iter().enumerate() {

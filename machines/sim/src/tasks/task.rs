@@ -63,8 +63,8 @@ impl Sim {
         }
     }
 
-    /// Ends the sleep of `task`, which was begun by [`Sim::sleep`] or [`Sim::sleep_until`], at the
-    /// current time. Has no effect if the task is not asleep. The task must not have ended.
+    /// Wakes `task` now from a sleep that [`Sim::sleep`] or [`Sim::sleep_until`] has begun. Has no
+    /// effect if the task is not asleep. The task must not have ended.
     pub fn wake(&self, task: TaskId) {
         self.0.order();
         if self.0.forget_sleeper(task.0) {

@@ -118,8 +118,8 @@ struct Spill {
     direct: u32,
     /// The number of pages on the owner's lists after the spill.
     left: u32,
-    /// The number of pages on the owner's lists after the next vmstat work, which returns the pages
-    /// that the interrupted spill should have returned.
+    /// The number of pages on the lists of the CPU `OWNER` after its next vmstat work. This work
+    /// returns the pages that the interrupted spill should have returned.
     after_refresh: u32,
 }
 

@@ -1,6 +1,6 @@
-//! Profiles with random edits. Some of these profiles are refused. The error must then name a place
-//! in the file. The other profiles must give machines that have the properties of every machine and
-//! can be simulated.
+//! Tests profiles with random edits. If a profile is refused, the error must name a place in the
+//! file. All other profiles must give machines that have the properties of every machine and can be
+//! simulated.
 
 use plimsoll_sim::profile::{Card, CostKey, Problem, ProfileError, ProfileText};
 use plimsoll_sim::{Sim, SimOptions};

@@ -20,9 +20,9 @@ impl Buddy {
         self.kept
     }
 
-    /// Keeps the page block around `page`, which was just taken as a block of `order`, for later
-    /// atomic requests, unless `most` pages are kept already (Linux:
-    /// `reserve_highatomic_pageblock`).
+    /// Keeps a page block for later atomic requests, unless `most` pages are kept already (Linux:
+    /// `reserve_highatomic_pageblock`). It is the page block around `page`, which was just taken as
+    /// a block of `order`.
     pub(in crate::page) fn keep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

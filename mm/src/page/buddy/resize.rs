@@ -106,9 +106,9 @@ impl Buddy {
         Ok(())
     }
 
-    /// Removes the memory of the block of the largest order at `page`, if all its pages are free
-    /// and the zone still has `leave` free pages without it. Moves the memory of the block's list
-    /// links to `records`.
+    /// Removes the memory of the block at `page`, which is a block of the largest order. Does so
+    /// only if all its pages are free and the zone still has `leave` free pages without it. Moves
+    /// the memory of the block's list links to `records`.
     pub(in crate::page) fn remove_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

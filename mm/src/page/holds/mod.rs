@@ -44,9 +44,9 @@ pub trait Holds: fmt::Debug + Sync {
         None
     }
 
-    /// Returns what happens to the pages that a free still has to return to the zone, if it cannot
-    /// continue after a hold of the zone lock because a drain holds the pcp lock or the caller has
-    /// migrated.
+    /// After a hold of the zone lock, a free cannot continue if a drain holds the pcp lock or the
+    /// caller has migrated. Returns what then happens to the pages that the free still has to
+    /// return to the zone.
     fn leftover(&self) -> Leftover;
 
     /// Returns what an allocation does if it finds no memory while another CPU is draining all

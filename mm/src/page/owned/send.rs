@@ -18,8 +18,8 @@ use crate::page::zone::Zone;
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, count_in, count_of};
 
-/// The number of groups of 64 pages in an owner's inbox at which the CPU that sends pages empties
-/// the inbox for the owner. If `high_max` is small, the CPU empties the inbox earlier.
+/// If an owner's inbox has this many groups of 64 pages, the CPU that sends pages empties the inbox
+/// for the owner. If `high_max` is small, the CPU does so earlier.
 const WAITING_MAX: u32 = 64;
 
 impl<M: Machine> Zone<M> {

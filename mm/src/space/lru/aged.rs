@@ -62,7 +62,7 @@ struct Node<M: Machine> {
     shares: Shares<M>,
 }
 
-/// The pages that a CPU has added, and that are not on a list yet.
+/// Used pages that a CPU has not yet put on an LRU list.
 #[derive(Clone, Copy)]
 struct Batch {
     pfns: [Pfn; BATCH],
@@ -204,9 +204,9 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Adds the cost of reclaiming from a batch of pages to the recent cost of their kind. `batch`
-    /// has the numbers of pages scanned, written and freed: see [`Balance::note_batch`] (Linux:
-    /// `lru_note_cost`).
+    /// Adds to the recent cost of this `kind` of pages the cost of reclaiming from one batch of
+    /// pages. `batch` has the numbers of pages scanned, written and freed: see
+    /// [`Balance::note_batch`] (Linux: `lru_note_cost`).
     pub(crate) fn note_cost(&self, machine: &M, node: NodeId, kind: Kind, batch: (u64, u64, u64)) {
         let node = &self.nodes[self.place(node)];
         node.with(machine, Site::LruPutBack, |lists| {

@@ -16,8 +16,8 @@ use crate::units::Vpn;
 
 pub use super::split::Editor;
 
-/// A leaf that has lost an entry is joined with a neighbour if it has at most this number of
-/// entries left, and the two leaves together have at most `JOINED_MAX` entries.
+/// After a leaf has lost an entry, it is joined with a neighbour if it has at most this number of
+/// entries left. The two leaves together must have at most `JOINED_MAX` entries.
 const SMALL: usize = SLOTS / 4;
 
 impl<M: Machine> VmaTree<M> {

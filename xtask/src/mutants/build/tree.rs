@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of the copy of the repository and of the last run's results, from the root of the
-/// repository.
+/// The folder that has the copy of the repository and the results of the last run. The path begins
+/// at the root of the repository.
 pub(crate) const FOLDER: &str = "target/mutants";
 
 /// A copy of the files that git tracks or that `git add` would add.

@@ -36,8 +36,8 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Sets the lists of a CPU in a zone to this state, using blocks from `stock`, which has the
-    /// zone's blocks that count as in use.
+    /// Sets the lists of a CPU in a zone to this state. Takes the blocks for the lists from
+    /// `stock`, the zone's blocks that count as in use.
     pub(crate) fn seed<M: Machine>(
         &self,
         pages: &PageAllocator<M>,
@@ -420,9 +420,9 @@ impl StandIn {
         state.unwrap_or_default()
     }
 
-    /// Corrects a zone after a difference: takes `pages` single pages directly from the zone,
-    /// because the kernel took them and Plimsoll did not. If `pages` is negative, returns pages to
-    /// the zone instead. The page lists do not change.
+    /// Takes `pages` single pages directly from the zone, because the kernel took them and Plimsoll
+    /// did not. If `pages` is negative, returns pages to the zone instead. The page lists do not
+    /// change.
     pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
         self.machine.go_to(cpu);
         let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);

@@ -65,8 +65,7 @@ macro_rules! described {
     };
 }
 
-/// Pops a page if the stack's *home*, the CPU whose threads may use the stack, is the CPU on which
-/// the thread runs.
+/// Pops a page if the thread runs on the stack's *home*, the CPU whose threads may use the stack.
 #[inline(always)]
 pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
     let page: u64;
@@ -101,8 +100,8 @@ pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
     u32::try_from(page).ok().filter(|&page| page != NO_PAGE)
 }
 
-/// Pushes a page if the stack has fewer pages than its limit, and the stack's *home*, the CPU whose
-/// threads may use the stack, is the CPU on which the thread runs.
+/// Pushes a page if the stack has fewer pages than its limit, and the thread runs on the stack's
+/// *home*, the CPU whose threads may use the stack.
 #[inline(always)]
 pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     let pushed: u64;

@@ -41,7 +41,7 @@ pub(super) struct Outcome {
     /// microseconds of work) that is under way.
     chunk: [Histogram; 4],
     /// The times of at least [`LONG_NS`] in two kinds of chunks (a few microseconds of work each):
-    /// chunks during which the thread had its CPU all the time, and the chunk that is under way.
+    /// the chunk that is under way, and chunks during which the thread had its CPU all the time.
     long: Vec<Long>,
     /// The number of entries of `long` that come from ended chunks of work.
     settled: usize,
@@ -190,8 +190,8 @@ mod tests {
         outcome.add(Kind::Alloc, at(100.0, 120.0));
         let quiet = (usage(3, 0), usage(3, 120_000));
         outcome.end_chunk(at(0.0, 120.0), &quiet.0, &quiet.1);
-        // Two disturbed chunks: in the first, this thread was switched from its CPU; in the second,
-        // a hypervisor took the CPU.
+        // Two disturbed chunks of work. In the first, this thread was switched from its CPU. In the
+        // second, a hypervisor took the CPU.
         outcome.add(Kind::Free, at(200.0, 260.0));
         outcome.end_chunk(at(200.0, 260.0), &usage(3, 0), &usage(4, 60_000));
         outcome.add(Kind::Idle, at(300.0, 301.0));

@@ -120,8 +120,8 @@ impl Scenario {
     pub(crate) fn with_owners_that_leave(seed: u64) -> Self {
         let dice = &mut Dice::new(seed, u64::MAX);
         let drawn = Self::new(seed);
-        // Tasks free more than they allocate, because an allocation that finds no memory drains all
-        // lists, and so finds the pages that a CPU has left behind.
+        // Tasks free more than they allocate, so that memory seldom runs out. An allocation that
+        // finds no memory drains all lists, and so finds the pages that a CPU has left behind.
         let odds = Odds {
             alloc: 20,
             free: 25,

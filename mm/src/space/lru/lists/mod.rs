@@ -148,7 +148,8 @@ pub(crate) enum Fate {
 pub(crate) struct Run {
     taken: [Taken; ISOLATED_MAX],
     len: usize,
-    /// The age of the node's LRU lists when reclaim took these pages off; see [`Balance`].
+    /// The age of the node's LRU lists when reclaim took these pages off the lists; see
+    /// [`Balance`].
     pub(crate) age: u64,
 }
 
