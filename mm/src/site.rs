@@ -386,7 +386,8 @@ pub enum Work {
     /// Checking whether one page was touched: finding its mapping, and reading its page-table entry
     /// (Linux: `folio_referenced`).
     Reference,
-    /// Writing one page to swap, without unmapping it: its slot and its contents.
+    /// Writing one page to swap: taking a slot and writing the contents. Unmapping the page is not
+    /// included.
     SwapOut,
     /// One nanosecond of work that a program does itself, outside the manager. It takes 1 ns on
     /// every simulated machine.

@@ -76,8 +76,8 @@ pub struct LongWait {
     pub released_by: Holder,
     /// How many holds of this lock overlap with the wait. Holds that took no time do not count.
     pub holds: usize,
-    /// How long the holds in `holds` lasted in total during the wait, in nanoseconds. Several
-    /// readers can hold a lock at the same time, so this may be longer than the wait.
+    /// The total time, in nanoseconds, for which the holds that `holds` counts lasted during the
+    /// wait. Several readers can hold a lock at the same time, so this may be longer than the wait.
     pub holds_ns: u64,
     /// The task with the longest of the holds that `holds` counts. `None` if `released_by`
     /// describes that hold.

@@ -132,8 +132,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Adds the mistake that `key` is unknown. The message offers those of `names` that are similar
-    /// to the key or, if none is similar, all `names`.
+    /// Adds to the collected mistakes that `key` is unknown. The message offers those of `names`
+    /// that are similar to the key or, if none is similar, all `names`.
     pub(crate) fn unknown(&self, key: &Spanned<impl AsRef<str>>, names: &[&str]) {
         let near = nearest(key.get_ref().as_ref(), names);
         let offers = if near.is_empty() { names } else { &near };

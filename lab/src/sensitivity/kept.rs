@@ -57,8 +57,8 @@ pub struct Headline {
     pub metric: String,
     /// The ratio B / A of the metric, with unchanged prices.
     pub plain: Compared,
-    /// The effect of each price that was varied on all seeds. The price with the largest effect is
-    /// first.
+    /// The effect of each price that was varied with all seeds. The price with the largest effect
+    /// is first.
     pub prices: Vec<Price>,
 }
 

@@ -76,8 +76,8 @@ impl Real {
 pub enum Skip {
     /// The computer does not permit the measurement.
     Cannot(CannotMeasure),
-    /// The price of a lock operation that was timed later differs by this factor from the price
-    /// timed before the first measurement.
+    /// Between the timing before the first measurement and a later timing, the price of a lock
+    /// operation changed by this factor.
     Drift(f64),
     /// Between two timings of the prices of lock operations, the virtual CPUs moved from two
     /// threads of one core to separate cores, or the other way round.

@@ -16,7 +16,7 @@ use super::{Error, Tools};
 
 /// The folder in the source that holds unpatched copies of the patched files.
 const PRISTINE: &str = ".plimsoll-pristine";
-/// The path, in the source, of the draft of a patched file.
+/// The file in the source in which patches are applied to a copy of a kernel file.
 const DRAFT: &str = ".plimsoll-draft.c";
 const SUFFIX: &str = ".cocci";
 

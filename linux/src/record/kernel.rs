@@ -122,7 +122,8 @@ fn hz() -> u32 {
 /// the ring buffer before and after it reads each text. So the recording shows which events
 /// happened while the recorder read the text.
 pub(super) fn texts(header: &mut Header, moment: &str, marker: &mut Marker) {
-    // The buffer is filled now, so that the kernel allocates no page for it between the notes.
+    // Fill the buffer now, so that the kernel has allocated all pages of the buffer before the
+    // first note.
     let mut buffer = vec![1; TEXT_BYTES];
     for (name, path) in MOVING {
         let name = format!("{name} {moment}");

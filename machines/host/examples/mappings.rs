@@ -65,8 +65,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Looks up the mapping that contains `page` many times. Returns how often the mapping was found,
-/// and how often a concurrent change of the tree prevented an answer.
+/// Looks up, again and again, the mapping that contains `page`. Returns how often the mapping was
+/// found, and how often a concurrent change of the tree prevented an answer.
 fn look(tree: &VmaTree<Host>, page: Vpn) -> (u32, u32) {
     let (mut found, mut busy) = (0, 0);
     for _ in 0..100_000 {

@@ -35,7 +35,7 @@ impl<M: Machine> fmt::Debug for Guarded<M> {
     }
 }
 
-/// The test whether the caller was killed, for callers that are never killed.
+/// Returns whether the caller was killed. This function is for callers that are never killed.
 fn never() -> bool {
     false
 }

@@ -18,7 +18,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Makes the scope of a shortage of the memory of the whole machine.
+    /// Makes the scope of a shortage that affects the whole machine.
     #[must_use]
     pub const fn machine(total: TotalPages) -> Self {
         Self {

@@ -121,10 +121,10 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds or subtracts one on this CPU. When the differential passes the threshold, this CPU
-    /// folds the differential and an extra half threshold into the shared word. The differential
-    /// then restarts at half a threshold on the other side of zero. So a run of steps in one
-    /// direction folds less often (Linux: `inc_zone_page_state`).
+    /// Adds one to `item`, or subtracts one from it, on this CPU. When the differential passes the
+    /// threshold, this CPU folds the differential and an extra half threshold into the shared word.
+    /// The differential then restarts at half a threshold on the other side of zero. So a run of
+    /// steps in one direction folds less often (Linux: `inc_zone_page_state`).
     #[inline]
     pub(crate) fn step(&self, machine: &M, item: usize, delta: Direction) {
         let sign = delta as i64;

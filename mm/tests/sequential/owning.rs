@@ -227,7 +227,7 @@ fn a_whole_block_can_be_robbed() {
     world.is_whole();
 }
 
-/// A CPU that needs pages robs no block that has no free piece of the requested order.
+/// A CPU that needs pages robs only blocks that have a free piece of the requested order.
 #[test]
 fn a_block_is_robbed_only_if_it_can_serve_the_request() {
     let world = World::new(Owning::Inbox);

@@ -48,7 +48,7 @@ impl Change {
         offset(text, self.start)..offset(text, self.end)
     }
 
-    /// Returns the text of the file with the change.
+    /// Returns `text`, the text of the file, with the change applied.
     pub(crate) fn apply(&self, text: &str) -> String {
         let span = self.span(text);
         // Blanks keep the replacement apart from the text before it and after it.

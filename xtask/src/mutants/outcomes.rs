@@ -12,7 +12,7 @@ use super::sample::Mutant;
 /// The name of the file with the outcomes. The file is in the folder `build::FOLDER`.
 const FILE: &str = "outcomes.txt";
 
-/// The word at the beginning of a survivor's outcome.
+/// The first word of the outcome of a mutant that survived.
 const SURVIVED: &str = "survived";
 
 /// Writes one line for each tried mutant: the mutant's number, its name, and its outcome: caught by

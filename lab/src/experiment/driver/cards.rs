@@ -20,8 +20,8 @@ pub(super) const CELLS: [&str; 6] = ["card", "a", "b", "metric", "ratio", "verdi
 struct Row<'a, K> {
     card: Card,
     verdict: VerdictRow,
-    /// The data that the workload kept of one run, in addition to the run's sample. It is the run
-    /// of design B with the first seed.
+    /// The data that the workload kept of one run, in addition to the run's sample. This run is the
+    /// run of design B with the first seed.
     kept: &'a K,
 }
 

@@ -126,8 +126,8 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
         self.filed.compare(setup, designs, &options, self.progress)
     }
 
-    /// Builds the workload on `machine` with the prices (low, middle or high) of `card`, with the
-    /// numbers of a run with `effort`.
+    /// Builds the workload on `machine`. The prices are those of `card` (low, middle or high), and
+    /// the numbers are those of a run with `effort`.
     pub(in crate::experiment) fn setup_on(
         &self,
         machine: &str,

@@ -158,7 +158,7 @@ impl VmstatSetup {
         Self::of(MAIN, setting.profile()?, setting.get("seconds"))
     }
 
-    /// A setup of the workload in `FAMILY` that is named `workload`. Each run takes `seconds` of
+    /// The setup of the workload in `FAMILY` whose name is `workload`. Each run takes `seconds` of
     /// virtual time.
     pub(super) fn of(workload: &str, profile: Profile, seconds: u64) -> Result<Self, Error> {
         Ok(Self {

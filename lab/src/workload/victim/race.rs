@@ -98,8 +98,8 @@ pub(crate) struct LockUse {
 pub(crate) struct Raced {
     /// The time from the kill until all memory was free.
     pub(crate) wall: Nanos,
-    /// The phases of all tasks (parts of their work, such as taking page-table locks), and their
-    /// lengths.
+    /// The phases of all tasks, and the lengths of these phases. A phase is a part of a task's
+    /// work, such as taking page-table locks.
     pub(crate) tree: PhaseTree,
     /// The number of pages on page lists at the end of the race: free, but not in their zones yet.
     pub(crate) listed: u64,

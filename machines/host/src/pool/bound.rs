@@ -82,7 +82,8 @@ impl<'p> Bound<'p> {
         self.local.free(self.host, pfn, order)
     }
 
-    /// Allocates some single pages and returns their number: [`PageAllocator::alloc_bulk`].
+    /// Allocates single pages into `pfns`, and returns how many it allocated:
+    /// [`PageAllocator::alloc_bulk`].
     #[inline]
     pub fn alloc_bulk(&self, request: Request, pfns: &mut [Pfn]) -> usize {
         self.pages.alloc_bulk(self.host, request, pfns)

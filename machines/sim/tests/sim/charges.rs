@@ -97,8 +97,8 @@ fn a_timer_at_a_point_in_time_needs_the_clock_and_a_timer_of_the_wheel_does_not(
     let readings = |design: Design| {
         let small = Small::flat(2, 1 << 18, design);
         small.mm.start(&small.sim);
-        // Both CPUs are kept busy, because the shepherd on CPU 0, the job that restarts the vmstat
-        // work of other CPUs, does not wake an idle CPU.
+        // Both CPUs are kept busy. The shepherd, a job on CPU 0, restarts the vmstat work of other
+        // CPUs, but it does not wake an idle CPU.
         small.keep_busy(CpuId(0));
         small.keep_busy(CpuId(1));
         small.sim.run_until(Nanos(10 * Nanos::SECOND.0));

@@ -163,8 +163,8 @@ fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     }
 }
 
-/// For each seed, runs one spill (a return of pages to the zone), with a drain at a random time.
-/// Passes each spill that the drain interrupted to `check`, together with a spill that nothing
+/// For each seed, runs one spill (a return of pages to the zone), with a drain at a random time. If
+/// the drain interrupted the spill, calls `check` with this spill and a spill that nothing
 /// interrupted.
 fn interrupted(test: &str, holds: &'static dyn Holds, check: impl Fn(&Spill, &Spill)) {
     let calm = spill(holds, 0, None);

@@ -23,8 +23,8 @@ const LOOKED_AT: u32 = 32;
 const AT_ONCE: u32 = 64;
 
 impl<M: Machine> PageAllocator<M> {
-    /// Takes the ownership of all blocks away from `cpu`, which has gone offline, and returns the
-    /// pages that are still on its lists to the zones.
+    /// Takes the ownership of all blocks away from `cpu`, which has gone offline. Drains the page
+    /// lists of `cpu`.
     pub(crate) fn disown(&self, machine: &M, cpu: CpuId) {
         for zone in self.zones().iter().filter(|zone| zone.owners.is_on()) {
             // The loop ends: the drain removes all records of the CPU's free pages, so the next

@@ -252,7 +252,7 @@ impl<M: Machine> Frontier<M> {
         })
     }
 
-    /// Lets the exiting thread (the last user) join, at the low end of the address space.
+    /// Adds the exiting thread (the last user) to the walkers, at the low end of the address space.
     pub(crate) fn join_last_user(&self, machine: &M) -> Claimer {
         let joined = self.change(machine, |state| {
             let after = State {
@@ -389,7 +389,7 @@ impl<M: Machine> Frontier<M> {
         [0..low.get(), high.get()..TABLES]
     }
 
-    /// Lets a CPU leave when it claims no more page tables. Returns whether this CPU has to finish
+    /// Records that a CPU has stopped emptying page tables. Returns whether this CPU has to finish
     /// the address space, that is, free its page tables and mappings.
     pub(crate) fn leave(&self, machine: &M) -> Left {
         let left = self.change(machine, |state| {

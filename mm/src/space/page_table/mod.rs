@@ -238,8 +238,8 @@ impl<M: Machine> PageTable<M> {
     }
 }
 
-/// Returns the index, among the 512 page tables below one upper table, of the page table that has
-/// the index `index` in the address space.
+/// Converts the index that a page table has in the address space to its index among the 512 page
+/// tables below one upper table.
 const fn slot(index: u64) -> u64 {
     index & (SLOTS - 1)
 }

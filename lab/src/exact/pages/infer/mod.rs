@@ -95,7 +95,8 @@ struct Doubts {
 /// never ruled out. It comes last because the kernel uses the lists of this type least.
 const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
 
-/// The state of one pass over the recording's events, which derives the operations from them.
+/// The state of one pass over the recording's events. The pass derives the operations from the
+/// events.
 struct Walk<'a> {
     events: &'a [Event],
     symbols: &'a [String],

@@ -175,7 +175,7 @@ fn data(root: &Section<'_>, folder: &Path, subject: &'static dyn Runs) -> Option
     })
 }
 
-/// Reads the numbers of the workload on each of `machines`.
+/// Reads the workload's numbers for each of `machines`.
 fn workload(root: &Section<'_>, machines: &[String], subject: &dyn Runs) -> Option<Vec<OfMachine>> {
     let section = root.get("workload")?.section()?;
     let declared: Vec<&str> = subject.numbers().iter().map(|of| of.name).collect();

@@ -228,7 +228,7 @@ impl SpaceShared {
             space = space.limited(budget);
         }
         // An address space has up to two listeners. If there are two and the second refuses a
-        // range, the first must still be notified of the end of the range.
+        // range, the first must still be told when the refused operation on the range ends.
         let refusals = Arc::new(AtomicU32::new(0));
         for _ in 0..dice.below(3) {
             space = space.notifying(Listener {
