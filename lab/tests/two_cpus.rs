@@ -80,8 +80,8 @@ fn waits_on_two_cpus_are_predicted_and_a_wrong_price_is_found_out() {
     let mut found_out = 0;
     for real in LOADS.into_iter().filter_map(|load| predicted(pair, load)) {
         let handover_ns = real.prices[0].handover.middle_ns;
-        // The test can notice a hand-over price that is wrong by the factor `WRONG` only if
-        // hand-overs (from the releasing to the waiting CPU) take much of the waiting time.
+        // The test can notice that the price of hand-overs is wrong by the factor `WRONG`, but only
+        // if hand-overs from CPU to CPU take much of the waiting time.
         if handover_ns * (WRONG - 1.0) > 0.3 * real.waits.p99_ns {
             let found = misses_with(&real, &with_handover_times(WRONG, real.prices));
             assert_ne!(found, [], "{real}: a wrong price went unnoticed");

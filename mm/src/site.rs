@@ -38,8 +38,8 @@ pub enum LockClass {
     LeftOver,
     /// The right to decide which process is killed (Linux: `oom_lock`).
     OomKill,
-    /// The memory that is set aside for batches of unmapped pages (Linux: those of an
-    /// `mmu_gather`). Linux keeps the records of a batch in a page, so Linux has no such lock.
+    /// The unused batches of records of unmapped pages (Linux: the batches of an `mmu_gather`).
+    /// Linux has no such lock: it allocates a page for the records of a batch.
     Batches,
     /// One CPU's batch of pages that are about to enter the lists by which pages are aged (Linux:
     /// `cpu_fbatches.lock`).
@@ -355,8 +355,8 @@ pub enum Work {
     /// reader goes through many CPUs, so it waits for several lines at the same time.
     ScanCpu,
     /// Going on to the next CPU in a mask of CPUs, and reading data of that CPU that is in the
-    /// reader's cache already (Linux: `for_each_cpu_or`). A pass over CPUs that has to fetch the
-    /// data is charged only [`Work::ScanCpu`], which includes going on to the next CPU.
+    /// reader's cache already (Linux: `for_each_cpu_or`). If the reader has to fetch the data, only
+    /// [`Work::ScanCpu`] is charged, which includes going on to the next CPU.
     NextCpu,
     /// Reading one CPU's part of one group of counters (such as those of one process), when the
     /// parts of many groups are read in memory order.

@@ -213,7 +213,7 @@ fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static dyn Experiment>>
     Ok(chosen)
 }
 
-/// Returns an error if no report of `experiments` has one of the metrics that the user names.
+/// Returns an error if the user names a metric that no report of `experiments` has.
 fn check_metrics(
     names: &[String],
     experiments: &[&dyn Experiment],

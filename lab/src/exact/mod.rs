@@ -63,13 +63,13 @@ pub struct ExactOptions {
     pub file: String,
     /// The name of the only subject to judge, such as page lists. `None` stands for all subjects.
     pub only: Option<String>,
-    /// The name of the design (one variant of each mechanism) to judge with. `None` stands for the
-    /// design of the recorded kernel's version.
+    /// The name of the design (one variant of each mechanism) with which to replay. `None` stands
+    /// for the design of the recorded kernel's version.
     pub design: Option<String>,
 }
 
-/// The judges of all subjects, such as page lists and timers, in the order of the report. The
-/// judges replay with `design` or, if `design` is `None`, with the design of the recorded kernel's
+/// The judges, one for each subject such as page lists or timers, in the order of the report. They
+/// replay with `design` or, if `design` is `None`, with the design of the recorded kernel's
 /// version.
 #[must_use]
 pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {

@@ -85,10 +85,10 @@ fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// Names what limits the speed of a race (several tasks empty one address space), with the
-/// percentage of all tasks' running time that it takes. The limit is either the spinlock with the
-/// longest waits, or "cache lines": the time to acquire free locks and to move cache lines. The
-/// larger of the two is named, unless its percentage is small. In this case, the limit is "work".
+/// Names what limits the speed of a race, in which several tasks empty one address space. Two
+/// limits are compared: the spinlock with the longest waits, and "cache lines" (the time to acquire
+/// free locks and to move cache lines). Returns the larger one and its percentage of the tasks'
+/// running time. If this percentage is small, the limit is "work".
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)

@@ -51,8 +51,8 @@ impl Comparison {
     /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
     /// sample. For each design, this method also returns the second value of the run with the first
     /// seed. A journal has no second values, so the cases of the first seed always run, unless `T`
-    /// is `()`. They also always run if the options ask to watch runs. What happened in each
-    /// watched run is then kept if this is the main comparison of a report.
+    /// is `()`. These cases also run if the options ask to watch runs. If this is the main
+    /// comparison of a report, what happened in each watched run is kept.
     ///
     /// # Errors
     /// As [`Comparison::run`].

@@ -47,8 +47,9 @@ pub(super) fn of_run(
     metrics
 }
 
-/// Adds a problem for each metric, label and machine that the plan names although it does not
-/// exist. All machines have the same metrics, and `profile` is the profile of one of them.
+/// Adds a problem to `problems` for each metric, label and machine that the plan names although it
+/// does not exist. `profile` can be the profile of any machine, because all machines have the same
+/// metrics.
 pub(super) fn check(
     plan: &Plan,
     workload: &Workload,

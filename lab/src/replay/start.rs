@@ -62,8 +62,8 @@ fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     shares
 }
 
-/// How many pages `share` of the `cpus` CPUs get if all `cpus` CPUs divide `pages` equally. The
-/// result is rounded down.
+/// Divides `pages` equally among `cpus` CPUs, and returns how many pages `share` of these CPUs get.
+/// The result is rounded down.
 fn part(pages: u64, share: u32, cpus: u32) -> u64 {
     pages * u64::from(share) / u64::from(cpus.max(1))
 }
@@ -180,8 +180,8 @@ impl Memory {
         stock.take(mm.pages(), sim, ask.order)
     }
 
-    /// The index of the zone of the simulated machine that stands for the recorded zone `zone` on
-    /// the node of `cpu`.
+    /// Returns the index of the simulated machine's zone that stands for the recorded zone `zone`.
+    /// The simulated zone is on the node of `cpu`.
     fn zone(&self, sim: &Sim, cpu: CpuId, zone: u8) -> u32 {
         let NodeId(node) = sim.topology().place(cpu).node;
         self.first[node as usize] + u32::from(zone)

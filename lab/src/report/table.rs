@@ -86,8 +86,8 @@ fn draw_block(block: Block, width: usize, paint: Paint) -> String {
     }
 }
 
-/// Renders each row as a list. A line of the list has a head of a column and the cell of this
-/// column. Blank lines separate the lists.
+/// Renders each row as a list, with a line for each cell that is not empty. The line has the head
+/// of the cell's column, and the cell. Blank lines separate the lists.
 fn lists(caption: &str, rows: &[Vec<(String, String)>], width: usize, paint: Paint) -> String {
     let list = |row: &Vec<(String, String)>| {
         let lines = row.iter().filter(|(_, cell)| !cell.is_empty());

@@ -45,8 +45,9 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 ///
 /// # Panics
 /// If a case panics. The message contains the case's `Debug` text, so that the case can be run
-/// again alone. If the host had not enough memory for the stack of a simulated task, the payload of
-/// the panic is the [`NoStack`]. If [`Jobs::stop`] was called, the payload is [`Stopped`].
+/// again alone. If the host did not have enough memory for the stack of a simulated task, the
+/// payload of the panic is the [`NoStack`]. If [`Jobs::stop`] was called, the payload is
+/// [`Stopped`].
 pub fn run_cases<C, S>(
     cases: &[C],
     jobs: &Jobs,
@@ -95,8 +96,8 @@ where
     results.sort_unstable_by_key(|(nth, _)| *nth);
     let finish = |(nth, result): (usize, thread::Result<S>)| match result {
         Ok(result) => result,
-        // The host had not enough memory for the stacks of tasks, so the case is not at fault. The
-        // caller gets the [`NoStack`], and can tell the user what to do.
+        // The host did not have enough memory for the stacks of tasks, so the case is not at fault.
+        // The caller gets the [`NoStack`], and can tell the user what to do.
         Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
         // The caller has stopped the run, and expects this payload.
         Err(cause) if cause.is::<Stopped>() => panic::resume_unwind(cause),

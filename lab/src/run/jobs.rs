@@ -56,7 +56,7 @@ pub(super) struct Running<'a> {
 }
 
 impl Jobs {
-    /// Returns a handle on `slots` new slots, of which each allows one case to run.
+    /// Makes `slots` slots, and returns a handle on them. Each slot allows one case to run.
     #[must_use]
     pub fn new(slots: NonZeroUsize) -> Self {
         let state = State {
@@ -76,8 +76,8 @@ impl Jobs {
         }
     }
 
-    /// Returns a handle on new slots, of which each allows one case to run. There is a slot for
-    /// each CPU of the host.
+    /// Makes one slot for each CPU of the host, and returns a handle on these slots. Each slot
+    /// allows one case to run.
     #[must_use]
     pub fn one_per_cpu() -> Self {
         Self::new(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))

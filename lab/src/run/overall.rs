@@ -55,7 +55,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Of {
     label: String,
-    /// The stretches (the cases for one table) that the experiment is expected to run.
+    /// The stretches that the experiment is expected to run. A stretch is all cases for one table.
     planned: Vec<Stretch>,
     /// The number of planned cases that finished before the run was resumed. These are the first
     /// planned cases, because an experiment runs all cases of one table before it begins those of

@@ -18,8 +18,8 @@ use crate::measure::stats;
 use crate::run::options::Options;
 use crate::run::progress::Progress;
 
-/// If half or twice a price (the time of a simulated step) changes the ratio of a headline
-/// comparison on the first seed by more than this factor, the price is varied on all seeds.
+/// A price (the time of a simulated step) is halved and doubled on the first seed. If this changes
+/// the ratio of a headline comparison by more than this factor, the price is varied on all seeds.
 pub const SCREEN: f64 = 1.1;
 /// Half of a price and twice a price, in percent.
 const SCALES: [u32; 2] = [50, 200];
@@ -170,8 +170,9 @@ impl Runs<'_> {
         Ok([half?, twice?])
     }
 
-    /// The largest factor by which the ratio of a headline comparison differs between `plain`, the
-    /// runs with unchanged prices, and `run`.
+    /// Returns the factor between the ratio of a headline comparison in `plain` (the runs with
+    /// unchanged prices) and its ratio in `run`. This is the largest factor of all headline
+    /// comparisons.
     fn moved(&self, plain: &Comparison, run: &Comparison) -> f64 {
         let of = |headline| {
             factor(

@@ -177,8 +177,8 @@ mod tests {
         }
     }
 
-    /// If fewer than [`SHOWN`] of a headline's twelve prices decide the headline, its table shows
-    /// [`SHOWN`] prices. If more prices decide the headline, the table shows all of these prices.
+    /// If fewer than [`SHOWN`] prices decide a headline, its table shows [`SHOWN`] prices. If more
+    /// prices decide the headline, its table shows all of them.
     #[test]
     fn a_table_shows_every_price_that_decides() {
         for (deciding, rows) in [(2, SHOWN), (8, 8)] {

@@ -206,9 +206,8 @@ impl Collector {
         if hold.class == LockClass::Zone {
             self.zone_hold[hold.cpu.index()] = None;
         }
-        // If a wait lies in a window, the lock that the waiter waited for is released in this
-        // window or later. So a hold of the lock that ended before the window does not matter for
-        // this wait.
+        // A task whose wait lies in a window gets the lock in this window or later. So a hold of
+        // the lock that ended before the window does not matter for this wait.
         if !self.is_within(hold.from, hold.until) || self.slices.cut.is_some() {
             return;
         }

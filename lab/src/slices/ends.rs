@@ -7,12 +7,11 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use super::data::Slices;
 
-/// The end of the slices of each CPU and each task that are going on when the tracer stops at a
-/// given time.
+/// For each CPU and each task, the time at which to end a slice that is still going on when the
+/// tracer stops.
 ///
-/// Some simulated CPUs are already beyond this time, because the clocks of simulated CPUs differ.
-/// On such a CPU, a slice that is going on ends together with the last kept slice that lies within
-/// it.
+/// Some simulated CPUs are already beyond the time at which the tracer stops, because their clocks
+/// differ. On such a CPU, the slice ends together with the last kept slice that lies within it.
 pub(super) struct Ends {
     at: Nanos,
     cpus: Vec<Nanos>,

@@ -92,8 +92,8 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     }
 }
 
-/// Returns a quantile of `sorted`: the smallest value that at least the share `share` (from 0 to 1)
-/// of all values do not exceed.
+/// Returns the quantile `share` (from 0 to 1) of `sorted`. At least this share of the values is not
+/// larger than the quantile, which is the smallest such value.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

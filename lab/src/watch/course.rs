@@ -107,7 +107,7 @@ pub struct SiteWaits {
     pub site: String,
     /// The number of waits.
     pub count: u64,
-    /// The number of these waits for which Linux emits a trace event.
+    /// The number of waits for which Linux emits a trace event.
     pub traced: u64,
     /// The sum of the waits, in nanoseconds.
     pub total_ns: u64,

@@ -1,5 +1,5 @@
-//! The phases of tasks over time. They show which tasks end an address space, which tasks help to
-//! empty it, and which tasks wait for memory.
+//! The phases of tasks over time: which tasks end an address space, which tasks help to empty it,
+//! and which tasks wait for memory.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The waits for locks of a watched run: how long they were, at which call site the waiter
-//! requested the lock, and at which call site the holder had taken it.
+//! The waits for locks in a watched run: the length of each wait, the call site that requested the
+//! lock, and the call site at which the holder had taken the lock.
 
 use std::collections::BTreeMap;
 

@@ -117,7 +117,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the lines that set and remove a probe, without the group name.
+    /// Calls `set` with an empty `kprobe_events` file, and then drops the probe. Returns the lines
+    /// that were written to the file, without the name of the probe's group.
     fn told(set: impl Fn(&Tracefs) -> Result<Probe, NoProbe>) -> Vec<String> {
         let root = tempfile::tempdir().expect("a folder");
         let file = root.path().join("kprobe_events");

@@ -187,8 +187,8 @@ fn fill(here: &Bound<'_>, cache: &Cache, missing: &[u32], counts: Counts) {
         here.count(counts.misses, 1);
         let mut buffers = cache.lock();
         if let Some(theirs) = buffers.pages.insert(block, pfn) {
-            // Another thread has put the same block into the cache since this thread looked. The
-            // insertion has replaced that thread's buffer, so free that buffer.
+            // Another thread has put the same block into the cache since this thread looked.
+            // `insert` has replaced the other thread's buffer, so free that buffer.
             drop(buffers);
             here.free(theirs, Order::ZERO).expect("it was in the cache");
         } else {

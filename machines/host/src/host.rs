@@ -230,8 +230,8 @@ impl Host {
         self.0.forks != cpu::forks()
     }
 
-    /// Returns whether the locks and counts of each CPU's page lists, of all managers of this
-    /// machine, are on the node of that CPU.
+    /// Returns whether the locks and counts of each CPU's page lists are on the node of that CPU,
+    /// in all managers of this machine.
     ///
     /// Other memory is not moved. The entries of page lists are on the node of the thread that
     /// first writes to them. The per-CPU parts of zone and node counters are on the node of the

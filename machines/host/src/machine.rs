@@ -45,8 +45,8 @@ impl Machine for Host {
     }
 
     /// Returns the CPU that the thread plays. If the thread plays none, returns the real CPU on
-    /// which the thread runs, or `None` if the thread cannot run restartable sequences, or if the
-    /// machine has no CPU of that number.
+    /// which the thread runs. Returns `None` if the thread cannot run restartable sequences, or if
+    /// the machine has no CPU with the real CPU's number.
     #[inline(always)]
     fn this_cpu_at_once(&self) -> Option<CpuId> {
         match cpu::played(self.0.id) {

@@ -97,7 +97,7 @@ impl<M: Machine> Plan<M> {
         })
     }
 
-    /// Returns the variant of the groups that this plan creates.
+    /// Returns the variant of counters that this plan creates.
     #[must_use]
     pub fn counting(&self) -> Counting {
         self.counting

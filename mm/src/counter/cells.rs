@@ -25,9 +25,9 @@ pub(super) struct Cells<'a, M: Machine> {
     pub(super) unused_max: u32,
 }
 
-/// The number of a group's cells that can be read in about the time it takes to fetch one cache
-/// line, if the cells follow each other in memory. Reading a cell takes 4 ns; fetching a line takes
-/// 100 to 200 ns.
+/// In the time that it takes to fetch one cache line, about this number of cells can be read, if
+/// the cells follow each other in memory. Reading a cell takes 4 ns; fetching a line takes 100 to
+/// 200 ns.
 const CELLS_PER_LINE: u32 = 32;
 
 impl<M: Machine> Parts<'_, M> {

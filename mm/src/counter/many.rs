@@ -55,7 +55,7 @@ struct Run<'g, M: Machine> {
 }
 
 struct Member<'g, M: Machine> {
-    /// The index, among the caller's items, of the item whose group has these cells.
+    /// The index, in the caller's list, of the group that has these cells.
     item: usize,
     cells: Cells<'g, M>,
 }

@@ -40,8 +40,8 @@ use crate::units::{CpuId, count_of};
 /// The largest number of counters in a group. The two other words of the group's first cache line
 /// are for book-keeping.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
-/// The index, in the group's first cache line, of the word that holds `T`. Of what CPUs have added,
-/// at most `T` has not yet been passed up to the roots of the tree.
+/// The index, in the group's first cache line, of the word that holds `T`: the largest amount that
+/// CPUs can have added without passing it up to the roots of the tree.
 const BEHIND: usize = WIDTH_MAX;
 /// The index of a word in the group's first cache line. The word tells which CPU added last, and
 /// how often an addition came from another CPU than the addition before it.
@@ -75,8 +75,8 @@ enum Growth {
 /// The tree into which a group has grown.
 struct Grown<M: Machine> {
     cells: Place<M>,
-    /// First come cache lines with one bit per cell (leaf) and item (inner node), set at the first
-    /// use. Then follows one line per item and root, with one word per counter.
+    /// The first cache lines have a bit for each cell (leaf) and item (inner node). Each further
+    /// line has the words of one item or root: a word for each counter.
     items: Items<M>,
     /// The index of the first cache line that belongs to an item (inner node). The lines before it
     /// hold one bit for each cell (leaf) and item, set if the cell or item has been used.

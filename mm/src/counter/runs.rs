@@ -1,5 +1,5 @@
-//! The numbering of the runs, chunks and places of an area, which is per-CPU memory for groups of
-//! counters (`area.rs`). A place is the memory of one group.
+//! Numbers the runs, chunks and places of an area. An area (`area.rs`) is per-CPU memory for groups
+//! of counters, and a place is the memory of one group.
 //!
 //! An area allocates its memory in runs. A run consists of chunks, and a chunk has [`PLACES`]
 //! places. Places are numbered through all runs, in the order of the runs.

@@ -102,9 +102,10 @@ impl<M: Machine> Tree<M> {
         self.items.line(counter * self.shape.items() + item)
     }
 
-    /// Panics if the group has no counter with this index. An access to a cell checks the index
-    /// itself. An access to an item might not notice a wrong index, because the caller of
-    /// `init_many` may have supplied more items than the counters need.
+    /// Panics if the group has no counter with this index. An access to a cell (a CPU's part of the
+    /// counter) checks the index itself. An access to an item (an inner node) might not notice a
+    /// wrong index, because the caller of `init_many` may have supplied more items than the
+    /// counters need.
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
     }
@@ -118,8 +119,8 @@ impl<M: Machine> Tree<M> {
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
         let path = self.shape.path(cpu);
         for (level, &item) in self.shape.levels().iter().zip(path) {
-            // If the item would pass on the whole amount, the amount skips the item, which saves a
-            // write to the item's cache line.
+            // An item (an inner node) passes on multiples of its batch. An amount that it would
+            // pass on as a whole skips the item, which saves a write to the item's cache line.
             if carried & (level.batch - 1) == 0 {
                 continue;
             }

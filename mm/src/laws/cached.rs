@@ -185,9 +185,9 @@ impl<M: Machine> Cached<M> {
         assert_eq!(self.len(List::ActiveFile), 2);
     }
 
-    /// Lets reclaim look at both pages while they are read and not mapped. Reclaim had found one of
-    /// the pages touched before. Asserts that this page becomes active when reclaim finds it
-    /// touched again.
+    /// Reclaim has found one of the two pages touched. Lets reclaim look at both pages while they
+    /// are being read and not mapped. Asserts that the touched page becomes active when reclaim
+    /// finds it touched again.
     fn remembers_a_touch(&self, machine: &M) {
         self.unmap(machine);
         look_while_read(self.memory(machine), NODE);

@@ -1,9 +1,9 @@
 //! Steps by which tests on every machine make processes and end them: give a process memory, enroll
 //! it with the OOM killer, make it exit, and check that nothing of it is left.
 //!
-//! Each kind of test supplies the list of processes and the signals itself, because these differ:
-//! the list of a law (a test for every machine) never changes, a simulated machine starts tasks for
-//! a signal, and the test of a failing heap may not allocate.
+//! Each kind of test supplies the list of processes and the signals itself, because these differ.
+//! In a law (a test for every machine), the list never changes. On a simulated machine, a signal
+//! starts tasks. The test of a failing heap must not allocate.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

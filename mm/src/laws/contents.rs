@@ -49,7 +49,7 @@ struct Known {
     /// The number of notifications that have begun. Each notification made the holder forget the
     /// frame.
     told: u64,
-    /// The number of notifications of the holder that have begun and not ended.
+    /// The number of notifications that have begun and not ended.
     open: u32,
 }
 

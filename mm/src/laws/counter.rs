@@ -227,7 +227,7 @@ impl<M: Machine> Counted<M> {
         let (exact, carried) = (BEFORE, BEFORE - BEFORE % 4);
         let is_right = match self.how {
             // A CPU that cannot add to its own cell adds to the first cache line of the group
-            // instead. An amount in this line counts at once as having arrived at the root.
+            // instead. An amount in this line counts as arrived at the root.
             Start::Grown => (carried..=exact).contains(&arrived),
             Start::As(Counting::Shared) => arrived == exact,
             Start::As(_) => arrived == carried,

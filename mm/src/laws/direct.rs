@@ -205,8 +205,8 @@ impl<M: Machine> Short<M> {
         rounds
     }
 
-    /// Asserts that a direct reclaim waits until the other CPU has put its page back, and then
-    /// reclaims.
+    /// Asserts that a direct reclaim waits until the other CPU has put back the page that it had
+    /// isolated, and then frees a page.
     fn waits_for_the_other_cpu(&self, machine: &M) {
         assert_eq!(self.reclaims(machine), Some(Pages(1)));
         assert_eq!(self.pauses(machine), 3);

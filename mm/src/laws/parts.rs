@@ -226,8 +226,8 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     }
 }
 
-/// The state of a test: batches of memory in which gathers (Linux: `mmu_gather`) record pages.
-/// There is one batch more than the batches that are kept for dying address spaces.
+/// The state of a test: batches of memory in which gathers (Linux: `mmu_gather`) record pages. All
+/// batches but one are kept for dying address spaces.
 pub struct FewBatches<M: Machine>(Batches<M>);
 
 impl<M: Machine> fmt::Debug for FewBatches<M> {

@@ -1,5 +1,5 @@
-//! Laws (tests for threads, model checkers and the simulator) of the error bound of a counter
-//! tree's sum while an addition is on its way up the tree.
+//! Laws (tests for threads, model checkers and the simulator) of a counter tree. They check the
+//! error bound of the tree's sum while an addition is on its way up the tree.
 //!
 //! The set-up adds as much as the tree can keep below its roots. So the roots are behind the
 //! precise sum by exactly `T`, the largest amount that the tree can keep below them. One more

@@ -396,8 +396,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         dies
     }
 
-    /// Returns the allocating process, as an index of a candidate, if the rules say that this
-    /// process is to be killed and that no other process is to be considered.
+    /// Returns the index of the allocating process among the candidates, if the rules say to kill
+    /// this process without considering any other.
     fn requester(
         &self,
         census: &Census<'_, M>,

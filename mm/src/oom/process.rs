@@ -188,8 +188,8 @@ impl<M: Machine> Process<M> {
             .is_ok()
     }
 
-    /// Ends the address space if no other process uses it. The process must have left (Linux:
-    /// `mmput`).
+    /// Ends the address space if no other process uses it. The process must have left the address
+    /// space (Linux: `mmput`).
     pub(super) fn part(&self, memory: Memory<'_, M>) -> Result<Parted, ExitError> {
         match &self.space {
             None => Ok(Parted::Nothing),

@@ -35,7 +35,7 @@ pub(super) struct Plan {
 struct Uncut {
     /// The order of a page block; all pages of a page block have one type.
     block: Order,
-    /// The blocks of the largest order of which no part is planned yet. Each is given by its first
+    /// The blocks of the largest order that the plan has not used yet. Each is given by its first
     /// page. The last one on the list is cut up next.
     whole: Vec<u32>,
     /// The page blocks that remain when another page block was cut out of the same block of the

@@ -17,7 +17,7 @@ pub enum AllocError {
 /// The steps an allocation took before it failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// The number of zones tried, each at the low and the min watermark.
+    /// The number of zones that the allocation tried, each at the low and at the min watermark.
     pub zones: u32,
     /// The number of tried zones in which a watermark or a reserve kept the request from a large
     /// enough free block.

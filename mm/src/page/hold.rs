@@ -199,8 +199,8 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    /// Moves the coldest blocks, which are of one order, to a zone that keeps free pages in
-    /// bitmaps.
+    /// Moves the coldest blocks of a CPU's lists, all of one order, to this zone, which keeps its
+    /// free pages in bitmaps.
     fn give_bits(
         &self,
         machine: &M,

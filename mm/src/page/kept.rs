@@ -38,8 +38,9 @@ impl ZoneRequest {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Unreserves one kept block of a zone that could serve `request`. Returns whether there was
-    /// such a block (Linux: `unreserve_highatomic_pageblock`).
+    /// Unreserves one page block that is kept for atomic requests, in a zone that could serve
+    /// `request`. Returns whether there was such a page block (Linux:
+    /// `unreserve_highatomic_pageblock`).
     pub(super) fn give_kept(&self, machine: &M, request: Request, kept: Kept) -> bool {
         let gives = |zone: &Zone<M>| {
             zone.types.on()

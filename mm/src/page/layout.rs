@@ -186,8 +186,8 @@ impl Layout {
         }
     }
 
-    /// Returns the number of nodes up to the last node that has memory. Nodes without memory count
-    /// too.
+    /// Returns the number of nodes, counted up to the last node that has memory. A lower node
+    /// counts even if it has no memory.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         let nodes = self.zones.iter().map(|zone| zone.node.0 + 1);

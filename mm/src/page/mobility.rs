@@ -181,8 +181,9 @@ impl<T: Tags> BlockTypes<T> {
         }
     }
 
-    /// Sets the type of all page blocks within the `1 << order` pages that start at `page`, or of
-    /// the page block around them if it is larger. The caller holds the zone lock.
+    /// Sets the type of all page blocks in the block of `order` at `page`. If that block is smaller
+    /// than a page block, sets the type of the page block around it. The caller holds the zone
+    /// lock.
     pub(super) fn set(&self, page: u32, order: Order, mobility: Mobility) {
         if let Some(map) = &self.map {
             let first = page >> self.block.get();

@@ -16,8 +16,8 @@ enum Op {
     /// Allocate a block of this order. If the list is empty, first refill it with `refill_blocks`
     /// blocks.
     Alloc(u8),
-    /// Free a block of this order, and return to the zone the number of pages that `note_free`
-    /// returns.
+    /// Free a block of this order. Then move as many pages from the lists to the zone as
+    /// `note_free` says.
     Free(u8),
     Decay,
     /// Change the zone's state: whether it is below its high watermark, whether reclaim is active,

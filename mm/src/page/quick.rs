@@ -119,8 +119,8 @@ pub(super) enum Quick {
 }
 
 impl<M: Machine> Zone<M> {
-    /// The index of this CPU's list for freed blocks of `order`, if neither their mobility nor the
-    /// owner of the page block around them makes a difference.
+    /// Returns the index of a CPU's list for freed blocks of `order`. Returns `None` if there is no
+    /// such list, or if the list also depends on a block's mobility or owner.
     #[inline(always)]
     fn only_list_of(&self, order: Order) -> Option<usize> {
         if self.types.on() || self.owners.is_on() {

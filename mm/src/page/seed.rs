@@ -130,8 +130,8 @@ impl<M: Machine> PageAllocator<M> {
     /// there. The new blocks go to the ends from which the next allocations take blocks.
     ///
     /// # Errors
-    /// If there is no such zone, if no list holds blocks of an order, if a list is full, or if a
-    /// block was not allocated.
+    /// If there is no such zone, if there is no list for the order of a block, if a list is full,
+    /// or if a block was not allocated.
     pub fn seed_lists(
         &self,
         machine: &M,

@@ -1,7 +1,7 @@
 //! The settings of a zone: sizes of page lists, watermarks, reserves, and the zone's state.
 //!
-//! CPUs read the settings without a lock. `settled.rs` has the methods of a zone that read and
-//! change them.
+//! CPUs read the settings without a lock. The methods that read and change the settings of a zone
+//! are in `settled.rs`.
 
 use core::sync::atomic::Ordering::Relaxed;
 

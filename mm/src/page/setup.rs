@@ -237,8 +237,8 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// The number of pages that `zone` keeps free from requests of `class`, because higher zones of
-    /// the node could serve them (Linux: `lowmem_reserve`).
+    /// The number of pages of `zone` that requests of `class` must leave free, because higher zones
+    /// of the node could serve these requests (Linux: `lowmem_reserve`).
     fn reserve(&self, tunables: &Tunables, zone: &Zone<M>, class: ZoneKind) -> Pages {
         let ratio = tunables.get(match zone.kind {
             ZoneKind::Dma => Knob::ReserveRatioDma,

@@ -59,11 +59,11 @@ pub(crate) struct Kswapd<M: Machine> {
 /// The time at which the thread of a node next calls [`Reclaim::kswapd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The next call is at this time, which may have passed already. If [`Embedder::wake_kswapd`]
-    /// is called before this time, the next call is at once.
+    /// The thread next calls [`Reclaim::kswapd`] at this time, which may have passed already. If
+    /// [`Embedder::wake_kswapd`] is called earlier, the thread need not wait any longer.
     At(Nanos),
-    /// The thread calls again after the next call of [`Embedder::wake_kswapd`], which may already
-    /// be under way.
+    /// The thread calls [`Reclaim::kswapd`] after the next call of [`Embedder::wake_kswapd`], which
+    /// may already be under way.
     Woken,
 }
 

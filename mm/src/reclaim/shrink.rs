@@ -146,8 +146,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         }
     }
 
-    /// Records that reclaim from the node has ended. Only pages of files that are needed again
-    /// after this call count for the next reclaim.
+    /// Records that reclaim from the node has ended. The next reclaim considers only refaults
+    /// (pages of files that are needed again) that come after this call.
     pub(super) fn end(&self) {
         self.aged.note_end(self.memory.machine, self.node);
     }

@@ -63,8 +63,8 @@ pub(crate) enum Share {
 
 /// The batches of records of unmapped pages that are set aside and that no CPU uses now.
 pub(crate) struct Batches<M: Machine> {
-    /// The records of each unused batch. The vector's capacity suffices for all batches, so giving
-    /// one back allocates nothing.
+    /// The records of each unused batch. The vector has capacity for all batches, so returning a
+    /// batch to it allocates nothing.
     #[expect(clippy::vec_box, reason = "a batch moves between gathers as a pointer")]
     spare: M::Lock<Vec<Box<Records>>>,
 }

@@ -28,7 +28,8 @@ pub trait Contents<M: Machine>: Send + Sync {
 
     /// Stores the contents of the frame `pfn` as those of `slot`, in place of what `slot` held
     /// before (Linux: `swap_writepage`). Every [`Notified`](super::Notified) of the address space
-    /// has been notified, so the contents do not change during the call. The frame is freed later.
+    /// has given up the page, so the contents do not change during the call. The frame is freed
+    /// later.
     ///
     /// # Errors
     /// [`NotStored`] if there is no room for the contents. The page then remains in its frame.

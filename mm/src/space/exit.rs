@@ -109,7 +109,8 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.leave(machine)
     }
 
-    /// Claims the page tables that `walker`, one of the CPUs that empty the space, empties next.
+    /// Claims page tables for `walker` (one of the CPUs that empty the space), which empties them
+    /// next.
     pub(super) fn claim(&self, machine: &M, walker: &mut Claimer) -> Option<Claim> {
         let end = walker.end();
         let beyond = |table| match end {

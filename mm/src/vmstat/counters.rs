@@ -230,8 +230,8 @@ mod tests {
         // the threshold of 30.
         assert_eq!(folded(0, 64, 8, 30), 64);
         assert_eq!(folded(0, 56, 7, 30), 32);
-        // A single block is added to the shared word as a whole. With a threshold of zero, the
-        // differential keeps nothing.
+        // A single block of 512 pages is folded as a whole, together with the differential of 5.
+        // With a threshold of zero, every block is folded.
         assert_eq!(folded(5, 512, 1, 30), 517);
         assert_eq!(folded(0, -7, 7, 0), -7);
         assert_eq!(folded(3, 0, 0, 30), 0);

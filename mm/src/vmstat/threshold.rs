@@ -17,9 +17,9 @@ pub fn normal(online: u32, managed: Pages) -> u32 {
     (2 * bits(online) * (1 + bits(managed.0 >> 15))).min(THRESHOLD_MAX)
 }
 
-/// The threshold of a CPU's differential under memory pressure, at least 1. It is small enough that
-/// the differentials of all CPUs together cannot hide the distance between the low and the min
-/// watermark, unless that distance is less than a page per CPU.
+/// The threshold of a CPU's differential under memory pressure, at least 1. The differentials of
+/// all CPUs together cannot exceed the distance between the low and the min watermark, unless this
+/// distance is less than a page per CPU.
 #[must_use]
 pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
     (low_minus_min.0 / online.max(1)).clamp(1, THRESHOLD_MAX)

@@ -57,8 +57,8 @@ impl World {
         held
     }
 
-    /// Returns the pages of the runs in the depot, from which any CPU may take a run, the newest
-    /// run first.
+    /// Returns the pages of each run in the depot, the newest run first. Any CPU may take one of
+    /// these runs.
     fn offered(&self) -> Vec<Vec<Pfn>> {
         let runs = self.depot.runs();
         let pages = |run: &[u32]| run.iter().copied().map(Pfn).collect();

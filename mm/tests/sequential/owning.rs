@@ -295,8 +295,8 @@ fn a_cpu_claims_no_block_that_the_zone_cannot_spare() {
     world.is_whole();
 }
 
-/// If the owner of an inbox (pages that other CPUs have freed for the owner) never empties it,
-/// these other CPUs empty it, and return whole blocks to the zone.
+/// The inbox of a CPU has the pages of this CPU's blocks that other CPUs have freed. If this CPU
+/// never empties its inbox, the other CPUs empty it, and return whole blocks to the zone.
 #[test]
 fn an_inbox_that_its_owner_does_not_open_stays_short() {
     let world = World::new(Owning::Inbox);

@@ -18,9 +18,8 @@ type Run = (CpuId, Box<[u32]>);
 #[derive(Default)]
 pub(crate) struct Depot {
     runs: Mutex<Vec<Run>>,
-    /// True if the next free of a page behaves as if it had raced with another free: as if it had
-    /// read the page's tag, which says whether the page is free, before the other free changed the
-    /// tag.
+    /// True if the next free of a page behaves as if it had raced with another free of this page:
+    /// as if it had read the page's tag before the other free changed the tag.
     is_late: AtomicBool,
 }
 

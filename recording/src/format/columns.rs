@@ -156,9 +156,9 @@ struct Seen {
 pub(super) trait Side {
     /// Reads or writes one number; returns `None` if the column ends early.
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;
-    /// Both sides guess the page frame number of an event. Returns the index, from 1, of the guess
-    /// of a page frame number that equals `page`, or 0 if no guess equals `page`. The reader does
-    /// not know the page yet and returns 0.
+    /// The writer and the reader both guess the page frame number of an event. Returns the index,
+    /// counted from 1, of the guess that equals `page`, or 0 if no guess equals `page`. The reader
+    /// does not know `page` yet and returns 0.
     fn place(&self, deed: Deed, page: u64) -> u64;
     /// Sets `page` to the guessed page with the index `place`; returns `None` if there is no such
     /// guess. The writer does nothing, because it already knows the page.

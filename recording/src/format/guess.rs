@@ -81,8 +81,8 @@ pub(super) struct Guesser {
     /// For each CPU, order and migrate type, the pages that are on the kernel's list according to
     /// the events so far, from its head to its tail.
     lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
-    /// For each CPU, the pages that the CPU has freed and that a later event of a batched free may
-    /// name, in the order of the frees.
+    /// For each CPU, the pages that the CPU has freed, in the order of the frees. A later event of
+    /// a batched free may name one of these pages.
     pending: FxHashMap<u32, VecDeque<u64>>,
     /// For each page, the page that the same thread allocated next with the same migrate type.
     after: Table,

@@ -58,8 +58,8 @@ impl<'a> Record<'a> {
         /// The values that mark the end of a call chain that is shorter than its array.
         const NONE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
         let (field, size) = (self.field(name)?, self.field("size")?);
-        // The field `int size` directly precedes the addresses, which are aligned to their width.
-        // So the distance between the two fields is the width.
+        // The addresses of the call chain follow the field `int size`, aligned to the width of an
+        // address. So the distance between the two fields is this width.
         let width = field.offset.checked_sub(size.offset);
         let width = width.filter(|width| matches!(width, 4 | 8))?;
         let most = usize::try_from(self.number("size")?).ok()?;

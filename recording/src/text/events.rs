@@ -191,8 +191,7 @@ fn field<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
         .find_map(|word| word.strip_prefix(key))
 }
 
-/// Returns the word after the first word that equals `key`. If the returned word ended in a colon,
-/// it loses the colon.
+/// Returns the word after the first word that equals `key`, without a colon at its end.
 fn after<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let mut words = fields.split(|byte| *byte == b' ');
     words.find(|word| *word == key)?;

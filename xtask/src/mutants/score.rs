@@ -34,7 +34,7 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Counts the results of mutants, all of which belong to `group`.
+    /// Counts the fates of the mutants of one group.
     pub(crate) fn add(
         &mut self,
         group: &str,

@@ -129,9 +129,9 @@ impl Shown<'_> {
         find(self.raced, on, self.shape, case)
     }
 
-    /// Makes a table of one metric, with two columns for each setting (the place of the race and
-    /// the use of freed memory) in `on`. The first has the metric's value. The second has the ratio
-    /// of this value to the value of the base case in the same setting.
+    /// Makes a table of one metric. It has two columns for each setting in `on` (where the race
+    /// runs, and what happens to freed memory): the metric's value, and the ratio of this value to
+    /// that of the base case in the same setting.
     fn table(&self, title: &str, (_, what, base): Metric, on: &[On]) -> Table {
         let states_ratio = base == ALONE;
         let to = if states_ratio { "×" } else { "of ascending" };

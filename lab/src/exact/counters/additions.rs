@@ -222,7 +222,7 @@ mod tests {
         let recorded = [(0, 1), (3, -200), (3, -312), (4, 1)];
         let found = best(&recorded, &[(0, 1), (3, -512), (4, 1)]);
         assert_eq!((found.equal, found.cut), (3, 1));
-        // Two additions on different CPUs are not the two parts of one addition.
+        // Two recorded additions on different CPUs do not count as the two parts of one addition.
         let found = best(&[(0, 1), (3, -200), (2, -312)], &[(0, 1), (3, -512)]);
         assert_eq!(found.equal, 1);
     }

@@ -50,11 +50,11 @@ pub(super) struct Replayed {
 /// tables and the places where the gather (the pages that wait to be freed) is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
-    /// The replay splits the subtraction for an unmapping once more only if the reading would
-    /// otherwise differ from the recorded reading.
+    /// The replay cuts the subtraction for an unmapping at one more place, but only if the reading
+    /// would otherwise differ from the recorded reading.
     AsRead,
-    /// If the map has the index of an unmapping's step as a key, the replay splits the subtraction
-    /// for this unmapping once more. The value is the number of pages before the split.
+    /// The replay cuts the subtraction for an unmapping at one more place if the index of the
+    /// unmapping's step is a key of this map. The value is the number of pages before the cut.
     Given(&'a BTreeMap<usize, u64>),
 }
 
@@ -131,8 +131,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.beside + self.approximate().max(0)
     }
 
-    /// Adds `delta`. A one-sided counter starts as one shared value. This call can turn it into a
-    /// tree with a part for each CPU, as a page fault can.
+    /// Adds `delta`, as a page fault does. In this call, a one-sided counter can grow from one
+    /// shared value into a tree with a part for each CPU.
     fn add(&mut self, cpu: u32, delta: i64) {
         let _entered = self.host.enter(CpuId(cpu));
         let before = self.approximate();

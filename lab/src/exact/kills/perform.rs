@@ -218,8 +218,8 @@ impl<'r> Recorded<'r> {
         })
     }
 
-    /// The nodes from which the kernel assumes that `member` has memory when it selects a victim.
-    /// If the nodes of a memory policy ran out of memory, these are the nodes of the member's
+    /// The nodes on which the kernel assumes the memory of `member` to be when it selects a victim.
+    /// If the nodes of a memory policy are short of memory, these are the nodes of the member's
     /// policy. Otherwise they are the nodes of the member's cpuset.
     fn nodes_of(&self, member: &Member) -> NodeSet {
         match (&self.shortage.place, &member.policy) {

@@ -46,8 +46,8 @@ pub(crate) fn layout(areas: &[Area]) -> Layout {
     Layout::of(layouts).lazily()
 }
 
-/// A zone's blocks that count as in use since before the recording, so that recorded frees can
-/// return them.
+/// The blocks of a zone that the replay assumes to be in use when the recording begins, so that
+/// recorded frees can return them.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     by_order: [Vec<Pfn>; Order::COUNT],

@@ -62,8 +62,8 @@ fn rise(header: &Header, prefix: &str) -> Option<u64> {
     Some(after.saturating_sub(before))
 }
 
-/// Sets aside the moves of CPUs that lost events, because the contents of these CPUs' lists are
-/// unknown. Returns a note about the lost events, or `None` if no CPU lost events.
+/// Sets aside the moves of CPUs with lost events, because the contents of these CPUs' lists are
+/// unknown. Returns a note about the lost events, or `None` if no event was lost.
 pub(super) fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Option<String> {
     let lost = recording
         .header

@@ -12,7 +12,7 @@ pub(super) struct Amount {
 }
 
 /// The moves of one kind that the kernel and Plimsoll made in one zone for the same operation. If
-/// the kernel or Plimsoll made no move, its amount is zero.
+/// one of the two made no such move, its amount (`kernel` or `ours`) is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     /// The index of the operation, such as an allocation, in the list that the replay performs.

@@ -99,8 +99,8 @@ pub(super) fn left_at_end(recording: &Recording) -> BTreeMap<u32, u64> {
     left
 }
 
-/// Describes the first difference among the compared moves, with the events of its CPU around it.
-/// Returns no lines if there is no difference.
+/// Describes the first compared move that differs, with the events before and after it on the same
+/// CPU. Returns no lines if no move differs.
 pub(super) fn first_difference(
     recording: &Recording,
     zones: &[ZoneInfo],

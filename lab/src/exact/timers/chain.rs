@@ -1,8 +1,8 @@
 //! Finds in a recording which timers fired, and which timer belongs to which vmstat work.
 //!
-//! The vmstat work rearms its timer before the work ends. So a timer counts as the work's next
-//! firing if two conditions hold. The thread that runs the work must arm the timer on the work's
-//! CPU. The timer must lie inside the work's `struct delayed_work`.
+//! The vmstat work rearms its timer before the work ends. So the timer of the work's next firing is
+//! recognized by two properties. The thread that runs the work arms the timer on the work's CPU,
+//! and the timer lies inside the work's `struct delayed_work`.
 
 use std::collections::{HashMap, HashSet};
 

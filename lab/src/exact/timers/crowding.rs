@@ -23,9 +23,9 @@ use crate::workload::stress_vm::{Pause, StressVm};
 /// Any other profile would do, because these times do not affect when timers fire.
 const PRICES: &str = "laptop-2";
 
-/// The time from the beginning of a recording in which the comparison ignores starts of vmstat
-/// work, because the shepherd causes the first starts. If the recording is shorter than twice this
-/// time, the comparison ignores the starts in the first half.
+/// In this time from the beginning of a recording, the comparison ignores starts of vmstat work,
+/// because the first starts are caused by the shepherd and not by timers. If the recording is
+/// shorter than twice this time, the comparison ignores the starts in the first half.
 const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 
 /// The greatest length of a simulation. A longer simulation would show nothing new. If a recording

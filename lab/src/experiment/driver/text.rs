@@ -106,8 +106,7 @@ pub(super) struct Known<'a> {
 
 /// The metrics of an experiment.
 pub(super) struct Metrics {
-    /// The names of all metrics that a full or a quick run on some machine of the experiment
-    /// measures.
+    /// The names of the metrics of all full and quick runs, on all machines of the experiment.
     pub(super) all: Vec<String>,
     /// For each machine, the parameters (whole numbers) of the workload in a full run and in a
     /// quick run, as the experiment file gives them.

@@ -446,8 +446,9 @@ mod tests {
         }
     }
 
-    /// The patch makes 16 precise sums (which read every CPU's part of a counter). They are enough
-    /// for 10 processes, but not for 200 processes that approximate sums cannot tell apart.
+    /// The patch makes 16 precise sums (which read every CPU's part of a counter). This is enough
+    /// for 10 processes. It is not enough for 200 processes if approximate sums do not show which
+    /// of them is largest.
     #[test]
     fn the_patch_is_right_with_few_and_wrong_with_many_that_are_alike() {
         for kind in Kind::WITHOUT_A_HOG {
@@ -464,8 +465,8 @@ mod tests {
         let [regret, lot] = [REGRET, BY_LOT].map(|metric| value(&metric, &choices));
         let share = regret / lot;
         assert!((0.5..=1.5).contains(&share), "{regret} of {lot} bytes");
-        // Approximate sums cannot tell these processes apart. So a proof of the right choice needs
-        // precise sums (which read every CPU's part of a counter) of nearly all processes.
+        // The approximate sums do not show which process is largest. So a proof of the right choice
+        // needs precise sums of nearly all processes.
         let least = value(&LEAST, &choices);
         assert!((90.0..=100.0).contains(&least), "{least}");
     }

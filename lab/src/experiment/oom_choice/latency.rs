@@ -85,8 +85,8 @@ const HEADLINE: u32 = 10_000;
 /// The count of processes in measurements that do not need [`HEADLINE`] processes, such as the
 /// table that varies the number of CPUs.
 const FEW: u32 = 1000;
-/// The largest number of seeds for two kinds of tables: those of other machines, and those of low
-/// and high prices. These tables show times without verdicts.
+/// The largest number of seeds for the tables of other machines, and for the tables of low and high
+/// prices. These tables show times without verdicts.
 const SIDE_SEEDS: usize = 3;
 
 fn hog(count: u32) -> Metric {
@@ -354,8 +354,8 @@ fn cards(run: &Run<'_, LatencySetup, Kept>) -> Result<Made, Error> {
     Ok(table.into())
 }
 
-/// With one hog (a process that has almost all memory), the time of our selection, divided by the
-/// time of a selection that makes one approximate sum of every process, must not exceed this ratio.
+/// If one process has almost all memory, the ratio of two times must not exceed this number: the
+/// time of our selection, and that of a selection that makes one approximate sum of every process.
 const HOG_RATIO_MAX: f64 = 1.3;
 /// If approximate sums cannot tell any two processes apart, our selection must be at least this
 /// many times as fast as a selection that makes a precise sum of every process.

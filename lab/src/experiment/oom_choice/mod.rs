@@ -36,8 +36,8 @@ const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// Returns the machine's profile. The machine must have at least 4 CPUs, because the code that
-/// chooses a victim and the process that grows run on two CPUs other than CPU 0.
+/// Returns the machine's profile. The machine must have at least 4 CPUs, because two CPUs other
+/// than CPU 0 are needed: one for the selection of a victim, and one for the process that grows.
 fn profile(setting: &Setting<'_>) -> Result<Profile, Error> {
     let profile = setting.profile()?;
     if profile.topology.cpus() < 4 {

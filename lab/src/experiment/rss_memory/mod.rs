@@ -71,8 +71,8 @@ struct RssMemorySetup {
 enum Owner {
     /// An owner of four counters of this kind, just created and not used yet.
     New(Counting),
-    /// One-sided counters of ours that have grown into a tree, like those of a process that has run
-    /// on many CPUs.
+    /// An owner of four one-sided counters that have grown into a tree, as they do in a process
+    /// that runs on many CPUs.
     Grown,
 }
 

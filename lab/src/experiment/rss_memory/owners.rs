@@ -32,8 +32,8 @@ enum Made {
     OneSided(OneSidedTree<Host>),
 }
 
-/// A machine on which the experiment creates and destroys owners of four counters, to measure their
-/// memory and the time.
+/// A machine on which the experiment creates and destroys owners of four counters. The experiment
+/// measures the memory that an owner takes, and the time to create and destroy it.
 struct Nursery {
     host: Host,
     owner: Owner,

@@ -147,9 +147,9 @@ pub(super) const CAUSES: &[Cause] = &[
     }),
 ];
 
-/// In a run of this length, in milliseconds, a detector has enough time to make a report. To save
-/// time, neither interrupts nor softirqs disturb the CPUs in such a run: a disturbance lasts only
-/// microseconds, whereas a stretch lasts milliseconds.
+/// The length, in milliseconds, of a run in which a detector has enough time to make a report. To
+/// save time, such a run has neither interrupts nor softirqs. They last only microseconds, whereas
+/// the stretches between two reschedule points last milliseconds.
 const LONG_MS: u64 = 25_000;
 
 const fn cause(name: &'static str, ms: u64, change: fn(&mut StallSetup)) -> Cause {
@@ -183,7 +183,7 @@ fn crowd(setup: &mut StallSetup, cpus: u32) {
     setup.profile.topology = Topology::new((0..cpus).map(place).collect());
 }
 
-/// Makes moving pages under the zone lock `factor` times as slow.
+/// Multiplies the prices of moving pages under the zone lock by `factor`.
 fn slow(setup: &mut StallSetup, factor: u32) {
     for work in [Work::BuddyAlloc, Work::BuddyFree] {
         let key = CostKey::Work(work);

@@ -1,5 +1,6 @@
-//! The regime map: a table that shows how long one CPU's drain must take before the schedule of the
-//! vmstat work affects contention, and at which length of drains contention jumps.
+//! The regime map: a table that shows how the length of one CPU's drain affects contention. It
+//! shows from which length on the schedule of the vmstat work matters, and at which length
+//! contention jumps.
 //!
 //! Each CPU allocates and frees memory in one burst. After the burst, the CPU stays busy with only
 //! a few pages, so that timers fire on time and every firing finds full page lists to drain. The

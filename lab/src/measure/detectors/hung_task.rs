@@ -34,8 +34,8 @@ impl HungTask {
     }
 }
 
-/// Returns the time of the first look that reports a task which sleeps from `from` to `until`. The
-/// detector looks at all multiples of [`TIMEOUT`].
+/// Returns the time at which the detector first reports a task that sleeps from `from` to `until`.
+/// The detector looks at tasks at all multiples of [`TIMEOUT`].
 #[must_use]
 pub fn report(from: Nanos, until: Nanos) -> Option<Nanos> {
     let mut task = HungTask::default();

@@ -299,8 +299,8 @@ mod tests {
         assert_eq!((longest.zone_waits, longest.zone_wait), (0, Nanos(0)));
     }
 
-    /// The clock of a simulated CPU can be ahead of the end of the run, so a wait can end later
-    /// than the stretch in which the CPU waited.
+    /// The clock of a simulated CPU can be ahead of the end of the run. So a wait can end after the
+    /// run, whereas the stretch in which the CPU waited ends with the run.
     #[test]
     fn the_part_of_a_wait_after_the_end_of_the_run_does_not_count() {
         let sim = machine();

@@ -72,7 +72,7 @@ pub(crate) struct Done {
     pub(crate) to: Mark,
 }
 
-/// A moment of the run.
+/// The machine's statistics at one moment of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     /// The virtual time.

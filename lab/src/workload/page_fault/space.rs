@@ -228,9 +228,9 @@ mod tests {
         }
     }
 
-    /// The first fault of a mapping only tries the mmap_lock. If the lock is busy, the fault waits
-    /// for the lock and then gives the mapping its `anon_vma`. So the next fault does not need the
-    /// mmap_lock.
+    /// The first fault of a mapping tries to take the mmap_lock without waiting. If the lock is
+    /// busy, the fault waits for the lock and then gives the mapping its `anon_vma`. So the next
+    /// fault does not need the mmap_lock.
     #[test]
     fn a_fault_that_takes_the_lock_leaves_an_anon_vma() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");

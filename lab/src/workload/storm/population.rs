@@ -16,7 +16,8 @@ const RAN_ON_MAX: u64 = 4;
 /// The number of processes of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Headcount {
-    /// The number of processes that have touched their memory and then sleep.
+    /// The number of sleepers: processes that have touched their memory before the run, and only
+    /// sleep during the run.
     pub(crate) sleepers: u32,
     /// The smallest and the largest number of pages of a sleeper (a process that only sleeps during
     /// the run).

@@ -25,9 +25,9 @@ use super::stalls::{Edge, StormEvent, TimedEvent};
 use crate::run::testbed::Testbed;
 use crate::run::testbed::simulated;
 
-/// How many nanoseconds the OOM killer takes to look at a process for a second time, when all cache
-/// lines of the process are in the caches of the OOM killer's CPU. We measured this time with 1000
-/// processes. The first look at a process takes 180 to 190 ns.
+/// The time, in nanoseconds, that the OOM killer needs to look at a process again. By then, all
+/// cache lines of the process are in the caches of the OOM killer's CPU. We measured this time with
+/// 1000 processes. The first look at a process takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// The machine of a storm, with its processes and the OOM killer.

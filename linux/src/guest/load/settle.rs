@@ -15,7 +15,7 @@ use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
 const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
-/// Reading this file makes each CPU add what it has counted on its own to the counters of zones.
+/// When this file is read, each CPU adds its own counts to the counters of the zones.
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
 /// A fraction so large that `high`, the limit of a CPU's page lists, is four batches on every
 /// computer.

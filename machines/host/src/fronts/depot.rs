@@ -26,8 +26,8 @@ pub(super) struct Depot {
     runs: Mutex<Vec<Run>>,
     /// The number of runs. CPUs read this number without the lock.
     len: AtomicU32,
-    /// For each front (a CPU's stack of free pages), the number of pages in the runs that it gave
-    /// to the depot. Only a holder of the lock changes these counts.
+    /// For each front (a CPU's stack of free pages), the number of pages in the runs that this
+    /// front gave to the depot. Only a CPU that holds the lock of `runs` changes these counts.
     given: Box<[AtomicU32]>,
     most: usize,
 }

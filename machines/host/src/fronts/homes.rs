@@ -36,8 +36,8 @@ pub(crate) struct Home {
 }
 
 impl Homes {
-    /// Creates the table for `cpus` CPUs. At first, no CPU has a home: no real CPU has been chosen
-    /// for its counters.
+    /// Creates the table for `cpus` CPUs of the machine. At first, none of them has a home, which
+    /// is the real CPU whose threads add to the CPU's counters.
     pub(crate) fn new(cpus: u32) -> Self {
         let home = |_| Home {
             real: AtomicU32::new(NOBODY),

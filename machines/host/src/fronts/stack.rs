@@ -111,8 +111,8 @@ impl Stack {
     #[inline(always)]
     pub(crate) fn pop_at(&self, me: Sitter<'_>) -> Option<u32> {
         self.sit(me, || {
-            // Relaxed is enough from here on: only this thread uses the stack, and the load of the
-            // stack's home has made the stores of earlier users visible.
+            // Relaxed is enough from here on: only this thread uses the stack. The load of `home`,
+            // which names this thread as the user, has made the stores of earlier users visible.
             let state = self.state.load(Relaxed);
             let top = Self::depth(state).checked_sub(1)?;
             let page = self.pages.get(top)?.load(Relaxed);
@@ -207,8 +207,8 @@ impl Stack {
             self.stop(quiesce);
         }
         *strangers = Strangers::default();
-        // Release pairs with the Acquire load of the home by the user: the user sees what this
-        // thread saw after it stopped the last user.
+        // Release pairs with the Acquire load of `home` by the new user. So the new user sees what
+        // this thread saw after it had stopped the previous user.
         self.home.store(me, Release);
         true
     }

@@ -95,8 +95,8 @@ impl<'a> Sitter<'a> {
         number_of(self.seat.token)
     }
 
-    /// The word in which the thread notes which lock it holds, or which stack it is using, as the
-    /// owner.
+    /// The word in which the thread notes the lock that it holds or the stack that it is using. The
+    /// thread is the owner of this lock or stack.
     #[inline(always)]
     pub(crate) fn holding(self) -> &'a AtomicUsize {
         &self.seat.holding
@@ -309,8 +309,9 @@ impl<P: Seating> Biased<P> {
             UNOWNED => Some(Held::taken(&self.state, self.owner_after(token))),
             owner if owner == token => {
                 let held = Held::taken(&self.state, owner);
-                // This thread is the owner, but `sit` failed, mostly because the thread already
-                // holds a lock as owner. If it holds this very lock, this attempt must fail too.
+                // This thread is the owner, but `sit` failed. Usually, the reason is that the
+                // thread already holds a lock as its owner. If that lock is this one, this attempt
+                // must fail too.
                 (!self.is_inside(owner)).then_some(held)
             }
             owner => self.end_bias(owner),

@@ -86,8 +86,8 @@ impl<P: Seating, T> Guarded<Biased<P>, T> {
         Some(self.run(held, f))
     }
 
-    /// Acquires the lock and runs `f`. `me` is the calling thread's seat, where it notes which lock
-    /// it holds. Calls `relax` after each attempt that finds the lock held.
+    /// Acquires the lock and runs `f`. `me` is the calling thread's seat, in which the thread notes
+    /// which lock it holds. Calls `relax` after each attempt that finds the lock held.
     pub(crate) fn with_seat<R>(
         &self,
         me: Option<Sitter<'_>>,

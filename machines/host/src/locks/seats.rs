@@ -43,9 +43,9 @@ pub(crate) fn seat_of(number: u32) -> &'static Seat {
     Threads::seat_of(number)
 }
 
-/// Takes the seat from the calling thread, which is the first thread in the child of a fork. Only
-/// async-signal-safe functions are allowed to run in such a child. The thread-local `MINE` is safe,
-/// because it needs neither initialization nor a destructor.
+/// Takes the calling thread's seat away. The calling thread is the first thread in the child of a
+/// fork, where only async-signal-safe code is allowed. A store to the thread-local `MINE` is safe,
+/// because `MINE` needs neither initialization nor a destructor.
 pub(crate) fn stand_up_in_child() {
     MINE.set(None);
 }

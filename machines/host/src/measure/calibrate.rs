@@ -48,8 +48,8 @@ pub fn prices(pair: Pair) -> Result<Prices, CannotMeasure> {
     prices_of(pair, ROUNDS)
 }
 
-/// Measures the prices of a lock between the CPUs of `pair` in `rounds` rounds of timings; 2 rounds
-/// take about a tenth of a second.
+/// Measures the prices of a lock that the two CPUs of `pair` use, in `rounds` rounds of timings. 2
+/// rounds take about a tenth of a second.
 ///
 /// # Errors
 /// If a thread cannot be pinned, or the CPUs are so busy that they do not run at the same time.

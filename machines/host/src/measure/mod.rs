@@ -115,11 +115,11 @@ pub struct Waits {
     /// The 99.9th percentile of the waits, in nanoseconds.
     pub p999_ns: f64,
     /// The actual mean length of a hold, in nanoseconds. A hold is a little longer than
-    /// [`Load::hold_ns`], because the holder notices the end of this time only at the next reading
-    /// of the clock.
+    /// [`Load::hold_ns`], because the holder notices that this time is over only when it next reads
+    /// the clock.
     pub hold_ns: f64,
-    /// The mean delay from the planned time of a request to the request, in nanoseconds. A thread
-    /// notices that the planned time has come only when it next reads the clock.
+    /// The mean time by which a request comes later than planned, in nanoseconds. A thread notices
+    /// that the planned time has come only when it next reads the clock.
     pub late_ns: f64,
     /// The number of acquisitions that were kept, because neither thread was disturbed.
     pub kept: usize,

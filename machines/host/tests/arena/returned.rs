@@ -110,7 +110,7 @@ fn a_block_is_returned_once_after_it_stayed_free() {
         assert_eq!(world.resident(), 0);
         assert_eq!(world.round(&mut sweep, all), 0, "it was returned before");
 
-        // If a huge block is used, its memory has to be returned again.
+        // After a huge block was used and freed, a later round returns its memory again.
         let pfn = world.take(Order::HUGE);
         world.touch(pfn, Order::HUGE);
         world.free(pfn, Order::HUGE);

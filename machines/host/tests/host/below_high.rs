@@ -180,8 +180,8 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
     let pages = allocator(&host);
     let big = Request::new(Order::new(10).expect("the largest")).from_zone(UPPER);
     let single = pages.alloc(&host, upper()).expect("there is plenty");
-    // Blocks of the largest order bypass the lists, so the freed single page stays on a list. After
-    // these allocations, the zone still has more free pages than its high watermark.
+    // These allocations leave the zone more free pages than its high watermark. They bypass the
+    // lists, so the single page that is freed below stays on a list.
     take(&host, &pages, big, UPPER, MARKS.high.0 + 3000);
     let before = free(&host, &pages, UPPER);
     assert!(before > MARKS.high.0);
@@ -401,10 +401,10 @@ fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermar
             low: Pages(1000 + distance),
             high,
         };
-        // The free pages of the zone are compared with the sum of the high watermark and the
-        // reserve. This sum is above the zone's drift mark (Linux: `percpu_drift_mark`), so the
-        // zone's counter is compared as it is, without the amounts that CPUs have not added to it
-        // yet.
+        // The allocator compares the zone's free pages with the high watermark plus the reserve.
+        // This sum is above the zone's drift mark (Linux: `percpu_drift_mark`). So the allocator
+        // uses the zone's counter alone, without the amounts that CPUs have not added to this
+        // counter yet.
         mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
         for &kswapd in told {
             pages.set_kswapd(&host, NodeId(0), kswapd);

@@ -115,10 +115,9 @@ proptest! {
     }
 }
 
-/// The shapes of the counter's tree in the Linux patch. The index is the order: log₂ of the number
-/// of cells (the leaves, one for each CPU), rounded up. Each shape lists, for each level from the
-/// cells upwards, log₂ of the number of children that an item (an inner node) of the next level
-/// has.
+/// The shapes of the counter tree in the Linux patch. The index of a shape is its order: log₂ of
+/// the number of CPUs, rounded up. A shape lists log₂ of the number of children of each inner node,
+/// level by level from the leaves (one for each CPU) upwards.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],

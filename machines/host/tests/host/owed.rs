@@ -1,5 +1,5 @@
 //! Tests what happens to the rest of a spill (a transfer of pages from a CPU's lists to the zone)
-//! whose thread migrates between two holds of the zone lock.
+//! if the thread migrates between two holds of the zone lock.
 //!
 //! The observer is told of each hold while the page lists are still locked. After the first hold of
 //! a spill, the observer makes the thread enter another CPU, as if the thread were preempted

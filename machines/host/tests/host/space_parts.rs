@@ -1,5 +1,5 @@
-//! The data structures that address spaces share, compared with models: swap slots, the pages of
-//! objects (files and shared memory), and the lists of used pages (LRU).
+//! Compares the data structures that address spaces share with models. These are swap slots, the
+//! pages of objects (files and shared memory), and the lists of used pages (LRU).
 
 use std::collections::BTreeMap;
 use std::env;

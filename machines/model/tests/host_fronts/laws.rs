@@ -106,7 +106,8 @@ fn seat(index: usize) -> Sitter<'static> {
 }
 
 impl World {
-    /// Waits until the owner of the stack no longer uses it, as `host` does.
+    /// Waits until the owner of the stack no longer uses it. The code in `host` waits in the same
+    /// way.
     fn stop_owner(&self, home: u32) {
         heavy_barrier();
         self.stack.wait_outside(Seats::seat_of(home), |looks| {
@@ -206,8 +207,8 @@ impl World {
                 return Some(None);
             };
             let top = usize::try_from(top).expect("few pages");
-            // If the restartable sequence has been stopped, the state may describe pages that have
-            // left the stack.
+            // If the restartable sequence has been stopped, `top` may be out of date. `step` then
+            // stores nothing.
             let page = stack.pages.get(top)?.load(Relaxed);
             sequence.step(|| stack.state.store(state + OPERATION - 1, Relaxed))?;
             Some(Some(page))

@@ -1,9 +1,9 @@
-//! Laws of the locks of `host`, and of its job queue (the deferred jobs of one CPU). Each function
-//! is one run; a checker calls it once for each interleaving.
+//! Laws of the locks of `host`, and of its job queue (the deferred jobs of one CPU). A checker
+//! calls each function once for each interleaving.
 //!
-//! The values that a lock protects are atomics with relaxed loads and stores. If two threads hold
-//! the lock at once, or the second holder does not see the writes of the first, an addition is
-//! lost. So the laws need no unsafe code.
+//! The values that a lock protects are atomics with relaxed loads and stores, so the laws need no
+//! unsafe code. An addition is lost if two threads hold the lock at once, or if the second holder
+//! does not see the writes of the first.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;

@@ -62,7 +62,7 @@ impl<T> SimCpuLock<T> {
 
     /// The slow path of [`SimCpuLock::enter_local`]. Code outside a run always takes this path.
     /// Code in a run takes it in three cases: another CPU holds the lock or held it last, the task
-    /// has left the owner's CPU, or the options of the run rule out the fast path.
+    /// has left the CPU that owns the lock, or the options of the run rule out the fast path.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {

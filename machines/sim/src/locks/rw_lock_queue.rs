@@ -260,7 +260,7 @@ impl RwQueue {
         }
     }
 
-    /// Begins the critical section of the running task, which was admitted.
+    /// Begins the critical section of the running task, which has just been admitted.
     fn begin(sim: &Inner, site: Site) -> Stay {
         let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
         stays.set(stays.get() + 1);

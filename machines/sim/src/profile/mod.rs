@@ -90,8 +90,9 @@ pub enum Card {
 pub struct Costs {
     /// The price of each kind of local work, indexed by `Work as usize`.
     pub work_ns: [u32; Work::ALL.len()],
-    /// For each kind of work in `work_ns` whose price per page depends on how many pages a hold of
-    /// the zone lock moves: the average price of a page in a hold that moves many pages.
+    /// Some kinds of work in `work_ns` have a price per page that depends on how many pages move in
+    /// a hold of the zone lock. For these kinds, the average price of a page in a hold with many
+    /// pages.
     pub slopes: Slopes,
     /// The price of moving a dirty cache line, indexed by `Distance as usize`. The price of `Same`
     /// is that of a cache hit.

@@ -29,8 +29,7 @@ pub struct Slope {
     pub at: u32,
     /// The number of pages that a long hold of the zone lock moves.
     pub pages: u32,
-    /// The price of a page in a hold of the zone lock that moves this number of pages: the mean
-    /// over the pages of the hold, in nanoseconds.
+    /// The mean price of a page, in nanoseconds, if one hold of the zone lock moves `pages` pages.
     pub ns: u32,
 }
 

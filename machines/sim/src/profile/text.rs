@@ -22,7 +22,7 @@ use super::{
 /// Every machine has this variant.
 pub const NO_JITTER: &str = "no-jitter";
 
-/// What is wrong if a file does not exist, and how to make one.
+/// The message for a file that does not exist, which says how to make one.
 const MISSING: &str = "there is no such file; `plimsoll machines grace-72 --copy FILE` writes a \
                        copy of the profile of grace-72, which you can change";
 
@@ -245,7 +245,8 @@ impl ProfileText {
         }
     }
 
-    /// The cost with this key. `None` for a distance that the file does not give.
+    /// The cost with this key. `None` if the key is that of a distance whose cost the file does not
+    /// give.
     #[must_use]
     pub fn cost(&self, key: CostKey) -> Option<&Cost> {
         self.costs.iter().find(|cost| cost.key == key)

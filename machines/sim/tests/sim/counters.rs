@@ -236,8 +236,8 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
 
 /// An item (an inner node) of a counter's tree passes multiples of its batch to the item above, and
 /// keeps the remainder. If the amount that reaches an item is a multiple of its batch, the
-/// remainder would be 0, so the addition skips the item. An addition that goes to the root at once
-/// therefore costs as much as one that stays in the first item.
+/// remainder would be 0, so the addition skips the item. So an addition that goes directly to the
+/// root costs as much as one that stays in the first item.
 #[test]
 fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     for counting in [Counting::Tree, Counting::OneSided] {

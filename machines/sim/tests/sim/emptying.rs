@@ -1,6 +1,7 @@
 //! Details of emptying an address space: when translations are flushed, and when a helper (a thread
-//! other than the last user) stops so that a waiting CPU can continue. Also what happens to page
-//! tables that a listener did not let a helper empty.
+//! other than the last user) stops so that a waiting CPU can continue. Another detail is what
+//! happens to page tables that a helper could not empty because a listener (Linux: MMU notifier)
+//! refused.
 
 use crate::support;
 

@@ -1,5 +1,5 @@
-//! Tests which pages reclaim chooses, on which node, and what it remembers of pages that are needed
-//! again soon after they had left memory.
+//! Tests which pages reclaim chooses, and on which node. Also tests what reclaim remembers of pages
+//! that leave memory and are needed again soon.
 
 use std::rc::Rc;
 

@@ -1,5 +1,6 @@
 //! Tests the data structures that address spaces share (budgets, objects, slots of swap, lists of
-//! used pages) on simulated CPUs: their laws with many seeds, and how long their locks are held.
+//! used pages) on simulated CPUs. Checks their laws (contracts) with many seeds, and how long their
+//! locks are held.
 
 use crate::support;
 use crate::support::law::run_law;

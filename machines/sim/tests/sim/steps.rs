@@ -184,8 +184,9 @@ fn a_wait_follows_the_hold_that_it_waited_for() {
     }
 }
 
-/// The spans of time of one CPU nest: the times of its tasks and jobs, of its holds of spinlocks,
-/// and of its disturbances. So they can be drawn one below the other.
+/// Any two spans of time of one CPU are disjoint, or one contains the other. These are the spans of
+/// tasks and jobs, of waits for spinlocks and their holds, and of disturbances. So a viewer can
+/// draw them one below the other.
 #[test]
 fn the_spans_of_a_cpu_nest() {
     let (_, seen) = observed(LockModel::RunAhead);

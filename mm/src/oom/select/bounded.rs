@@ -172,9 +172,9 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// The numbers by which a round of the selection decides whether one batch, which sums the pages of
-/// all remaining candidates, is cheaper than further sums of single candidates. (The single sums
-/// are the rent in the rent-or-buy problem of the file's header.)
+/// The numbers by which a round of the selection chooses between further sums of single candidates
+/// and one batch, which sums the pages of all remaining candidates. In the rent-or-buy problem of
+/// the file's header, the single sums are the rent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of candidates whose pages had been summed precisely before the round began.
@@ -182,8 +182,8 @@ struct Rent {
     /// The number of candidates in the band (those that may have the most points) when the round
     /// began.
     band: u64,
-    /// When the search has taken this number of sums, it tests again whether one batch that sums
-    /// all remaining candidates together is cheaper than single sums.
+    /// When the search has taken this number of sums, it checks again whether to sum all remaining
+    /// candidates in one batch.
     ask_at: u64,
 }
 

@@ -197,8 +197,8 @@ proptest! {
 
 #[test]
 fn a_victim_that_always_exits_is_given_up_on() {
-    // Each candidate is the largest after the previous one has exited, and exits when it is checked
-    // again.
+    // When one candidate exits, the next one becomes the largest. Each candidate exits when the
+    // selection checks it again.
     let members = (0..8).map(|nth| Member::exactly(1000 - nth));
     let mut population = Population::new(members, machine());
     let mut at = 0;

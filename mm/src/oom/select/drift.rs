@@ -2,10 +2,10 @@
 //! candidate. This file measures by how much, for the proposed patch and for Plimsoll's selector.
 //!
 //! The pages of each candidate are counted as the tree of counters proposed for Linux counts them
-//! on 256 CPUs with a batch of 32. Each candidate has four counters. By its accuracy, the
-//! approximate sum of each counter may be up to 24,576 pages too small or 23,808 pages too large.
-//! In this test each sum is 0 to 22,272 pages too small. Each result is computed from 200
-//! populations (sets of candidates).
+//! on 256 CPUs with a batch of 32. Each candidate has four counters. According to the error bounds
+//! of the tree, the approximate sum of each counter can be up to 24,576 pages too small or 23,808
+//! pages too large. In this test, each sum is 0 to 22,272 pages too small. Each result is computed
+//! from 200 populations (sets of candidates).
 
 use alloc::vec;
 use alloc::vec::Vec;

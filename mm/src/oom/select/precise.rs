@@ -1,5 +1,5 @@
-//! Chooses a victim in one pass that sums the pages of every candidate precisely: correct, but slow
-//! on a machine with many CPUs (Linux from 6.18 on).
+//! Chooses a victim in one pass that sums the pages of every candidate precisely, as Linux does
+//! from 6.18 on. The choice is correct, but slow on a machine with many CPUs.
 
 use super::key::Key;
 use super::{Outcome, SelectError, Selection, Stop, Victim};

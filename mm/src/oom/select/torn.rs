@@ -1,5 +1,6 @@
-//! Tests of precise sums that are taken while pages move: if a page moves from a CPU already read
-//! to a CPU not yet read, the sum counts it twice; if it moves the other way, the sum misses it.
+//! Tests of precise sums that are taken while pages move between CPUs. If a page moves from a CPU
+//! that has been read to one that has not, the sum counts the page twice. If the page moves the
+//! other way, the sum misses it.
 
 use core::cell::Cell;
 

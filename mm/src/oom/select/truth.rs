@@ -14,7 +14,8 @@ use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 use crate::oom::{Outcome, Selection, TotalPages};
 
-/// A candidate: its facts, its true pages, and its cheap reading.
+/// A candidate: its facts, its true number of pages, and a cheap approximate reading of this
+/// number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) facts: Facts,
@@ -69,8 +70,8 @@ pub(super) enum Seen {
     Range(Range),
 }
 
-/// The candidates of a test. A test can make a candidate change just before the selection's query
-/// with a given index. The population counts the queries, and records what each of them read.
+/// The candidates of a test. The population counts the selection's queries, and records what each
+/// query read. A test can make a candidate change just before the query with a given index.
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,
@@ -112,7 +113,7 @@ impl Population {
         self
     }
 
-    /// Sets the value that [`Candidates::batch_gain`] returns: how much cheaper a batch of sums is.
+    /// Sets the value that [`Candidates::batch_gain`] returns.
     pub(super) fn gaining(mut self, batch_gain: u32) -> Self {
         self.batch_gain = batch_gain;
         self

@@ -35,7 +35,8 @@ use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// Chooses the candidate with the most points, unless too many others have nearly as many.
+/// Chooses the candidate with the most points, but can be wrong if many candidates have nearly as
+/// many.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
     /// The maximum number of precise sums of candidates' pages that one selection takes.

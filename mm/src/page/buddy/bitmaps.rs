@@ -31,8 +31,8 @@ const HUGE: u32 = Order::HUGE.pages().0;
 #[derive(Debug)]
 pub(super) struct Bitmaps {
     blocks: Vec<Split>,
-    /// For each order below that of a huge block, the partly free huge blocks whose largest free
-    /// block has that order.
+    /// The lists of partly free huge blocks, one list for each order below that of a huge block. A
+    /// huge block is on the list for the order of its largest free block.
     lists: [List; SMALL],
 }
 
@@ -60,7 +60,8 @@ impl Split {
     }
 }
 
-// A huge block takes 80 bytes: 72 bytes here, and 8 bytes for its links on a free list.
+// The book-keeping of a huge block takes 80 bytes: 72 bytes in `Split`, and 8 bytes for the block's
+// links on a free list.
 const _: () = assert!(size_of::<Split>() == 72);
 
 impl Bitmaps {

@@ -29,7 +29,8 @@ enum Age {
     Given,
 }
 
-/// The age of each part of a zone. A part is as large as a huge block.
+/// The ages of a zone's huge blocks. The age of a block says whether the block has been free since
+/// it was last visited.
 #[derive(Debug)]
 pub(super) struct Ages(Vec<Age>);
 

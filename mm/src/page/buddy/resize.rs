@@ -141,8 +141,8 @@ impl Buddy {
     }
 }
 
-/// Returns how many pages of the block of the largest order at `page` are in page blocks kept for
-/// atomic requests.
+/// Looks at the block of the largest order that begins at `page`. Returns how many of its pages are
+/// in page blocks that are kept for atomic requests.
 fn kept_in<T: Tags>(frames: Frames<'_, T>, page: u32) -> Pages {
     let each = frames.types.block().pages();
     let starts = (page..page + Order::MAX.pages().0).step_by(each.index());

@@ -3,16 +3,16 @@
 //! between page lists and the zone.
 //!
 //! A block that would exceed the batch waits for the next hold. If a free that returns pages to the
-//! zone is interrupted between two holds, the number of pages that it has not moved is recorded, so
-//! that the same number of pages returns to the zone later.
+//! zone is interrupted between two holds, the number of pages left to move is recorded. Later, the
+//! same number of pages returns to the zone.
 //!
 //! Shorter holds mean that the lock changes hands more often, and each change costs the transfer of
 //! a cache line. To compensate, freed buddies are joined before the lock is taken, and refilled
 //! blocks are split after it is released. A batch then takes only a few operations under the lock.
 //!
 //! An allocation that finds no memory drains all lists even if another CPU is already draining
-//! them, because that drain may already have passed the lists that have pages. With short holds,
-//! the second drain delays other CPUs only briefly.
+//! them. The drain of the other CPU may already have passed the lists that have pages. With short
+//! holds, the second drain delays other CPUs only briefly.
 
 use super::{Holds, Leftover, Limit, MeetsDrain, Unit};
 use crate::site::Site;

@@ -1,5 +1,5 @@
-//! Linux before holds were limited: each transfer of pages between page lists and the zone, except
-//! a drain, is one hold of the zone lock, however many pages it moves.
+//! The policy of Linux before holds of the zone lock were limited. Each transfer of pages between
+//! page lists and the zone, except a drain, is one hold of the zone lock, however many pages move.
 
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;

@@ -201,8 +201,8 @@ impl<M: Machine> Zone<M> {
         self.give_planned(machine, part, blocks);
     }
 
-    /// Returns all pages of `record`, the free pages of one block, to the zone. The record has been
-    /// removed from the bitmaps of the CPU's blocks (its stock).
+    /// Returns the free pages of one block, which `record` has, to the zone. `record` has been
+    /// removed from the CPU's `Stock`.
     pub(super) fn give_record(&self, machine: &M, part: Part, mut record: Record) {
         while record.pages > 0 {
             let mut blocks = Blocks::new();

@@ -51,8 +51,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Drains the lists of `cpu`, and the pages that other CPUs have freed for `cpu` (its inbox),
-    /// after blocks of `cpu` have lost their owner.
+    /// Drains the lists of `cpu`, and its inbox (the pages that other CPUs have freed for `cpu`).
+    /// The caller has taken the ownership of blocks away from `cpu`.
     pub(super) fn drain_unowned(&self, machine: &M, cpu: CpuId) {
         self.owners.show_loss(machine, cpu);
         self.drain(machine, cpu);

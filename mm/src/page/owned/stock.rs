@@ -37,7 +37,7 @@ pub(in crate::page) struct Stock {
     fragmented: [Option<u32>; FRAGMENTED],
 }
 
-/// The largest number of blocks of which a CPU remembers that the zone has fragments.
+/// The largest number of blocks that a CPU remembers in `fragmented`.
 const FRAGMENTED: usize = 16;
 
 /// The free pages of one block that the owner of the block keeps, as a bitmap.

@@ -42,8 +42,8 @@ impl Pcp {
         (half >> Order::HUGE.get()).clamp(2, 8)
     }
 
-    /// The number of pages to return to a zone that keeps its free pages in bitmaps when huge
-    /// blocks fill the lists: half of the pages on the lists, but at most 8 huge blocks.
+    /// When huge blocks fill the lists, this number of pages returns to a zone that keeps its free
+    /// pages in bitmaps. It is half of the pages on the lists, but at most 8 huge blocks.
     pub(in crate::page) fn huge_spill(&self) -> u32 {
         (self.count / 2).min(8 << Order::HUGE.get())
     }

@@ -195,8 +195,8 @@ impl<M: Machine> Frontier<M> {
         Self::with_rests(machine, cpus.min(RESTS))
     }
 
-    /// Makes a frontier like [`Frontier::new`], in which at most `rests` CPUs at a time can store
-    /// page tables that they have claimed and not begun.
+    /// Makes a frontier like [`Frontier::new`]. At most `rests` CPUs at a time can store page
+    /// tables that they have claimed but not begun to empty.
     pub(crate) fn with_rests(machine: &M, rests: usize) -> Self {
         let state = State {
             low: 0,

@@ -191,8 +191,9 @@ impl<M: Machine> Aged<M> {
             machine.spend(Work::LruMove, count_of(pages.len()));
             for &(taken, fate) in pages {
                 if !taken.from.is_active() {
-                    // The node's age, which tells how long a page has been out of memory, grows by
-                    // one for each page that leaves memory and for each page that becomes active.
+                    // The age of the node grows by one for each page that leaves memory, and for
+                    // each page that becomes active. The age tells how long a page has been out of
+                    // memory.
                     let ages = match fate {
                         Fate::Leaves => true,
                         Fate::Stays { list, .. } => list.is_active(),
@@ -215,7 +216,7 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Returns the costs and the age by which reclaim chooses between the kinds of pages of `node`.
+    /// Returns the [`Balance`] of `node`, by which reclaim chooses between the kinds of pages.
     pub(crate) fn balance(&self, machine: &M, node: NodeId) -> Balance {
         let node = &self.nodes[self.place(node)];
         node.with(machine, Site::LruIsolate, |lists| lists.balance)

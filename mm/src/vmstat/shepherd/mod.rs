@@ -24,8 +24,8 @@ pub trait Shepherd: fmt::Debug + Sync {
     /// these leftovers.
     fn wakes(&self, leftovers: Leftovers) -> bool;
 
-    /// Returns when a CPU that has stopped its periodic work must run this work again, and whether
-    /// the CPU is woken for that if it is idle.
+    /// Returns when a CPU that has stopped its periodic work must run it again. Also returns
+    /// whether to wake the CPU for this work if the CPU is idle.
     fn kick(&self, moment: &Moment) -> (Due, WhenIdle);
 }
 

@@ -28,8 +28,8 @@ struct Followed {
     batch: u32,
     /// The upper bound of `high`, the number of pages at which the lists return pages to the zone.
     high_max: u32,
-    /// The index of the list on which the replay assumes the pages that were listed before the
-    /// recording and that no event shows. If possible, this is a list for which no event shows that
+    /// The index of the list to which the replay assigns all pages that were listed before the
+    /// recording but that no event shows. If possible, this is a list for which no event shows that
     /// it was ever empty.
     home: u8,
     /// The least and the greatest possible value of `alloc_factor`. (In Linux, a refill doubles the

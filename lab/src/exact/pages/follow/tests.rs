@@ -53,9 +53,9 @@ fn learnt_length(after: &[Op]) -> u32 {
     follow.count(0, 0)
 }
 
-/// If the replay used the kernel's next spill (return of pages to the zone) to correct the lists,
-/// an identical spill of Plimsoll proves nothing and is not compared. The replay
-/// does compare the spill after that. A spill that differs always counts as a difference.
+/// The replay can use the kernel's next spill (return of pages to the zone) to correct the lists.
+/// If Plimsoll's spill is then identical, this proves nothing, so the spill is not compared. If
+/// Plimsoll's spill differs, it counts as a difference. The spill after that is compared again.
 #[test]
 fn a_spill_that_corrected_the_lists_is_set_aside() {
     let mut follow = with([10, 10, 10]);
@@ -257,15 +257,15 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(learnt.alloc_factor, Some(1));
 }
 
-/// The replay assumes that all pages that no event shows are on one list. The blocks of this list
-/// can have several pages. If a correction is not a multiple of the block size, the remainder goes
-/// to, or comes from, a list of single pages.
+/// The replay assigns all pages that no event shows to one list, whose blocks can have several
+/// pages. A correction adds pages to this list or removes pages from it. If their number is not a
+/// multiple of the block size, the remainder is added to, or removed from, a list of single pages.
 #[test]
 fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
     lens[..3].copy_from_slice(&[20, 50, 30]);
-    // List 6, on which the replay assumes the pages that no event shows, has blocks of four pages.
+    // The replay assigns the pages that no event shows to list 6, whose blocks have four pages.
     follow.begin((0, 0), lens, (63, 1000), ListId(6));
     follow.lengthen(&spill(0, 63), 5);
     assert_eq!((follow.lens(0, 0)[1], follow.lens(0, 0)[6]), (51, 1));

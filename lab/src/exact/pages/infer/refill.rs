@@ -182,9 +182,9 @@ impl Walk<'_> {
         self.take_never_seen(index, cpu, pages);
     }
 
-    /// Records that a bulk allocation of `pages` pages also took pages that no event shows. The
-    /// other pages of the bulk allocation are the topmost pages of the derived list of unmovable
-    /// pages, down to the first page that leaves this list with an event.
+    /// Some of the `pages` pages of a bulk allocation are the topmost pages of the derived list of
+    /// unmovable pages, down to the first page that leaves this list with an event. Records that
+    /// the bulk allocation took its other pages from those that no event shows.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);

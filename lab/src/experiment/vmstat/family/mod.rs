@@ -155,8 +155,9 @@ impl Family {
         format!("{like}; the nearest is {name}, typically {apart:.1} × apart")
     }
 
-    /// For each workload, the patch's ratios to Linux on all machines, together with the published
-    /// ratios. Leaves out the workloads that lack a ratio because Linux's median is zero.
+    /// For each workload, the ratios of the patch to Linux on all machines, together with the
+    /// published ratios. Leaves out the workloads for which a ratio is missing because Linux's
+    /// median is zero.
     fn beside(&self) -> Vec<(&'static str, Vec<Beside>)> {
         let of_workload = |mix: &'static Mix| {
             let members = self.members_of(mix.name);

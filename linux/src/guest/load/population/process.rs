@@ -33,8 +33,8 @@ impl Process {
         match self.second {
             None => program.push(Op::Report),
             Some(Second::Shared) => program.extend([Op::Share, Op::Report]),
-            // The child reports to the leader that it runs, because the worker itself waits for the
-            // child's end.
+            // The child reports to the load's leader in place of the worker, because the worker
+            // waits until the child is killed.
             Some(Second::Vfork) => program.push(Op::Vfork),
         }
         program.push(Op::Wait);

@@ -39,7 +39,7 @@ struct World {
     drain_every: Duration,
     rate: Rate,
     begun: Instant,
-    /// The time span, from start to end, of each job whose worker thread lost the CPU meanwhile.
+    /// The time span of each job during which the job's worker thread lost the CPU.
     away: Mutex<Vec<Span>>,
 }
 
@@ -55,8 +55,8 @@ pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasu
     let host = Host::with_observer(Topology::flat(2), observer);
     let pages = options.pages.max(Pages(1 << 14));
     let mut config = Config::new(Layout::arena(pages).with_bitmaps());
-    // A short interval of the periodic work makes page lists shrink (*decay*) often, so that this
-    // coincides with allocations.
+    // A short interval of the periodic work makes page lists shrink (*decay*) often, so that the
+    // shrinking coincides with allocations.
     let often = config.tunables.set(Knob::StatInterval, 50);
     often.expect("in bounds");
     let manager = Manager::new(&host, config);

@@ -58,8 +58,8 @@ pub struct Times {
     /// Times of at least 10 µs in chunks (short periods of work) that were not disturbed, but
     /// during which another thread lost its CPU. That other thread may have held a lock.
     pub behind: Histogram,
-    /// Times in chunks (short periods of work) during which the thread was switched from its CPU,
-    /// or a hypervisor took the CPU.
+    /// The times of operations in disturbed chunks. In such a chunk (a short period of work), the
+    /// thread was switched from its CPU, or a hypervisor took the CPU.
     pub disturbed: Histogram,
 }
 

@@ -68,7 +68,8 @@ impl Fixture {
     }
 
     /// Calls `enter`, which acquires the lock and then calls its callback. The callback holds the
-    /// lock for `hold_us` microseconds, which is recorded as `what`.
+    /// lock for `hold_us` microseconds. Records this hold, and the wait before it, with the letter
+    /// `what`.
     pub(crate) fn note<R>(
         &self,
         sim: &Sim,

@@ -30,8 +30,7 @@ impl Lone {
         Self::of(small, spaces, more, fill)
     }
 
-    /// Creates an address space as [`Lone::new`] does, but among `spaces`, which the caller has
-    /// created.
+    /// Like [`Lone::new`], but uses `spaces`, which the caller has created.
     pub(crate) fn of(
         small: Small,
         spaces: Spaces<Sim>,

@@ -130,7 +130,8 @@ impl Small {
 
     /// Starts a task on `cpu` that never sleeps. On any CPU on which it runs, the task leaves a
     /// differential, which is an amount that the CPU has not yet added to a shared counter. The
-    /// differential is only 1, because the CPU might add a larger one at once.
+    /// differential is only 1, so that it does not exceed the threshold at which the CPU adds it to
+    /// the counter.
     pub(crate) fn keep_busy(&self, cpu: CpuId) {
         let mm = Rc::clone(&self.mm);
         self.sim.spawn_daemon(cpu, move |sim| {

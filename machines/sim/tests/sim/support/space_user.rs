@@ -306,8 +306,8 @@ impl User {
         }
     }
 
-    /// Checks that page tables have entries only for pages of mappings and, if no operation is in
-    /// progress, that the counters agree with them.
+    /// Checks that page tables have entries only for pages of mappings. If no operation is in
+    /// progress, also checks that the counters agree with the entries.
     fn check(&self, sim: &Sim) {
         let compared = check_tables::check(sim, self.process());
         self.shared
