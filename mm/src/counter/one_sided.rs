@@ -226,8 +226,7 @@ impl<M: Machine> OneSidedTree<M> {
         let cpu = machine.this_cpu();
         let moves = (home >> CPU_BITS) + i64::from(home != 0);
         let next = moves << CPU_BITS | home_of(cpu);
-        // If another CPU changes the word [`HOME`] first, this CPU's change of the word is not
-        // counted.
+        // If another CPU changes the word [`HOME`] first, the change by this CPU is not counted.
         let _ = self
             .first
             .compare_exchange(machine, HOME, home, next, Relaxed);
