@@ -89,8 +89,7 @@ impl<M: Machine> OneSidedTree<M> {
     pub const FAN_IN: u32 = 16;
 
     /// Returns the number of cache lines that a tree of `shape` needs for all counters of a group.
-    /// There is one line for each item and each root. Further lines have one bit per CPU and per
-    /// item.
+    /// There is a line for each item and each root. Further lines have a bit per CPU and per item.
     #[must_use]
     pub fn items_lines(shape: &Shape) -> usize {
         marks(shape) + shape.items()

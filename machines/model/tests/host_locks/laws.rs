@@ -483,8 +483,7 @@ pub(crate) fn a_deferred_job_starts() {
     assert_eq!(desked.job_queue.state(JOB), JobState::Dormant);
 }
 
-/// Asserts that closing a job queue wakes its worker, and that a job which is not due yet stays
-/// pending.
+/// Asserts that closing a job queue wakes its worker. A job that is not due yet stays pending.
 pub(crate) fn a_job_queue_that_closes_ends_its_worker() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
