@@ -25,8 +25,7 @@ pub(crate) struct HtmlFile {
     /// The machines whose prices the page shows. A price is the time that the simulator charges for
     /// an operation.
     machines: Vec<String>,
-    /// The courses that runs of the command have left here and that the page does not have yet. A
-    /// course is what happened in a run over time.
+    /// The courses (what happened in each run, over time) that the page does not have yet.
     left: Courses,
     courses: Vec<Course>,
 }

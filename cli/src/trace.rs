@@ -59,7 +59,8 @@ impl TraceFile {
         self.file.as_ref().map(|(_, traces)| traces.clone())
     }
 
-    /// Writes the trace completely or not at all, and says what is in it.
+    /// Writes the trace completely or not at all. Prints which designs the trace has, and how many
+    /// events.
     pub(crate) fn write(&self) -> anyhow::Result<()> {
         let Some((file, traces)) = &self.file else {
             return Ok(());

@@ -28,8 +28,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// table has at least one row for each share.
 const SHARES: [f64; 6] = [0.0, 0.000_1, 0.000_3, 0.001, 0.003, 0.01];
 
-/// The number of runs for each of [`SHARES`]. Each run uses a separate seed to choose, at random,
-/// the page uses to remove.
+/// The number of runs for each of [`SHARES`]. Each run removes other uses of pages, chosen at
+/// random with a separate seed.
 const SEEDS: u64 = 3;
 
 fn main() -> ExitCode {

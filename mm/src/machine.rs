@@ -396,8 +396,8 @@ pub trait Front<M: Machine> {
     fn push(&self, machine: &M, page: u32) -> bool;
 
     /// Returns whether the caller can use the stack now. If no other CPU uses the stack, the caller
-    /// becomes its user. If another CPU uses the stack, the caller takes the stack over only after
-    /// many such calls, and only if the other CPU has not used the stack between these calls.
+    /// becomes its user. Otherwise, the caller takes the stack over after many such calls, if the
+    /// other CPU has not used the stack between them.
     fn admits(&self, machine: &M) -> bool;
 
     /// Keeps every CPU from using the stack, passes all pages to `f`, and then lets the CPUs use

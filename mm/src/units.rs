@@ -256,7 +256,7 @@ impl Add for Nanos {
     }
 }
 
-/// A number of timer ticks, or the number of one tick (Linux: `jiffies`).
+/// A length of time, or a point in time, counted in timer ticks (Linux: `jiffies`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Jiffies(pub u64);
 

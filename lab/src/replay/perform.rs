@@ -266,9 +266,9 @@ impl Copy {
         }
     }
 
-    /// Takes the block of `slot`, or returns `None` if no CPU allocates the block in time. It is
-    /// possible that the CPU that allocates the block is later than in the recording. During each
-    /// sleep of this function, that CPU continues.
+    /// Takes the block of `slot`, or returns `None` if no CPU allocates the block in time. The CPU
+    /// that allocates the block may do so later than in the recording, so this function sleeps
+    /// until that CPU has caught up.
     fn wait_for(&self, sim: &Sim, slot: u32) -> Option<(Pfn, Order)> {
         for _turn in 0..WAIT_STEPS_MAX {
             if let Some(block) = self.blocks[slot as usize].take() {

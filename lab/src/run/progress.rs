@@ -57,8 +57,9 @@ impl Progress {
         }
     }
 
-    /// Returns this progress with `journal`, which stores each case that finishes and has the cases
-    /// of an earlier run. `experiment` is the experiment or the command that runs.
+    /// Returns this progress with `journal`. The journal has the cases that an earlier run
+    /// finished, and stores each case that finishes now. `experiment` is the experiment or the
+    /// command that runs.
     #[must_use]
     pub fn kept_in(self, journal: Arc<dyn Journal>, experiment: &str) -> Self {
         Self {

@@ -322,8 +322,7 @@ impl Testbed {
     ///
     /// # Panics
     /// If `design` limits every hold of a zone lock strictly to one batch of pages, but a hold
-    /// moved several blocks that together have more pages than a batch. Every hold of every run is
-    /// checked.
+    /// moved more than a batch in several blocks. Every hold of every run is checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();

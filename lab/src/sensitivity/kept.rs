@@ -1,6 +1,5 @@
-//! The sensitivity table that is part of the repository, `lab/data/sensitivity.json`: how each
-//! price of a machine (the time of one kind of simulated step) affects the headline results of
-//! experiments.
+//! The sensitivity table that is part of the repository, `lab/data/sensitivity.json`. It says how
+//! each price of a machine (the time of one kind of simulated step) affects the headline results.
 
 use plimsoll_sim::profile::{Card, CostKey, Profile, Provenance};
 use serde::{Deserialize, Serialize};

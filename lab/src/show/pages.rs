@@ -75,7 +75,8 @@ fn distribution(sizes: impl IntoIterator<Item = (Path, Vec<u64>)>) -> Figures {
     }
 }
 
-/// The smallest value in `sorted` that at least `percent` percent of the values do not exceed.
+/// The smallest value in `sorted` such that at least `percent` percent of the values are not
+/// larger.
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted[rank.saturating_sub(1)]

@@ -79,7 +79,7 @@ impl Traces {
         }
     }
 
-    /// Returns the limits on the slices that are kept of the run of `design` on `machine`.
+    /// Returns the limits on the slices that are kept from the run of `design` on `machine`.
     pub(crate) fn limits(&self, machine: &str, design: &str) -> Limits {
         let key = (machine.to_owned(), design.to_owned());
         let windows = self.each.get(&key).unwrap_or(&self.limits.windows);

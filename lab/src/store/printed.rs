@@ -21,7 +21,7 @@ pub enum Printed {
 pub(super) struct Tally {
     better: usize,
     worse: usize,
-    /// The number of changes in metrics of which neither a lower nor a higher value is better.
+    /// The number of changes of metrics for which neither direction is better.
     changed: usize,
     none: usize,
     equal: usize,

@@ -67,7 +67,7 @@ fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     assert_eq!(rows(&table(&recording, "firings"))[0].1[..2], [3.0, 1.0]);
 }
 
-/// Makes a recording at HZ 250 in which the vmstat works of three CPUs start at 8, 11 and 14 ms.
+/// Makes a recording at HZ 250 in which the vmstat work of three CPUs starts at 8, 11 and 14 ms.
 /// Ticks are 4 ms apart. If `phase_ns` is given, a timer expires `phase_ns` after 20 ms. This
 /// expiry shows when ticks come.
 fn three(phase_ns: Option<u64>) -> Recording {

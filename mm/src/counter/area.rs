@@ -422,8 +422,7 @@ impl<M: Machine> Place<M> {
         self.row(cpu).total(machine, self.first(), self.width())
     }
 
-    /// Returns the words in which `cpu` counts for all groups of counters whose places are in the
-    /// same chunk as this place. A chunk has 64 places.
+    /// Returns the words of `cpu` in the chunk of 64 places to which this place belongs.
     #[inline]
     pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
         let per_row = self.blocks_per_row as usize;

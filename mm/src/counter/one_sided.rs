@@ -196,8 +196,9 @@ impl<M: Machine> OneSidedTree<M> {
         Ok(())
     }
 
-    /// Panics if the group has no counter with this index. In the first line, the words after the
-    /// counters are bookkeeping, not counters. An access to a cell checks the index itself.
+    /// Panics if the group has no counter with this index. This check is needed before accesses to
+    /// the group's first cache line, where other words follow the counters. An access to a cell
+    /// makes a check of its own.
     #[inline]
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
@@ -269,7 +270,8 @@ impl<M: Machine> OneSidedTree<M> {
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let word = grown.cells.word(cpu, counter);
         let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            // The task may have migrated. All sums include the first line, so add there instead.
+            // This addition failed, because the task may have migrated. So add to the first line
+            // instead, which all sums include.
             self.first.add(machine, counter, delta, Relaxed);
             return;
         };

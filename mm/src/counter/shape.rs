@@ -91,7 +91,8 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Returns the largest amount that an item of this level keeps before it passes something on.
+    /// Returns the largest amount that an item of this level keeps before it passes an amount to
+    /// the level above.
     pub(super) const fn kept_max(&self) -> u64 {
         self.batch.abs_diff(self.step)
     }
@@ -312,7 +313,7 @@ fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
     count_of(most)
 }
 
-/// Joins neighbouring `starts` for which `same` returns true into groups of at most `fan_in`. The
+/// Joins neighbouring `starts` into groups of at most `fan_in` if `same` returns true for them. The
 /// sizes of the groups are as equal as possible. Returns where each group starts, and the size of
 /// the largest group.
 fn grouped(

@@ -234,7 +234,7 @@ pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user of an address space empties its page tables beside one helper, which leaves before
+/// The last user of an address space and one helper empty its page tables. The helper leaves before
 /// it has begun all tables that it has claimed. The last user empties these tables.
 #[must_use]
 pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {

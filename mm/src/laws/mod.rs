@@ -239,8 +239,8 @@ impl<M: Machine> Contested<M> {
     }
 
     fn is_free_once(&self, machine: &M) {
-        // If both frees were accepted, the second one is detected when the page leaves the fronts,
-        // the CPUs' stacks of free pages.
+        // If the frees of both CPUs were accepted, the double free is detected when the page leaves
+        // the fronts, the CPUs' stacks of free pages.
         self.few.is_whole(machine);
         let accepted = self.accepted.load(machine, Relaxed);
         let found = signed(self.few.pages.double_frees());

@@ -213,9 +213,9 @@ pub fn inboxes_with_bitmaps<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
-/// All pages are in use. A CPU frees pages of CPU 0's blocks, while CPU 2 takes such a block, with
-/// its ownership, from CPU 0. A page may still reach the inbox of CPU 0 after CPU 0 has lost the
-/// block. Such a page goes onto a list. No page is lost.
+/// All pages are in use. CPU 2 takes one of CPU 0's blocks, with its ownership, while another CPU
+/// frees pages of CPU 0's blocks. A page may still reach the inbox of CPU 0 after CPU 0 has lost
+/// the block. Such a page goes onto a list. No page is lost.
 #[must_use]
 pub fn robbing_against_sending<M: Machine>() -> Law<M, Handed<M>> {
     law(

@@ -153,8 +153,8 @@ struct KillState {
 }
 
 /// The largest number of pauses for a victim that is still leaving its address space after the
-/// reaper has finished with the space. The task that empties the space may hold pages that are not
-/// free yet, but that task may also be stuck.
+/// reaper has finished with the space. A pause can help, because the task that empties the space
+/// may still free pages. The number is limited, because that task may be stuck.
 const WAITS_MAX: u32 = 10;
 
 /// The result of a decision under the OOM lock.

@@ -270,7 +270,7 @@ impl<M: Machine> Memory<'_, M> {
     fn share_of_mapped(&self, pfn: Pfn) -> Option<&Share<M>> {
         let aged = self.spaces.lru.aged()?;
         let pages = self.manager.pages();
-        // Because the page has a use, no CPU frees the page, and the page keeps its owner.
+        // The page is in use, so no CPU frees the page, and its owner does not change.
         let owner = Owner::unpack(aged.owner_of(pages, pfn))?;
         owner.file.and_then(|_| aged.share(pages, pfn))
     }

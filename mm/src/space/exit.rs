@@ -123,10 +123,9 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Completes the work on the page tables of `claim`. If the exiting thread has begun to empty
     /// the space, reports to the `Machine` (which may be simulated) the work of dropping the
-    /// mappings that begin in these tables. Frees the gathered pages if other CPUs also empty the
-    /// space and the gather has at least as many records as `share` tables have entries. Callers
-    /// pass a smaller `share` when fewer tables are left. So no CPU still holds many pages when all
-    /// tables are claimed.
+    /// mappings that begin in these tables. If other CPUs also empty the space, frees the gathered
+    /// pages once there are as many records as `share` tables have entries. `share` is smaller when
+    /// fewer tables are left. So no CPU still holds many pages when all tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {

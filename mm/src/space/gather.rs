@@ -44,8 +44,8 @@ pub(super) struct Gather<'m, M: Machine> {
     memory: Memory<'m, M>,
     space: &'m AddressSpace<M>,
     share: Share,
-    /// The first records of the gather. There is room for one record more than `BUNDLE`, as
-    /// [`Records`] has room for one more than a batch.
+    /// The first records of the gather: `BUNDLE` records, and one more for the reason that
+    /// [`Records`] gives.
     bundle: [Record; BUNDLE + 1],
     /// The records of the batch that is being filled, or `None` while `bundle` is being filled.
     filling: Option<Box<Records>>,

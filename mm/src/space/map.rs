@@ -314,7 +314,7 @@ impl<M: Machine> AddressSpace<M> {
 
 /// The effect of removing mappings, or parts of them.
 struct Removal {
-    /// The page at which the first removed piece begins, if its mapping begins before the range.
+    /// The start of the first removed piece, if its mapping begins before the removed range.
     before: Option<Vpn>,
     /// The end of the last removed piece, if its mapping continues after the removed range.
     after: Option<Vpn>,

@@ -288,8 +288,8 @@ impl<M: Machine> AddressSpace<M> {
         self.users.add(machine, 1, Relaxed);
     }
 
-    /// Counts one process less that uses the space. Returns whether that process was the last user
-    /// (Linux: `mmput`).
+    /// Counts that a process has stopped using the space. Returns whether that process was the last
+    /// user (Linux: `mmput`).
     pub(crate) fn remove_user(&self, machine: &M) -> bool {
         // AcqRel pairs with the AcqRel of other users here, so that the last user sees everything
         // that they did before they left.

@@ -81,8 +81,8 @@ impl<M: Machine> Object<M> {
         }
     }
 
-    /// Allocates a page while no lock is held. If another CPU puts a page at the same index first,
-    /// uses that page and frees the page that was allocated here.
+    /// Allocates a page while no lock is held. If another CPU has put a page at the same index in
+    /// the meantime, frees the page that was allocated here and uses the other one.
     #[cold]
     fn page_slow(
         &self,

@@ -13,8 +13,8 @@ pub enum Reaping {
     /// 1 GiB from its end. After each step, the helper gives way to a writer that waits for the
     /// lock of the mappings (proposed for Linux in 2026).
     DescendingChunks,
-    /// The exiting thread and any number of helpers empty page table by page table. The exiting
-    /// thread goes upwards, and most helpers go downwards, until they meet.
+    /// The exiting thread and any number of helpers empty one page table after the other. The
+    /// exiting thread goes upwards, and most helpers go downwards, until they meet.
     MeetInTheMiddle,
 }
 

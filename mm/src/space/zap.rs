@@ -236,8 +236,8 @@ impl<M: Machine> AddressSpace<M> {
             if part > 0 {
                 self.own(memory, spot, part, pfn);
             }
-            // On the LRU lists, the first page stands for the whole huge page. So only the other
-            // pages have to be added now.
+            // The first page stands for the whole huge page on the LRU lists, so it is already
+            // there. Only the other pages have to be added now.
             if page.kind == PageKind::Anon && part > 0 {
                 spaces.lru.add(machine, manager.pages(), pfn);
             }

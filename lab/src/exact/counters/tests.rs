@@ -109,9 +109,9 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     assert_eq!((judgement.compared, judgement.set_aside), (0, 1));
 }
 
-/// If the log says that one CPU's own count has all pages that were resident at the start, there
-/// can only be a limited number of them. If the log says that all CPUs had added their counts to
-/// the shared value (`I all`), there can be any number of them.
+/// The beginning of the log says where the pages that were resident at the start had been counted.
+/// One CPU's own count can have only a limited number of them. The shared value (`I all`) can have
+/// any number.
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
     // All of the 500 pages are in the shared value, because no CPU's own count can have 500 pages.

@@ -321,9 +321,9 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
     }
 }
 
-/// Returns the upper bound of `high` that the lists show: the highest `high` of all CPUs. Returns
-/// `None` unless several CPUs have this value and the value lies between the computed bounds. The
-/// value can be lower than the computed upper bound, because Linux may have computed its bound when
+/// Derives the upper bound of `high` from the lists: it is the highest `high` of any CPU. Returns
+/// `None` unless several CPUs have this `high` and it lies between the computed bounds. The derived
+/// bound can be lower than the computed upper bound, because Linux may have computed its bound when
 /// the zone had fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
     let highs = || zone.lists.iter().flatten().map(|lists| lists.high);

@@ -1,5 +1,5 @@
-//! Performs the operations of a recording on Plimsoll's allocator, and pairs each move of pages
-//! (between page lists and a zone) that Plimsoll makes with the kernel's move.
+//! Performs the operations of a recording on Plimsoll's allocator. Pairs each of Plimsoll's moves
+//! of pages, between page lists and a zone, with the corresponding move of the kernel.
 
 use std::collections::BTreeMap;
 

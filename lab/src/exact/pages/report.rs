@@ -128,8 +128,7 @@ pub(super) fn first_difference(
     lines
 }
 
-/// The number of the CPU's events that the report shows before the first difference, and also the
-/// number that it shows after the difference.
+/// The number of the CPU's events that the report shows before the first difference, and after it.
 const SHOWN: usize = 3;
 
 fn around(recording: &Recording, at: usize) -> Vec<String> {

@@ -85,8 +85,8 @@ const ALL_DRAIN: &str = "unbatched-all-drain";
 /// The design of Linux after it merged the patch that frees pages in batches.
 const MERGED: &str = "batched";
 const BOUNDED_PAGES: &str = "bounded-pages";
-/// A design that holds the zone lock as our design does, but with Linux's rule for drains: only one
-/// CPU at a time drains all lists.
+/// A design that holds the zone lock like our design, but has Linux's rule for drains: only one CPU
+/// at a time drains all lists.
 const ONE_DRAIN: &str = "bounded-one-drain";
 const BOUNDED: &str = "bounded";
 /// The designs that are in the tables about holding the zone lock.

@@ -38,9 +38,8 @@ pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) measure: fn(&S, &Case<Tried>) -> (Sample, K),
     /// The parts that a report can have.
     pub(in crate::experiment) parts: &'static [Part<S, K>],
-    /// The cells that only this workload has in the table of cost cards (low, middle and high
-    /// prices). Each has a name, and the function that makes the cell from the data that were kept
-    /// of a run.
+    /// This workload's own cells in the table of cost cards (low, middle and high prices). Each has
+    /// a name, and a function that makes the cell from the data kept from a run.
     pub(in crate::experiment) cells: &'static [Cell<K>],
 }
 
@@ -118,8 +117,8 @@ pub trait Subject: Sync {
     /// The parts that a report can have.
     fn parts(&self) -> Vec<PartInfo>;
 
-    /// The names of the cells that only this workload has in the table of cost cards (low, middle
-    /// and high prices).
+    /// The names of this workload's own cells in the table of cost cards (low, middle and high
+    /// prices).
     fn cells(&self) -> Vec<&'static str>;
 }
 

@@ -100,7 +100,7 @@ impl Numbers {
         self.0.contains_key(name)
     }
 
-    /// The names of the numbers that are not lists.
+    /// The names of the numbers that have one value and not a list of values.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.0.iter().filter(|(_, values)| values.len() == 1);
         single.map(|(name, _)| *name)

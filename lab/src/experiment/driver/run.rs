@@ -27,13 +27,13 @@ pub(in crate::experiment) struct Run<'a, S: 'static, K: 'static = ()> {
     pub(in crate::experiment) designs: &'a [Tried],
     /// The samples of every design on every seed.
     pub(in crate::experiment) results: Results,
-    /// For each design, the data that the workload kept of the run with the first seed. The data do
-    /// not include the values of the metrics.
+    /// For each design, the data that the workload kept from the design's run with the first seed.
+    /// The data do not include the values of the metrics.
     pub(in crate::experiment) kept: Vec<K>,
 }
 
 impl<'a, S: Sync, K: Send> Run<'a, S, K> {
-    /// Each design, with the data that the workload kept of the run with the first seed.
+    /// Each design, with the data that the workload kept from the design's run with the first seed.
     pub(in crate::experiment) fn each(&self) -> impl Iterator<Item = (&Tried, &K)> {
         self.designs.iter().zip(&self.kept)
     }
@@ -101,7 +101,7 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
 
     /// Runs `designs` on another workload, for a table in addition to the main table. Uses no more
     /// seeds than a verdict needs. The progress bar calls this workload `about`. Returns the
-    /// results, and for each design the data that the workload kept of the run with the first seed.
+    /// results, and the data that the workload kept from each design's run with the first seed.
     pub(in crate::experiment) fn further(
         &self,
         about: &str,
@@ -138,7 +138,7 @@ impl<'a, S: Sync, K: Send> Run<'a, S, K> {
     }
 
     /// Runs `designs` with the prices (low, middle or high) of `card`. Returns the workload, the
-    /// results, and for each design the data that the workload kept of the run with the first seed.
+    /// results, and the data that the workload kept from each design's run with the first seed.
     pub(in crate::experiment) fn at(
         &self,
         card: Card,

@@ -131,7 +131,7 @@ impl Metrics {
     }
 }
 
-/// The results of the runs on one machine. Their values are put in place of the fields of a text.
+/// The results of the runs on one machine, from which the fields of a text are filled in.
 pub(super) struct Measured<'a> {
     pub(super) results: &'a Results,
     /// The metrics that the runs have measured.

@@ -186,8 +186,7 @@ fn scene_table(run: &Run<'_, MreleaseSetup, Raced>) -> Table {
 }
 
 /// Makes a table with a row for each emptier (a way to empty the victim). A row shows the time
-/// until all memory is free, how many times as fast as an exit without helpers the emptier is, and
-/// what limits its speed.
+/// until all memory is free, the speed-up over an exit without helpers, and what limits the speed.
 fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>]) -> Table {
     let seeds = |of: &str| run.numbers().get(of);
     let mut rows: Vec<(&Ran<'_>, &Tried)> = Vec::new();

@@ -21,8 +21,8 @@ pub(super) struct MreleaseSetup {
     pub(super) profile: Profile,
     pub(super) victim: Victim,
     larger_times: u64,
-    /// Each element is a number of helpers (tasks that help the exiting task). Only the runs for
-    /// the additional table by number of helpers use these numbers.
+    /// Numbers of helpers (tasks that help the exiting task). An additional table has a run for
+    /// each of these numbers.
     curve: Vec<u64>,
 }
 

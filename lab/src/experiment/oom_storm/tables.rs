@@ -16,8 +16,8 @@ use crate::report::{Table, tabulate};
 use crate::run::options::Effort;
 use crate::workload::storm::Part;
 
-/// The name of the algorithm by which a design selects a victim. It is for tables in which every
-/// such algorithm has the counters of its own design.
+/// The name of the algorithm by which a design selects a victim. The name does not include the
+/// counters.
 fn short(design: &Tried) -> &'static str {
     let name = design.design.selecting.name();
     name.strip_prefix("select-").unwrap_or(name)
@@ -128,8 +128,8 @@ fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     100.0 * results.median(design, &scene.part(part)) / whole
 }
 
-/// A table of the lengths of single stalls (waits of an allocation because memory is out), of the
-/// number of victims, and of how well the victims were chosen.
+/// A table that shows how long single stalls (waits of an allocation because memory is out) last,
+/// how many victims there are, and how well the victims were chosen.
 pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     let designs = || {
         let designs = run.designs.iter();

@@ -87,7 +87,8 @@ impl Owner {
     }
 }
 
-// The names of owners, such as processes, that differ in the kind of their four counters.
+// The names of the owners that are compared. An owner, such as a process, has four counters; the
+// names say of which kind.
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
 const OURS: &str = "one-sided";
@@ -136,8 +137,9 @@ impl RssMemorySetup {
         }
     }
 
-    /// Measures the bytes and the times of an owner (of four counters) of this kind on every
-    /// machine. The hash covers only the bytes, because the times of two runs are never equal.
+    /// Measures how many bytes and how much time a group of four counters takes on every machine.
+    /// `owner` is the kind of these counters. The hash covers only the bytes, because the times of
+    /// two runs are never equal.
     fn costs_of(&self, owner: Owner) -> Sample {
         let mut sample = self.bytes_of(owner);
         for &cpus in &self.cpus {

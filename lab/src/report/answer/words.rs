@@ -65,7 +65,7 @@ pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
     }
 }
 
-/// The lines below an answer's table. They state those verdicts for which the cells have no word.
+/// The lines below an answer's table. They state the verdicts that the cells do not show.
 pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
     let mut remarks = Vec::new();
     let few = |row: &AnswerRow| {

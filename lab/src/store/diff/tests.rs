@@ -194,7 +194,8 @@ fn identical_runs_say_so() {
     let tables = found.tables();
     assert_eq!(tables.len(), 1);
     assert!(tables[0].note.starts_with("The runs are identical"));
-    // A run of a design with another hash is a difference, even if all its values are the same.
+    // If a run of a design has another hash, there is a difference, even if all values are the
+    // same.
     let mut others = here.clone();
     others[0].hash = "0".to_owned();
     let found = diff(&here, &others);

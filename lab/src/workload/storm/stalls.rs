@@ -173,7 +173,8 @@ pub(super) fn deaths(notes: &[TimedEvent]) -> Vec<Death> {
     deaths
 }
 
-/// All stalls that have ended, each with its parts.
+/// All stalls that have ended. The time of each stall is divided into parts, such as the selection
+/// of a victim.
 pub(super) fn stalls(notes: &[TimedEvent], deaths: &[Death]) -> Vec<Stall> {
     let notes = sorted(notes);
     let selecting = spans(&notes, |what| edge(what, StormEvent::Select));
@@ -345,8 +346,8 @@ mod tests {
             note(61, 0, StormEvent::Pause(Begin)),
             note(70, 5, StormEvent::Empty(7)),
             note(75, 5, StormEvent::Back(7)),
-            // CPU 5's clock is later than the clocks of the other CPUs, so its event is recorded
-            // too early.
+            // CPU 5's clock is ahead of the clocks of the other CPUs, so its event comes before
+            // their earlier events.
             note(99, 5, StormEvent::Free(7)),
             note(80, 1, StormEvent::Pause(End)),
             note(80, 0, StormEvent::Pause(End)),

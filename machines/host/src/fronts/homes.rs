@@ -107,8 +107,8 @@ impl Homes {
             rseq::abort_on(real);
         }
         home.strange.store(0, Relaxed);
-        // Release pairs with the load of the home in a restartable sequence. So the sequence sees
-        // the additions of threads on the real CPU that was the home before.
+        // Release pairs with the load of the home in a restartable sequence: a thread that loads
+        // the new home sees the additions of threads on the old home.
         home.real.store(me, Release);
         true
     }

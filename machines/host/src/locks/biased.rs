@@ -130,8 +130,8 @@ pub(crate) struct Biased<P> {
     /// [`UNOWNED`] or [`NEVER`]. While the lock is held, [`TAKEN`] is added, unless the holder took
     /// the lock as its owner.
     state: AtomicUsize,
-    /// The token of the seat whose thread was the last to take the lock while the lock had no
-    /// owner. Only the thread that has set [`TAKEN`] changes this word.
+    /// The token (number) of the seat of the thread that was the last to take the lock while the
+    /// lock had no owner. Only the thread that has set [`TAKEN`] changes this word.
     last: AtomicUsize,
     /// The number of times in a row that the thread of `last` has taken the lock while the lock had
     /// no owner. Only the thread that has set [`TAKEN`] changes this word.
@@ -143,8 +143,8 @@ pub(crate) struct Biased<P> {
 }
 
 impl<P: Seating> Biased<P> {
-    /// Creates an unlocked lock. A thread with a seat becomes the lock's owner, and then takes the
-    /// lock by plain stores, when it has taken the lock `after` times in a row. If `after` is
+    /// Creates an unlocked lock. When a thread with a seat has taken the lock `after` times in a
+    /// row, it becomes the lock's owner, and then takes the lock by plain stores. If `after` is
     /// `None`, no thread becomes the owner.
     pub(crate) fn new(after: Option<u32>) -> Self {
         let state = if after.is_some() { UNOWNED } else { NEVER };

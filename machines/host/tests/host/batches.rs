@@ -134,8 +134,8 @@ fn the_last_batches_are_not_for_swapping_out() {
     assert_eq!(swapped_out(1000, 20), 2, "8 pages and 510, then the rest");
 }
 
-/// A helper (for example the OOM reaper) frees the memory of a dying process. So it may take the
-/// last batch, memory for records of unmapped pages.
+/// The last batch (memory for records of unmapped pages) is for helpers such as the OOM reaper,
+/// because they free the memory of a dying process.
 #[test]
 fn the_last_batches_are_for_helpers() {
     for reaping in Reaping::ALL {

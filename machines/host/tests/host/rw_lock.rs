@@ -56,8 +56,8 @@ fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
             scope.spawn(|| {
                 // Relaxed is enough: the flag only ends the test.
                 while !done.load(Relaxed) {
-                    // Each reader holds the lock for longer than the slices of time in which a
-                    // writer that may be killed waits. Without the queue in front of the lock,
+                    // A writer that may be killed waits in slices of time. Each reader holds the
+                    // lock for longer than such a slice. Without the queue in front of the lock,
                     // another reader would always have entered before this reader leaves, and the
                     // writer would never get in.
                     lock.read(&host, Site::Fault, |_| {

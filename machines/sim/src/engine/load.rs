@@ -110,8 +110,8 @@ struct Window {
 }
 
 impl LoadState {
-    /// Creates the state of a machine on which no CPU is busy. If `load` has no effects, the result
-    /// has no CPUs, sockets or nodes.
+    /// Creates the state of a machine on which no CPU is busy. If `load` has no effects, the lists
+    /// of CPUs, sockets and nodes are not needed, and stay empty.
     pub(crate) fn new(load: &Load, topology: &Topology) -> Self {
         let mut state = Self {
             clock: load.clock,

@@ -84,7 +84,8 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Stands for a section while code outside a run reads the locked value.
+    /// Stands for the section of code outside a run, which reads the locked value without acquiring
+    /// the lock.
     pub(crate) const OUTSIDE: Self = Self {
         start: 0,
         epoch: u64::MAX - 1,

@@ -327,9 +327,9 @@ fn kept_blocks(small: &Small) -> Vec<Pfn> {
     blocks.filter(is_kept).collect()
 }
 
-/// A request that is not atomic finds enough memory only in a page block that is kept for atomic
-/// requests. Other requests may use the first of these blocks as soon as reclaimers have freed
-/// something. They may use the last one only when reclaimers free nothing more.
+/// Only page blocks that are kept for atomic requests have enough memory for a request that is not
+/// atomic. Such a request may use the first of these blocks as soon as reclaimers have freed
+/// something. It may use the last one only when reclaimers free nothing more.
 #[test]
 fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
     let cache = Cache::default();

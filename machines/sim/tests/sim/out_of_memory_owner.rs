@@ -1,6 +1,5 @@
-//! Tests decisions of the program that owns the processes: which notifiers free memory before a
-//! process is killed, and which processes are spared because they cannot use the nodes that are
-//! short of memory.
+//! Tests decisions of the program that owns the processes. Notifiers free memory before a process
+//! is killed. Processes that cannot use the nodes that are short of memory are spared.
 
 use crate::support;
 

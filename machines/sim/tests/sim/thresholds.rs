@@ -52,11 +52,11 @@ fn unfolded_steps(small: &Small, step: Direction) -> u32 {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
             // Undo all steps but one, by a single addition. If the CPU has kept all steps, a
-            // differential (an amount that only the CPU has counted) of one step is left. If the
-            // CPU has added the steps to the shared counter, it has added half a threshold too
-            // much, and the differential now has this amount with the opposite sign. In that case
-            // the addition takes the differential past the threshold. So the CPU adds to the
-            // counter again, and no differential is left.
+            // differential (an amount that only the CPU has counted) of one step is left.
+            // Otherwise, the CPU has added the steps and half a threshold more to the shared
+            // counter, and the differential is minus half a threshold. Then the single addition
+            // takes the differential past the threshold. So the CPU adds to the shared counter
+            // again, and no differential is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

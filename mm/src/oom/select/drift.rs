@@ -120,8 +120,9 @@ fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
         (1000, 200, 380, 16),
     ];
     assert_eq!(found, expected);
-    // With 1000 candidates, the patch loses as much as a random choice, which is about 400 MB. The
-    // largest of 1000 members has nearly 800 MB, and the mean of all members is 400 MB.
+    // With 1000 candidates, the patch chooses no better than at random: the victim has about 400 MB
+    // less than the largest candidate. The largest of 1000 candidates has nearly 800 MB, and their
+    // mean is 400 MB.
     let by_lot = 400;
     assert!(found[3].2.abs_diff(by_lot) < by_lot / 10);
 }

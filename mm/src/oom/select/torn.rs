@@ -65,8 +65,8 @@ impl Candidates for Torn {
     }
 }
 
-/// Makes a hundred candidates that approximate sums cannot tell apart. Candidate 70 has the most
-/// points.
+/// Makes a hundred candidates. Candidate 70 has the most points, but approximate sums cannot tell
+/// the candidates apart.
 fn torn(candidate: u32, by: i64) -> Torn {
     let pages = |number: i64| {
         if number == 70 {

@@ -1,6 +1,6 @@
-//! Linux from 6.19: a CPU that returns pages from its lists to the zone, because the lists are too
-//! long (a spill) or in its periodic work (a decay), moves one batch of pages per hold of the zone
-//! lock, and drops the zone lock and the pcp lock between two holds.
+//! Linux from 6.19: a CPU that returns pages from its lists to the zone moves one batch of pages
+//! per hold of the zone lock. It returns pages because the lists are too long (a spill), or in its
+//! periodic work (a decay). Between two holds, it drops the zone lock and the pcp lock.
 //!
 //! This is the change as merged upstream. Refills and drains still move up to 2016 pages per hold.
 //! If a spill cannot take the pcp lock again after a hold, the pages not moved yet stay on the

@@ -8,8 +8,9 @@ use super::{FlushFrom, Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Moves as many pages per hold of the zone lock as Linux 6.12, as of 6.12.117. The policy differs
-/// from [`Lists618`] only in how early frees of order 1 to 3 empty the lists.
+/// Moves as many pages per hold of the zone lock as Linux 6.12.117. The only difference from
+/// [`Lists618`] is how many pages must have been freed in a row before frees of order 1 to 3 empty
+/// the lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Lists612;
 

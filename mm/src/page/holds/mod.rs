@@ -96,7 +96,7 @@ pub enum Limit {
 pub enum Unit {
     /// One page, or one block if the page list is for blocks of a higher order.
     Pages,
-    /// One block. The pages to move form as few and as large blocks as possible.
+    /// One block. The pages to move are joined into as few and as large blocks as possible.
     Blocks,
 }
 

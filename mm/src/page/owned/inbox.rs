@@ -165,8 +165,8 @@ impl<M: Machine> Owners<M> {
     #[inline]
     pub(in crate::page) fn has_mail(&self, machine: &M, cpu: CpuId) -> bool {
         let inbox = self.inboxes.get(cpu.index());
-        // Acquire pairs with the Release in `collect`: if another CPU has just emptied the inbox,
-        // this CPU then reads a number of pages on the lists that is not zero.
+        // Acquire pairs with the Release in `collect`. So if another CPU has just emptied the
+        // inbox, this CPU sees that the number of pages on the lists is not zero.
         inbox.is_some_and(|inbox| inbox.0.load(machine, TOP, Acquire) != 0)
     }
 

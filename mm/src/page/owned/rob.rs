@@ -150,9 +150,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes the ownership of all blocks away from `cpu`, except blocks of which `cpu` keeps free
-    /// pages (as a record in its `stock`). When a CPU goes offline, its pages are drained first. So
-    /// there is a record of a block only if pages of the block were freed after the drain, and
-    /// another CPU has emptied the inbox of `cpu`.
+    /// pages (as a record in its `stock`). When a CPU goes offline, its pages are drained first. It
+    /// has such a record only if pages of the block were freed after the drain, and another CPU has
+    /// emptied the inbox of `cpu`.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();

@@ -171,9 +171,9 @@ impl<M: Machine> Zone<M> {
         self.notice_plenty(machine);
     }
 
-    /// Moves the pages that other CPUs have freed for the CPU of `pcp` (its inbox) to the bitmaps
-    /// of its blocks (`pcp.stock`). Before the caller releases the pcp lock, it stores the number
-    /// of pages of `pcp` for CPUs that read this number without the lock.
+    /// Empties the inbox of the CPU of `pcp`: moves the pages that other CPUs have freed for this
+    /// CPU to the bitmaps of its blocks (`pcp.stock`). Before the caller releases the pcp lock, it
+    /// stores the number of pages of `pcp` for CPUs that read this number without the lock.
     pub(in crate::page) fn bring_home(&self, machine: &M, pcp: &mut Pcp) {
         let cpu = pcp.stock.cpu;
         // If a drain finds the inbox empty and the stored number of pages zero, it does not wait

@@ -18,9 +18,9 @@ impl Pcp {
         self.quiet_version = version;
     }
 
-    /// Pushes a block onto `list` and records that it was freed, with the same result as
-    /// [`Pcp::push`] and [`Pcp::note_free`]. Returns `false` and changes nothing if pages might
-    /// have to return to the zone after this free, if the list has no room, or if the settings have
+    /// Pushes a block onto `list` and records that it was freed, like [`Pcp::push`] and
+    /// [`Pcp::note_free`]. Returns `false` and changes nothing if the list has no room, or if pages
+    /// might have to return to the zone after this free. Does the same if the settings have
     /// changed, so that `version` is not that of the last [`Pcp::note_quiet`]. `order` must not be
     /// 1 to 3, because frees of these orders can empty the lists.
     #[inline(always)]

@@ -35,8 +35,9 @@ impl Pcp {
         got
     }
 
-    /// The number of huge blocks to refill an empty list with in a zone that keeps its free pages
-    /// in bitmaps: enough to fill the lists to half of `high`, but at least 2 and at most 8 blocks.
+    /// The number of huge blocks with which an empty list is refilled if the zone keeps its free
+    /// pages in bitmaps. They fill the lists to half of `high`, but there are at least 2 and at
+    /// most 8 of them.
     pub(in crate::page) fn huge_refill(&self) -> u32 {
         let half = self.high.saturating_sub(self.count) / 2;
         (half >> Order::HUGE.get()).clamp(2, 8)

@@ -243,9 +243,9 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        // Page tables that were claimed and not begun are stored in `rests`. An earlier helper on
-        // this CPU that gave way may have left such tables in the CPU's element of `rests`. So this
-        // helper looks there first.
+        // Page tables that were claimed and not begun are stored in `rests`. A helper that ran on
+        // this CPU before may have left such tables in the CPU's element of `rests`. So this helper
+        // looks there first.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
             Claimer::new(end, rest)

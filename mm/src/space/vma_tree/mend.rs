@@ -34,7 +34,7 @@ impl<M: Machine> VmaTree<M> {
     }
 
     /// Updates the gaps recorded in the nodes of `path`, after a gap (free space between mappings)
-    /// in the leaf of `path`, which had `gap` pages, has shrunk.
+    /// in the leaf of `path` has shrunk. Before, the gap had `gap` pages.
     #[inline]
     pub(super) fn gap_went(&self, path: &Path, gap: u64) {
         if gap.min(GAP_MAX) == path.gap {

@@ -219,7 +219,8 @@ impl<M: Machine> VmaTree<M> {
         Some(node)
     }
 
-    /// Returns the last entry of leaf `id`, if there is such a leaf.
+    /// Returns the last entry of leaf `id`, or `Some(None)` if `id` is [`NONE`], which stands for
+    /// no leaf.
     #[cold]
     fn last_of(&self, id: u32) -> Option<Option<Place<'_, M>>> {
         if id == NONE {

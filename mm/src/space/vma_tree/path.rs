@@ -70,8 +70,8 @@ impl<M: Machine> VmaTree<M> {
         path
     }
 
-    /// Records the path to the leaf responsible for `page` in `path`, which must be new. Returns
-    /// the leaf.
+    /// Finds the leaf whose range includes `page`, and records the path to this leaf in `path`,
+    /// which must be new. Returns the leaf.
     #[inline]
     pub(super) fn go(&self, path: &mut Path, page: u64) -> &Node<M> {
         let (root, levels) = self.top();

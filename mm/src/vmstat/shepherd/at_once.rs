@@ -1,6 +1,5 @@
-//! Linux's shepherd (`vmstat_shepherd`). In each of its rounds it restarts the vmstat work of all
-//! dormant CPUs (those that have stopped this work) that have differentials, and the work runs at
-//! once.
+//! Linux's shepherd (`vmstat_shepherd`). In each round it looks for CPUs that have stopped their
+//! vmstat work but have differentials. It restarts the work of these CPUs, which then runs at once.
 //!
 //! This shepherd ignores the pages on a dormant CPU's lists, so those pages stay on the lists.
 

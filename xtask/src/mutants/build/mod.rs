@@ -178,8 +178,8 @@ impl Build {
         Ok(regions)
     }
 
-    /// Writes the sources of `mm` into the copy of the repository, with only this change and
-    /// without switches.
+    /// Writes the sources of `mm`, with only this change and no switch to turn it on, into the copy
+    /// of the repository.
     fn write_one(&self, change: &Change) -> Result<(), String> {
         for (path, text) in &self.sources {
             if *path == change.file {

@@ -123,8 +123,8 @@ impl Follow {
         pages(&self.lens(zone, cpu))
     }
 
-    /// Updates the lengths that the replay has derived for the kernel's lists by one operation, and
-    /// by the moves that the kernel made in this operation.
+    /// Applies one operation, and the kernel's moves in this operation, to the lengths that the
+    /// replay has derived for the kernel's lists.
     pub(super) fn note(&mut self, op: &Op) {
         for transfer in op
             .moves

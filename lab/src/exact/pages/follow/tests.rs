@@ -152,9 +152,9 @@ fn hastened(between: Op) -> (Follow, bool) {
     (follow, hastened)
 }
 
-/// If the kernel's lists are shorter than assumed, a bulk allocation that only later events show
-/// may already have taken the missing pages. The replay then treats this bulk allocation as earlier
-/// than it was recorded.
+/// If the kernel's lists are shorter than assumed, a bulk allocation may already have taken the
+/// missing pages, although events show it only later. The replay then counts this bulk allocation
+/// earlier than it was recorded.
 #[test]
 fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
     let (follow, hastened) = hastened(bulk(4));
@@ -347,7 +347,8 @@ fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
 /// After a difference, the replay uses the kernel's next spill (return of pages to the zone) to
 /// correct the assumed lengths of the lists. If a drain comes before that spill, the drain shows
 /// these lengths and empties the lists. The replay then predicts the later spill and compares it.
-/// The replay never uses a drain for a correction, so it also compares drains that are identical.
+/// The replay never uses a drain for a correction, so the comparison of a drain always proves
+/// something.
 #[test]
 fn only_a_spill_is_used_and_not_after_a_drain() {
     let drain = Pair {

@@ -10,7 +10,7 @@ use super::StandIn;
 
 impl StandIn {
     /// Sets whether the kswapd of `node` reclaims in the node's zones up to `highest`, an index in
-    /// the kernel's order of zones. The start of a round also wakes kswapd.
+    /// the kernel's order of zones. If `active` is true, also marks kswapd as awake.
     pub(super) fn set_reclaiming(&self, node: NodeId, highest: u8, active: bool) -> bool {
         let reclaiming = if active {
             Reclaiming::Yes

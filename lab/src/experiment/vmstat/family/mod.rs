@@ -127,10 +127,10 @@ impl Family {
         format!("{} to {}", ratio_of(1.0, low), ratio_of(1.0, high))
     }
 
-    /// The clause that compares the workloads with the workload of the mailing-list thread. It
-    /// lists the workloads whose four ratios are all within a factor of 2 of the published ratios
-    /// on every machine, or says that there is no such workload. It also names the workload that is
-    /// nearest to the published ratios.
+    /// The clause that compares our workloads with the workload of the mailing-list thread. It
+    /// lists the workloads whose four ratios are within a factor of 2 of the published ratios on
+    /// every machine, if there are any. It also names the workload that is nearest to the published
+    /// ratios.
     fn likeness(&self) -> String {
         let complete = self.beside();
         let is_like = |pairs: &Vec<Beside>| pairs.iter().all(|pair| pair.is_within_two());

@@ -69,7 +69,7 @@ pub struct Soak {
     /// The times of allocations. One in 16 allocations, chosen at random, allocates a block of 2 to
     /// 8 pages; the others allocate single pages.
     pub allocs: Times,
-    /// The times of frees, half of them of pages that the other thread allocated.
+    /// The times of frees. Half of the freed pages were allocated by the other thread.
     pub frees: Times,
     /// The gaps between successive readings of the clock, in a loop that does nothing else.
     pub idle: Times,
@@ -89,9 +89,9 @@ pub struct Soak {
 }
 
 impl Soak {
-    /// Returns the time of the longest allocation in a chunk of operations during which the thread
-    /// had its CPU all the time, in nanoseconds. Neither the scheduler nor a hypervisor caused this
-    /// time.
+    /// Returns the time of the longest undisturbed allocation, in nanoseconds. An allocation is
+    /// undisturbed if the thread had its CPU during the whole chunk of operations to which the
+    /// allocation belongs.
     #[must_use]
     pub fn longest_own(&self) -> u64 {
         self.allocs.undisturbed.max()

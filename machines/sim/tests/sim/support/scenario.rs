@@ -50,8 +50,7 @@ pub(crate) struct Scenario {
 pub(crate) struct Odds {
     pub(crate) alloc: u32,
     pub(crate) free: u32,
-    /// The weight of the step in which a task passes a block to another task, which then frees the
-    /// block.
+    /// The weight of this step: a task passes a block to another task, which then frees the block.
     pub(crate) pass_on: u32,
     pub(crate) free_many: u32,
     pub(crate) free_badly: u32,

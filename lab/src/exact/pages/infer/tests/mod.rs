@@ -334,8 +334,8 @@ fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     assert_eq!((*list, &pfns[..]), (ListId(0), &[602, 601][..]));
 }
 
-/// The replay lets a bulk allocation take pages that no event shows only if too few pages are known
-/// to be on the list.
+/// If enough pages are known to be on the list, a bulk allocation takes these pages. Only otherwise
+/// does the replay assume that it also took pages that no event shows.
 #[test]
 fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     let bulk = |pages| What::BulkAlloc { pages };
