@@ -118,8 +118,8 @@ impl Keeping {
         &self.head
     }
 
-    /// The number of cases (a case is one design on one seed) of an experiment that had finished
-    /// before the run was resumed.
+    /// For an experiment, the number of cases that had finished before the run was resumed. A case
+    /// is one design on one seed.
     pub(crate) fn known(&self, experiment: &str) -> usize {
         self.run.as_ref().map_or(0, |run| run.known_of(experiment))
     }

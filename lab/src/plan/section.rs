@@ -35,7 +35,7 @@ pub(crate) struct Section<'a> {
     span: Range<usize>,
 }
 
-/// A value of the file that is being read, with its key.
+/// A value with its key, in the file that is being read.
 #[derive(Clone)]
 pub(crate) struct Item<'a> {
     found: &'a Found,

@@ -43,7 +43,7 @@ impl Why {
     }
 }
 
-/// The memory of a simulated machine that starts in the recorded state.
+/// The memory of the simulated machine in a replay that starts in the recorded state.
 pub(super) struct Memory {
     /// For each node, the index of its first zone.
     first: Vec<u32>,

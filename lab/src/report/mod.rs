@@ -119,9 +119,9 @@ pub struct VerdictRow {
     pub comparison: stats::Comparison,
 }
 
-/// The prices of simulated steps that decide the headline comparisons of an experiment (the
-/// comparisons that people quote). They come from the sensitivity table, which has the effect of
-/// each price.
+/// The prices that decide the headline comparisons of an experiment (the comparisons that people
+/// quote). A price is the time of one kind of simulated step. The prices come from the sensitivity
+/// table, which has the effect of each price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
     /// A remark if the sensitivity table (the effects of changed prices) was made on another

@@ -25,7 +25,7 @@ pub struct Title {
 /// Identifies a comparison among those of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ComparisonKey {
-    /// The experiment of the catalog to which the comparison belongs, or the name of the command.
+    /// The experiment to which the comparison belongs, or the name of the command.
     pub experiment: String,
     /// The name of the comparison.
     #[serde(flatten)]

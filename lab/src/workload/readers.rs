@@ -20,7 +20,7 @@ use crate::run::testbed::Testbed;
 /// The number of pages that a reader reads at a time (Linux: a readahead of 128 KiB).
 const AHEAD: u64 = 32;
 
-/// The time to copy a page that is in memory to the reader. Estimate: 4 KiB at 8 GB/s.
+/// The time to copy a page from memory to the reader. Estimate: 4 KiB at 8 GB/s.
 const COPY: Nanos = Nanos(500);
 
 /// The readers of a workload.

@@ -41,8 +41,8 @@ pub struct Stats {
     pub preemptions: u64,
     /// The number of times a task moved to another CPU.
     pub migrations: u64,
-    /// The number of remote accesses to per-CPU data that came too late: the owner's clock was
-    /// already past the time of the access. Zero in strict mode.
+    /// How many remote accesses to per-CPU data came too late: the owner's clock was already past
+    /// the time of the access. Zero in strict mode.
     pub causality_slips: u64,
     /// The number of injected stalls.
     pub stalls: u64,

@@ -258,9 +258,9 @@ impl Shape {
         cells + kept.sum::<u64>()
     }
 
-    /// Returns the largest amount by which an addition of `delta` that is in progress can increase
-    /// the error of an approximate sum beyond the sum's accuracy: `delta` itself, plus what the
-    /// addition collects from cells and items on its way up.
+    /// While an addition of `delta` is in progress, the error of an approximate sum can exceed the
+    /// sum's accuracy. Returns the largest possible excess: `delta` itself, plus what the addition
+    /// collects from cells and items on its way up.
     #[must_use]
     pub fn in_flight(&self, delta: i64) -> u64 {
         let top = self.levels.last().map_or_else(

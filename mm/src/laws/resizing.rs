@@ -17,7 +17,7 @@ use crate::page::{Config, Layout, Request, ResizeError, Sweep};
 use crate::tunables::Knob;
 use crate::units::{Order, Pages, Pfn};
 
-/// The number of pages in one block by which the zone grows.
+/// The zone grows by blocks of this many pages.
 const BLOCK: Pages = Order::MAX.pages();
 /// The first frame of the block that is added and removed.
 const SECOND: Pfn = Pfn(BLOCK.0);

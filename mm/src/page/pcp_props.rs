@@ -128,8 +128,8 @@ proptest! {
     }
 }
 
-/// Frees a block with all the decisions of the slow path. Then computes the largest number of pages
-/// on the lists at which later frees certainly return no page to the zone.
+/// Frees a block with all the decisions of the slow path. Then computes up to how many pages on the
+/// lists later frees certainly return no page to the zone.
 fn free(pcp: &mut Pcp, order: Order, input: &TuningInput, version: i64) {
     let list = super::pcp::list_of(order, Mobility::Unmovable).expect("listed");
     assert!(pcp.push(list, order, 0), "the lists grow");

@@ -64,7 +64,8 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|why| format!("cannot read {}: {why}", file.display()))
 }
 
-/// Returns the public items of all files below `folder`, except those in its folder `without`.
+/// Returns the public items of all files below `folder`, except those in the folder `without`
+/// inside `folder`.
 fn lines_of(folder: &Path, without: &str) -> Result<Vec<String>, String> {
     let mut files = Vec::new();
     collect(folder, &mut files)?;

@@ -159,9 +159,10 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// One of our workloads, and the published changes of its throughput by the patch that frees pages
-/// in batches, in percent. The throughput is measured in three ways: as the number of rounds, as
-/// the rounds per second of real time, and as the rounds per second of CPU time.
+/// One of our workloads, and the changes of its throughput that were published for the patch that
+/// frees pages in batches. The changes are in percent. The throughput is measured in three ways: as
+/// the number of rounds, as the rounds per second of real time, and as the rounds per second of CPU
+/// time.
 struct Claim {
     setup: DrainSetup,
     published: [f64; 3],
@@ -228,8 +229,9 @@ fn published_claims(run: &Run<'_, DrainSetup, Kept>) -> Vec<Claim> {
     claims
 }
 
-/// Says whether the throughputs of two designs count as equal. The array has the interval of their
-/// difference, in percent: its low end, the median and its high end.
+/// Says whether the throughputs of two designs count as equal. The array has the difference between
+/// the throughputs in percent: the low end of its interval, its median, and the high end of the
+/// interval.
 fn equality([low, _, high]: [f64; 3], compared: Verdict) -> &'static str {
     if compared == Verdict::TooFewSeeds {
         "too few seeds"

@@ -61,7 +61,7 @@ pub(in crate::experiment) struct Part<S: 'static, K: 'static = ()> {
 type Make<S, K> = fn(&Run<'_, S, K>) -> Result<Made, Error>;
 
 impl<S, K> Part<S, K> {
-    /// Creates a part of a report that has no facts and names no designs.
+    /// Creates a report part that has no facts and names no designs.
     pub(in crate::experiment) const fn new(name: &'static str, make: Make<S, K>) -> Self {
         Self {
             name,

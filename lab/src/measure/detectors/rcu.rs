@@ -40,7 +40,7 @@ pub struct Report {
 }
 
 impl RcuStall {
-    /// Makes the detector for a grace period that begins at `now`.
+    /// Makes the detector of RCU stalls for a grace period that begins at `now`.
     #[must_use]
     pub fn begin(now: Jiffies, hz: Hz) -> Self {
         let hz = u64::from(hz.get());

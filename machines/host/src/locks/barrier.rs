@@ -20,7 +20,7 @@ pub(crate) fn light_barrier() {
     compiler_fence(SeqCst);
 }
 
-/// A full barrier on the CPU of each thread of this process that is running. A thread that is not
+/// Executes a full barrier on each CPU that runs a thread of this process. A thread that is not
 /// running passes a full barrier before it runs again.
 ///
 /// # Panics

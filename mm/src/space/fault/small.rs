@@ -36,8 +36,8 @@ struct Batch<const MAX: usize> {
     swapped_len: usize,
     /// The number of entries in which a private copy replaced a page of a file.
     copied: u32,
-    /// The page of a file that a private copy replaced. There is at most one, because only a fault
-    /// of one page can replace a page.
+    /// The file page that a private copy replaced. There is at most one, because only a fault of
+    /// one page can replace a page.
     replaced: Option<Page>,
     /// The error of the allocation that failed, if there are fewer pages than the fault wanted.
     short: Option<AllocError>,
@@ -51,8 +51,8 @@ struct Batch<const MAX: usize> {
 /// The error of a fault in an address space that is being reaped (Linux: `MMF_UNSTABLE`).
 struct Unstable;
 
-/// Returns whether an entry maps a page in memory that may be written to: any page except a page of
-/// a file that is mapped private.
+/// Returns whether an entry maps a page in memory that may be written to. Only a page of a file
+/// that is mapped private may not be written to.
 fn is_own(entry: Option<Entry>) -> bool {
     matches!(entry, Some(Entry::Page(page)) if page.kind != PageKind::File)
 }

@@ -74,8 +74,8 @@ const KIND_SHIFT: u32 = 2;
 const KIND_MASK: u64 = 7;
 const VALUE_SHIFT: u32 = 32;
 
-/// The bit of an entry that is set if the page was touched since reclaim last looked at it. Only
-/// the entry of a page in memory has this bit.
+/// The bit that is set in an entry if its page was touched since reclaim last looked at the page.
+/// The bit has this meaning only in the entry of a page in memory.
 pub(super) const YOUNG: u64 = 1 << 5;
 
 /// Returns whether these bits are the entry of a page in memory.

@@ -35,8 +35,8 @@ use super::Tree;
 /// The files in `src` that may be the root of a crate.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
-/// A circle of files that depend on each other, which the rule accepts: the folder of the crate,
-/// the files below `src`, and the reason why the circle still exists.
+/// A circle that the rule accepts: the folder of the crate, the files below `src`, and the reason
+/// why the circle still exists. A circle is a set of files that depend on each other.
 type Known = (&'static str, &'static [&'static str], &'static str);
 
 /// The circles that this rule accepts for now, each with a reason. A circle is a set of files that

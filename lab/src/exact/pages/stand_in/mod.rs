@@ -64,7 +64,7 @@ impl Start {
     }
 }
 
-/// The settings of the recorded computer on which the sizes of page lists depend.
+/// The settings on which the sizes of page lists depend, as the recorded computer had them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Knobs {
     pub(super) min_free_kib: u64,

@@ -364,7 +364,7 @@ fn objects(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Object<Sim>>> {
 }
 
 impl SpaceShared {
-    /// The number of pages of files that reclaim may drop.
+    /// The number of file pages that reclaim may drop.
     pub(crate) fn cached(&self, sim: &Sim) -> u64 {
         let is_cached = |object: &&Arc<Object<Sim>>| object.kind() == ObjectKind::File;
         let files = self.objects.iter().filter(is_cached);
