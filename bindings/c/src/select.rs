@@ -1,5 +1,5 @@
-//! Choosing the process whose death would free the most memory, for C. A *candidate* is a process
-//! that can be chosen.
+//! The choice of the process whose death would free the most memory, as functions for C. A
+//! *candidate* is a process that can be chosen.
 #![expect(
     unsafe_code,
     reason = "exported names are unsafe attributes, and C passes pointers to data and functions"

@@ -59,8 +59,8 @@ pub(crate) fn reads_stdin(args: &Replay) -> bool {
     args.file == STDIN
 }
 
-/// The options that the command line describes, without the options to record, watch or trace a
-/// run, which the caller sets.
+/// The options that the command line describes, except those to record, watch or trace a run. The
+/// caller sets these other options.
 pub(crate) fn options(args: &Replay) -> ReplayOptions {
     ReplayOptions {
         file: args.file.clone(),

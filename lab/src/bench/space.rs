@@ -171,8 +171,8 @@ impl Small {
         (taken, given)
     }
 
-    /// Returns the nanoseconds per page of touching all pages in one call, and of the exit that
-    /// follows. `nth` is the way to empty the address space, an index in `spaces`.
+    /// Returns two times in nanoseconds per page: for touching all pages in one call, and for the
+    /// exit that follows. `nth` is the way to empty the address space, an index in `spaces`.
     fn filled(&self, nth: usize) -> (f64, f64) {
         let space = self.mapped(nth);
         let at_once = ns_per(COUNT, || {
@@ -185,8 +185,8 @@ impl Small {
         (at_once, exit)
     }
 
-    /// Returns the nanoseconds per page table of the exit of an address space in which each page
-    /// table maps one page.
+    /// Returns the time of the exit of an address space, in nanoseconds per page table. Each page
+    /// table of this address space maps one page.
     fn sparse(&self, nth: usize) -> f64 {
         let space = self.space(nth, TABLES * ENTRIES);
         for table in 0..TABLES {

@@ -45,7 +45,7 @@ pub(crate) struct Item<'a> {
 }
 
 impl Found {
-    /// Adds a mistake.
+    /// Records a mistake.
     pub(crate) fn add(&self, span: Range<usize>, key: &str, why: impl Into<String>) {
         self.mistakes.borrow_mut().push(Mistake {
             span,
@@ -87,8 +87,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Adds a mistake for each key that `declared` does not contain, and for each required key that
-    /// is missing.
+    /// Records a mistake for each key that `declared` does not contain, and for each required key
+    /// that is missing.
     pub(crate) fn check(&self, declared: &[Key]) {
         let names: Vec<&str> = declared.iter().map(|key| key.name).collect();
         self.check_names(&names);

@@ -2,7 +2,7 @@
 //!
 //! The experiments of a command run at the same time and share a number of slots. A case runs only
 //! while it holds a slot. A free slot goes to the waiting case whose experiment has the lowest
-//! rank. So the first experiment runs as if it were alone. The other experiments only use the CPUs
+//! rank. So the first experiment runs as if it were alone. The other experiments use only the CPUs
 //! that the first experiment leaves idle, for instance while its last case runs.
 
 use std::collections::BTreeMap;

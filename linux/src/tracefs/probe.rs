@@ -8,7 +8,8 @@ use std::process;
 
 use crate::tracefs::Tracefs;
 
-/// The end of a bulk allocation. The probed function has had several names; the newest is first.
+/// A probe at the end of a bulk allocation. The probed function has had several names; the newest
+/// is first.
 const BULK: Kind = Kind {
     name: "bulkret",
     places: &[

@@ -221,8 +221,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limited = server.tenant(3, 50, 1000)?;
     assert!(server.grow(&rich, 9000)?);
     assert!(server.grow(&free, 3000)?);
-    // The tenant needs more pages than its budget has left. It is killed, because no other tenant
-    // has this budget.
+    // The tenant needs more pages than its budget has left. This tenant is killed, because no other
+    // tenant has this budget.
     assert!(!server.grow(&limited, 2000)?, "it exceeds its own budget");
     assert_eq!(oom.killer().kills(&host), 1);
 

@@ -84,8 +84,8 @@ pub struct Entered {
     before: Played,
     /// The number of forks when the thread entered the CPU.
     forks: u64,
-    /// The CPUs on which the thread may run again after the drop; `None` if the thread was not
-    /// pinned.
+    /// The CPUs on which the thread may run again once this value is dropped; `None` if the thread
+    /// was not pinned.
     mask: Option<CpuMask>,
     /// Makes the type `!Send`: the thread that created a value must also drop it.
     _not_send: PhantomData<*const ()>,

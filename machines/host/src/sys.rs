@@ -40,7 +40,7 @@ mod imp {
         // The kernel reads one bit fewer than the argument `maxnode` of `mbind` says.
         let bits = NODES_MAX + 1;
         // SAFETY: the call reads `mask`, which has `bits - 1` bits. It changes where the kernel
-        // takes memory from, and neither the contents of memory nor the mappings.
+        // takes memory from, but neither the contents of memory nor the mappings.
         let outcome = unsafe {
             libc::syscall(
                 libc::SYS_mbind,

@@ -344,7 +344,7 @@ pub fn dropped_by_two<M: Machine>() -> Law<M, Cached<M>> {
 }
 
 /// Two CPUs reclaim while other CPUs touch, copy, read and unmap pages of a file. No page is lost
-/// or in memory twice, and everything is freed when the space ends.
+/// or in memory twice, and everything is freed when the address space ends.
 #[must_use]
 pub fn dropped_by_two_while_used<M: Machine>() -> Law<M, Cached<M>> {
     let churn: Body<M, Cached<M>> = |machine, cached| {

@@ -213,7 +213,7 @@ fn law<M: Machine>(
 }
 
 /// The last user of an address space and one helper empty its page tables at the same time. Each
-/// table is emptied once, and the CPU that leaves last is told to finish.
+/// table is emptied once, and the CPU that leaves last is told to finish the address space.
 #[must_use]
 pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     law(

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-/// Keeps room for one entry reserved in the queue of a reaper for as long as this value lives.
+/// While this value lives, the queue of a reaper has room reserved for one entry.
 pub(super) struct Membership {
     _roll: Arc<()>,
 }

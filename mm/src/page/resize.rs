@@ -326,8 +326,8 @@ impl<M: Machine> Zone<M> {
         self.counters.add(machine, free, pages);
     }
 
-    /// The error for the block at page `block`, which stays for the reason `stays`. When the reason
-    /// was found, `removed` pages of the range had already been taken off the free lists.
+    /// The error for the block at page `block`, which cannot be removed because of `stays`. When
+    /// the block was found, `removed` pages of the range had already been taken off the free lists.
     fn why(&self, stays: Stays, block: u32, keeps: Pages, removed: Pages) -> ResizeError {
         match stays {
             Stays::Absent => ResizeError::Absent(self.pfn(block)),

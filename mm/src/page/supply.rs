@@ -51,7 +51,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Tests the high watermark, and sets the hint "below the high watermark" if the zone is below
-    /// it. The hint then stays set until a free that returns pages from the lists finds the zone
+    /// it. The hint stays set until a free returns pages from the lists and then finds the zone
     /// above the watermark again.
     fn notice_shortage(&self, machine: &M, ask: ZoneRequest, free: u64) -> Supply {
         let below_high = &self.settings.below_high;

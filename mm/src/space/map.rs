@@ -294,7 +294,8 @@ impl<M: Machine> AddressSpace<M> {
         gather.finish();
     }
 
-    /// Frees the tables of `pages` in which no mapping is left (Linux: `free_pgtables`).
+    /// Frees the page tables of the range `pages` in which no mapping is left (Linux:
+    /// `free_pgtables`).
     fn free_spare_tables(&self, gather: &mut Gather<'_, M>, pages: &Range<Vpn>) {
         let machine = gather.memory().machine;
         let mut index = table_of(pages.start);

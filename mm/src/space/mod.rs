@@ -141,8 +141,7 @@ pub enum Flag {
     Skip,
     /// The space has been handed to the reaper (Linux: `MMF_OOM_REAP_QUEUED`).
     ReapQueued,
-    /// The OOM killer chose a process that uses the space as a victim (Linux: `signal->oom_mm` is
-    /// set).
+    /// The OOM killer chose a victim that uses the space (Linux: `signal->oom_mm` is set).
     Victim,
     /// The last process that used the space is leaving it, and the space is being emptied for good.
     Exiting,
@@ -291,8 +290,8 @@ impl<M: Machine> AddressSpace<M> {
     /// Counts that a process has stopped using the space. Returns whether that process was the last
     /// user (Linux: `mmput`).
     pub(crate) fn remove_user(&self, machine: &M) -> bool {
-        // AcqRel pairs with the AcqRel of other users here, so that the last user sees everything
-        // that they did before they left.
+        // AcqRel pairs with the AcqRel of this addition on other CPUs. So the last user of the
+        // space sees everything that the other users did before they left.
         self.users.add(machine, -1, AcqRel) == 0
     }
 

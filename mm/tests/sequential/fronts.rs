@@ -114,10 +114,10 @@ fn a_drain_returns_the_runs_in_the_depot() {
     world.is_whole();
 }
 
-/// Two frees of a page have raced, so the page is twice in a front (a CPU's stack of free pages).
-/// One entry goes, in a run of pages, to the depot, which all CPUs share. The other entry is
-/// popped, so the page has a user when another CPU takes the run. The entry in the run is dropped,
-/// because the page must not get a second user.
+/// Two frees of a page have raced, so the page is twice in a front (a CPU's stack of free pages). A
+/// run of pages with one of the entries goes to the depot, which all CPUs share. The other entry is
+/// popped, so the page has a user. When another CPU then takes the run, it drops the entry, because
+/// the page must not get a second user.
 #[test]
 fn a_page_that_was_freed_twice_leaves_the_depot_only_if_it_is_still_free() {
     let world = World::new();

@@ -10,8 +10,8 @@ use toml::{Table, Value};
 /// The path of the list of accepted survivors, from the root of the repository.
 pub(crate) const FILE: &str = "xtask/survivors.toml";
 
-/// Reads the accepted survivors: the key of each mutant (its name without line and column), and the
-/// reason why it is accepted.
+/// Reads the list of accepted survivors, which are mutants that no test detects. Returns the key of
+/// each mutant (its name without line and column), and the reason why it is accepted.
 pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, String>, String> {
     let text = fs::read_to_string(root.join(FILE))
         .map_err(|error| format!("cannot read {FILE}: {error}"))?;

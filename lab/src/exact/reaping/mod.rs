@@ -245,8 +245,8 @@ fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
 }
 
 /// Returns a note with recorded times, in milliseconds: from the kill to the reaper's wake-up, and
-/// from each attempt to the next attempt. Returns `None` if no recorded wake-up follows a kill of
-/// its victim.
+/// from each attempt to the next attempt. Returns `None` if no recorded wake-up of the reaper comes
+/// after the kill of the same victim.
 fn times(recording: &Recording) -> Option<String> {
     let (mut delays, mut pauses) = (Vec::new(), Vec::new());
     for victim in reaped(recording) {

@@ -53,7 +53,7 @@ const FLAT: &str = "flat";
 const TREE: &str = "tree";
 const OURS: &str = "one-sided";
 
-/// The numbers of tasks for which a table shows how the tasks spend their time.
+/// The task counts for which a table shows how the tasks spend their time.
 const SHOWN_TASKS: [u32; 3] = [1, 24, 384];
 
 /// All runs of this experiment on one machine.

@@ -17,8 +17,8 @@ use crate::guest::op::Op;
 const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 /// When this file is read, each CPU adds its own counts to the counters of the zones.
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
-/// A fraction so large that `high`, the limit of a CPU's page lists, is four batches on every
-/// computer.
+/// A value of `percpu_pagelist_high_fraction` that is so large that `high`, the limit of a CPU's
+/// page lists, has its minimum of four batches on every computer.
 const LEAST_HIGH: &str = "1000000";
 /// The number of pages that each CPU allocates and frees before it goes offline: enough to move
 /// pages from the zone to the CPU's list, and back, several times.

@@ -287,8 +287,8 @@ impl<P: Seating> Biased<P> {
     /// if the state has just changed. After the call, an owner may still hold the lock.
     #[inline]
     fn take(&self) -> Option<usize> {
-        // Acquire pairs with the Release in `Held::drop`. The load can be Relaxed: the exchange
-        // fails if the state has changed.
+        // The Acquire of the exchange pairs with the Release in `Held::drop`. This load can be
+        // Relaxed, because the exchange fails if the state has changed.
         let state = self.state.load(Relaxed);
         if state & TAKEN != 0 {
             return None;

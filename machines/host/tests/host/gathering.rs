@@ -22,7 +22,7 @@ const GATHERED_MAX: u64 = 8 + 19 * 510;
 struct Steps {
     /// The number of steps in which the unmapped pages are freed.
     times: u32,
-    /// The number of pages that are allocated to hold batches of records of unmapped pages.
+    /// The number of pages allocated for batches. A batch is memory for records of unmapped pages.
     batches: u32,
 }
 

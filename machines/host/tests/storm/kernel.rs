@@ -19,7 +19,8 @@ pub(crate) fn move_to(thread: i32, cpus: &[u32]) -> bool {
     sched_setaffinity(Pid::from_raw(thread), &set).is_ok()
 }
 
-/// Sends a thread a signal whose handler does nothing. Returns whether the kernel did so.
+/// Sends a thread a signal whose handler does nothing. Returns whether the kernel has sent the
+/// signal.
 pub(crate) fn interrupt(thread: i32) -> bool {
     let process = std::process::id();
     // SAFETY: the signal has a handler, which does nothing.

@@ -187,8 +187,8 @@ pub(super) fn in_order(table: &Section<'_>, range: Range) -> Result<(), ProfileE
     Ok(())
 }
 
-/// Returns the distances that occur between CPUs of the machine, because the profile must give a
-/// price for each of them.
+/// Returns the distances that occur between CPUs of the machine. The profile must give a price for
+/// each of them.
 pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     let places = || topology.ids().map(|cpu| topology.place(cpu));
     let count = |mut ids: Vec<u32>| {

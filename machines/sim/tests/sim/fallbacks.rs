@@ -215,8 +215,8 @@ fn bounded_gives_the_rest_of_an_interrupted_spill_back_later() {
 }
 
 /// If a drain interrupts a spill (a return of pages to the zone), the pages that the drain took
-/// count as returned by the spill. So the owner later returns only the pages that are still
-/// missing, and not the same number of pages a second time.
+/// count as returned by the spill. So the CPU of the spill later returns only the pages that are
+/// still missing, and not the same number of pages a second time.
 #[test]
 fn bounded_does_not_owe_what_the_drain_gave_back() {
     let test = "bounded_does_not_owe_what_the_drain_gave_back";

@@ -28,8 +28,8 @@ pub const BOUNDED_ONE_DRAIN: DrainRule = DrainRule {
     meets_drain: MeetsDrain::LeavesIt,
 };
 
-/// Limits holds as [`Unbatched`] does. But an allocation drains all lists even if another CPU is
-/// draining them.
+/// This rule limits holds of the zone lock as [`Unbatched`] does. But an allocation drains all
+/// lists even if another CPU is draining them.
 pub const UNBATCHED_ALL_DRAIN: DrainRule = DrainRule {
     name: "unbatched-all-drain",
     holds: &Unbatched,

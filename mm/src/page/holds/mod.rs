@@ -100,7 +100,7 @@ pub enum Unit {
     Blocks,
 }
 
-/// The fate of the pages that a free still had to return to the zone when it was interrupted.
+/// The fate of the pages that an interrupted free still had to return to the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// The pages stay on the lists, and return to the zone only after the lists have reached `high`

@@ -37,8 +37,8 @@ use crate::page::PageAllocator;
 use crate::site::{LockClass, Site, Work};
 use crate::units::{CpuId, NodeId, Pfn, count_of};
 
-/// The number of pages that are added to or removed from the LRU lists of a node while their lock
-/// is held once (Linux: folio batch).
+/// The number of pages that are added to or removed from a node's LRU lists in one hold of the lock
+/// of these lists (Linux: folio batch).
 const BATCH: u32 = 31;
 
 /// The LRU lists of every NUMA node. If no pages are reclaimed, only the lengths of the lists are

@@ -273,7 +273,7 @@ impl OomWorld {
         parted.expect("it did not exit before")
     }
 
-    /// Starts a task that makes `process` exit after the set time, if processes exit at all.
+    /// If `exits_after` is set, starts a task that makes `process` exit after this time.
     pub(super) fn exits(self: &Rc<Self>, sim: &Sim, process: &Arc<Process<Sim>>) {
         let Some(after) = self.exits_after else {
             return;

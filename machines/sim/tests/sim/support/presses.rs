@@ -22,7 +22,7 @@ pub(crate) struct Presses {
 }
 
 impl Presses {
-    /// Gives the embedder a reference to the state that all tasks share, when this state is
+    /// Gives the embedder a reference to the state that all tasks share. This state must be
     /// complete. Before this call, nothing is reclaimed.
     pub(crate) fn set(&self, shared: &Rc<SpaceShared>) {
         self.shared.replace(Rc::downgrade(shared));
