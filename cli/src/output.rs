@@ -131,7 +131,7 @@ impl Sink {
         Self { command, ..self }
     }
 
-    /// Writes one more report, and its warnings to standard error.
+    /// Writes one more report. Writes the report's warnings to standard error.
     pub(crate) fn write(&mut self, report: &Report) -> anyhow::Result<()> {
         warn(&report.warnings);
         let Extent { verbose, metric } = self.extent.clone();

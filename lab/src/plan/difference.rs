@@ -53,9 +53,9 @@ fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
     (0..a.len()).filter(|&nth| a[nth] != b[nth]).collect()
 }
 
-/// How long a run lasts, in milliseconds of virtual time, if the plan does not say it. This is
-/// [`LENGTH_MS`]. If `designs` differ in the times at which vmstat work runs, it is at least
-/// [`INTERVALS`] intervals of this work.
+/// How long a run lasts, in milliseconds of virtual time, if the plan gives no length. The length
+/// is [`LENGTH_MS`], and at least [`INTERVALS`] intervals of vmstat work if `designs` differ in the
+/// times at which this work runs.
 pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
     if !designs
         .iter()

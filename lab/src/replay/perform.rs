@@ -73,8 +73,8 @@ pub(super) struct ReplaySetup<'a> {
     pub(super) trace: Option<(&'a Traces, usize)>,
 }
 
-/// One of several copies of a recording that run side by side: the state that the CPUs of this copy
-/// share.
+/// One of several copies of a recording, which the replay performs at the same time. This is the
+/// state that the CPUs of the copy share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
     /// The blocks that were in use before the recording began. `None` if the recording does not

@@ -255,8 +255,8 @@ mod tests {
     use super::*;
     use crate::experiment;
 
-    /// The committed file names only experiments, machines and prices that exist. So no report
-    /// quotes a price that has been removed.
+    /// `lab/data/sensitivity.json` names only experiments, machines and prices that exist. So no
+    /// report quotes a price that has been removed.
     #[test]
     fn the_committed_file_names_only_known_experiments_machines_and_prices() {
         for varied in Kept::committed().unwrap().experiments {

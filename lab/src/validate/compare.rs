@@ -33,8 +33,8 @@ pub enum Miss {
     },
 }
 
-/// Returns the errors of the predicted waits `simulated` that are larger than the accepted errors.
-/// The list is empty if the prediction is good enough.
+/// Compares the predicted waits `simulated` with the measured waits `real`. Returns the errors that
+/// are larger than accepted. The list is empty if the prediction is good enough.
 #[must_use]
 pub fn misses(real: &Seen, simulated: &Seen) -> Vec<Miss> {
     let mut misses = Vec::new();

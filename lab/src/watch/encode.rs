@@ -8,7 +8,8 @@ use super::course::{Map, Unit};
 
 /// If a value doubles, the byte that encodes the value grows by this number.
 const STEPS: f64 = 6.0;
-/// The largest number of successive empty cells of a heat map that one pair of bytes stands for.
+/// One pair of bytes stands for successive empty cells of a heat map. This is the largest number of
+/// these cells.
 const RUN_MAX: usize = 256;
 
 /// The byte that stands for `value`.

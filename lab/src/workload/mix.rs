@@ -19,7 +19,7 @@ use crate::run::testbed::Testbed;
 pub(crate) struct Mix {
     /// The name of this mix of programs, unique in the experiment's list of mixes.
     pub(crate) name: &'static str,
-    /// The situation on a real machine that the mix imitates.
+    /// The situation, on a real machine, that the mix imitates.
     pub(crate) stands_for: &'static str,
     /// The values of the parameters, and the reason for these values, as text.
     pub(crate) parameters: &'static str,

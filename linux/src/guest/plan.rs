@@ -60,7 +60,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The error for a text that cannot be parsed as a plan. The error quotes the wrong line.
+/// The error for a text that cannot be parsed as a plan. The error quotes the line that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoPlan(String);
 

@@ -178,7 +178,7 @@ impl Server<'_> {
         self.lives_on(tenant)
     }
 
-    /// Lets a tenant that was told to die exit. Returns whether the tenant still lives.
+    /// If the tenant was told to die, makes it exit. Returns whether the tenant still lives.
     fn lives_on(&self, tenant: &Arc<Process<Host>>) -> Result<bool, String> {
         let lives = !tenant.is(self.memory.machine, State::Killed);
         if !lives {

@@ -136,9 +136,9 @@ impl Workers {
         let mut threads = self.threads.drain(..);
         for job_queue in job_queues {
             match threads.next() {
-                // A handler that drops the workers runs on one of their threads, for which it
-                // cannot wait. The job queue of that thread stays closed, so the thread ends once
-                // the handler returns.
+                // A handler that drops the workers runs on a worker thread, which cannot wait for
+                // itself. The job queue of this thread stays closed, so the thread ends once the
+                // handler returns.
                 Some(own) if own.thread().id() == thread::current().id() => served = true,
                 Some(thread) => {
                     outcome = outcome.and(thread.join());

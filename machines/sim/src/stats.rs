@@ -93,8 +93,8 @@ pub struct LockStats {
     pub acquisitions: u64,
     /// The number of acquisitions that had to wait.
     pub contentions: u64,
-    /// The number of contentions that `perf lock contention` would show. It does not show the first
-    /// waiter of a queued spinlock, which spins on the pending bit and is not traced.
+    /// The number of contentions that `perf lock contention` would show. `perf` does not show the
+    /// first waiter of a queued spinlock. This waiter spins on the pending bit, and is not traced.
     pub perf_contentions: u64,
     /// The sum of the waits that [`LockStats::perf_contentions`] counts.
     pub perf_wait_total: Nanos,

@@ -154,8 +154,8 @@ impl<M: Machine> Area<M> {
         self.cpus
     }
 
-    /// Returns the number of bytes that one group occupies on all CPUs (Linux: the memory that
-    /// `alloc_percpu` returns).
+    /// Returns the number of bytes that one group of counters occupies on all CPUs (Linux: the
+    /// memory that `alloc_percpu` returns).
     #[must_use]
     pub(super) fn bytes_per_group(&self) -> usize {
         self.width * size_of::<M::LocalWord>() * self.cpus as usize
@@ -435,7 +435,7 @@ impl<M: Machine> Place<M> {
         self.width as usize
     }
 
-    /// Returns the index of the first word of this group of counters, in the row of any CPU.
+    /// Returns the index of this group's first word. The index is the same in each CPU's row.
     pub(super) fn first(&self) -> usize {
         self.first_in_row as usize
     }

@@ -220,7 +220,8 @@ impl<M: Machine> Cached<M> {
         );
     }
 
-    /// Asserts that everything is freed once the space has ended and the file is released.
+    /// Ends the address space if it has not ended yet, and releases the file. Asserts that all
+    /// memory is then free.
     fn ends(&self, machine: &M) {
         self.is_aged(machine);
         if !self.space.has(machine, Flag::Ended) {

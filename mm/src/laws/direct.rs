@@ -286,8 +286,8 @@ impl<M: Machine> Short<M> {
         pages.pass_of_kswapd(machine, NODE, ZoneKind::Normal)
     }
 
-    /// Asserts that a pass of kswapd tries to reclaim as many pages as the high watermark, but at
-    /// least 32.
+    /// Asserts that a pass of kswapd tries to reclaim the number of pages that the high watermark
+    /// gives, but at least 32.
     fn passes_have_a_batch(&self, machine: &M) {
         let passes = [0, 5, 32, 40].map(|high| self.pass_at(machine, high));
         assert_eq!(passes, [32, 32, 32, 40]);

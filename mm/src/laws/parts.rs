@@ -203,8 +203,8 @@ impl<M: Machine> Aged<M> {
             .remove(machine, &self.few.pages, &[Pfn(0), Pfn(1), Pfn(2)]);
     }
 
-    /// Asserts that lists and batches together count `expected` used pages, before and after all
-    /// batches are moved to the lists.
+    /// Asserts that the LRU lists and the CPUs' batches together count `expected` used pages. Then
+    /// moves all batches to the lists, and asserts the same again.
     fn is_exact(&self, machine: &M, expected: i64) {
         assert_eq!(self.lru.total(machine), expected);
         self.lru.drain(machine, &self.few.pages);

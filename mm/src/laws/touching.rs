@@ -50,8 +50,8 @@ fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     nothing_is_left(machine, dying);
 }
 
-/// Asserts that no page of a file is mapped after a helper (such as the reaper) has run, and ends
-/// the space.
+/// Asserts that a helper (such as the reaper) has run, and that no page of a file is mapped. Then
+/// ends the address space.
 fn no_file_page_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert_eq!(dying.counted(machine, RssKind::File), 0, "a page is left");

@@ -209,9 +209,9 @@ impl<M: Machine> Zone<M> {
             || self.owners.has_mail(machine, cpu)
     }
 
-    /// Takes `cpu`'s pcp lock. Under this lock, moves to the zone the pages that `decide` returns
-    /// as excess, up to the limit that the design sets for one hold of the pcp lock. Returns the
-    /// part of the excess that was not moved.
+    /// Takes `cpu`'s pcp lock. Under this lock, calls `decide`, and returns as many pages to the
+    /// zone as `decide` says. The design limits how many pages one hold of the pcp lock returns.
+    /// Returns the rest of the excess.
     fn hold_on(
         &self,
         machine: &M,

@@ -65,7 +65,8 @@ impl Mobility {
         self as usize
     }
 
-    /// Returns the type of the page list for freed pages of a block of this type.
+    /// Returns the type of the page list to which pages go when they are freed from a block of this
+    /// type.
     #[inline]
     #[must_use]
     pub const fn listed(self) -> Self {

@@ -247,8 +247,8 @@ impl<M: Machine> Zone<M> {
         Ok(())
     }
 
-    /// Removes all blocks of `range`, or none of them. Moves the memory of their list links to
-    /// `records`, which has room for them.
+    /// Removes all blocks of `range`, or none of them. Moves the memory of the blocks' list links
+    /// to `records`, which has room for it.
     fn remove_blocks(
         &self,
         machine: &M,

@@ -282,8 +282,8 @@ const fn place(index: u64, shift: u32) -> usize {
     (index >> shift & FAN_MASK) as usize
 }
 
-/// For the lowest tree that can hold `index`, returns the number of bits of an index that select a
-/// place in the levels below the root.
+/// Returns how many bits of an index the levels below the root use, in the lowest tree that can
+/// hold `index`.
 const fn height(index: u64) -> u32 {
     let bits = u64::BITS - index.leading_zeros();
     if bits == 0 {

@@ -157,7 +157,7 @@ mod tests {
 
     /// In the kernel, a bulk allocation can take pages from a page list although no event has shown
     /// that these pages are on the list. Plimsoll's lists must then become shorter at once.
-    /// Otherwise they would reach `high`, and spill pages to the zone, too early from then on.
+    /// Otherwise they would reach `high` too early from then on, and spill pages to the zone.
     #[test]
     fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
         let (mut stand_in, follow) = twenty_listed();

@@ -27,7 +27,8 @@ pub struct Reaping {
     pub reaping: Option<How>,
 }
 
-/// A recorded or performed step: an event about the victim, or the emptying of a range.
+/// A step of the kernel's reaper or of Plimsoll's: an event about the victim, or the emptying of a
+/// range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ReapEvent {
     Mark,

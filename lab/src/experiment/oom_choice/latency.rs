@@ -361,8 +361,8 @@ const HOG_RATIO_MAX: f64 = 1.3;
 /// many times as fast as a selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The table of the targets for the time of our selection, with the verdict on each target. A quick
-/// run measures only the target for the case that every process's counters are trees.
+/// The table of the targets for how long our selection may take, with the verdict on each target. A
+/// quick run measures only the target for the case that every process's counters are trees.
 fn goals(results: &Results, matrix: &Matrix) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);

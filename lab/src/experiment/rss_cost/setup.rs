@@ -37,7 +37,7 @@ pub(super) const TASKS: Number = Number::list(
     "numbers of processes, and of threads, with which the benchmark runs",
 );
 
-/// The machine, the numbers of tasks, and the memory of each task.
+/// The machine, the task counts with which the benchmark runs, and the memory of each task.
 #[derive(Clone, Debug)]
 pub(super) struct FaultSetup {
     profile: Profile,

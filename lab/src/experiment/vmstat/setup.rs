@@ -147,7 +147,7 @@ pub(super) struct VmstatSetup {
     pub(super) profile: Profile,
     pub(super) workload: &'static Mix,
     length: Nanos,
-    /// The time after which page lists are full and schedules have settled. Only after this time, a
+    /// The time after which page lists are full and schedules have settled. From this time on, a
     /// run counts how many CPUs start their vmstat work together.
     settled: Nanos,
 }

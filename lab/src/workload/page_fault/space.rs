@@ -212,9 +212,8 @@ mod tests {
         [Work::TlbFlush, Work::Ipi].map(|work| spent[work as usize])
     }
 
-    /// A gather, the collection of unmapped pages, has room for 9698 pages. The task flushes the
-    /// gather when the pages of one more page table, which are up to 512, might not fit into the
-    /// gather.
+    /// A gather, the collection of unmapped pages, has room for 9698 pages. A page table maps up to
+    /// 512 pages. The task flushes the gather when the pages of one more table might not fit.
     #[test]
     fn each_full_gather_and_the_last_one_interrupt_every_other_cpu_of_the_process() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");

@@ -141,7 +141,7 @@ pub(crate) struct Death {
     pub(crate) emptying: Option<u64>,
     /// The time at which the first of the process's pages was freed.
     pub(crate) back: Option<u64>,
-    /// The time at which all memory of the process that can be freed was free.
+    /// The time at which all memory of the process was free, except memory that cannot be freed.
     pub(crate) free: Option<u64>,
 }
 

@@ -271,7 +271,8 @@ impl Hopper {
         ))
     }
 
-    /// Returns the precise numbers of anonymous pages and of pages of files and shared memory.
+    /// Returns two precise counts of resident pages: anonymous pages, and pages of files or shared
+    /// memory.
     fn resident(&mut self) -> io::Result<(usize, usize)> {
         let text = read(&self.status, &mut self.buffer)?;
         let files = field(text, "\nRssFile:")? + field(text, "\nRssShmem:")?;

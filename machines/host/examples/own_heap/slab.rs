@@ -264,11 +264,12 @@ unsafe fn header<'h>(page: *mut Header) -> Option<&'h mut Header> {
 }
 
 fn link(first: &mut *mut Header, page: *mut Header) {
-    // SAFETY: the holder of the lock owns both pages, and each reference ends with its statement.
+    // SAFETY: the holder of the lock owns both pages, and no reference is used after its statement.
     if let Some(next) = unsafe { header(*first) } {
         next.prev = page;
     }
-    // SAFETY: the holder of the lock owns the page, and the reference ends with its statement.
+    // SAFETY: the holder of the lock owns the page, and the reference is not used after this
+    // statement.
     if let Some(header) = unsafe { header(page) } {
         (header.next, header.prev) = (*first, ptr::null_mut());
     }
@@ -283,11 +284,11 @@ fn unlink(first: &mut *mut Header, page: *mut Header) {
         (mem::replace(next, null), mem::replace(prev, null))
     });
     let (next, prev) = links.unwrap_or((null, null));
-    // SAFETY: the neighbour is on the list too, and the reference ends with its statement.
+    // SAFETY: the neighbour is on the list too, and the reference is not used after this statement.
     if let Some(next) = unsafe { header(next) } {
         next.prev = prev;
     }
-    // SAFETY: the neighbour is on the list too, and the reference ends with its statement.
+    // SAFETY: the neighbour is on the list too, and the reference is not used after this statement.
     match unsafe { header(prev) } {
         Some(prev) => prev.next = next,
         None => *first = next,

@@ -71,7 +71,7 @@ impl Depot {
     /// Takes the newest run of free pages out of the depot and copies it to `pages`, which must
     /// have room for exactly one run. Returns `false` if it took none.
     pub(super) fn take(&self, pages: &mut [u32]) -> bool {
-        // Relaxed is enough: the number only decides whether to try the lock.
+        // Relaxed is enough: `len` only decides whether to try the lock.
         if self.len.load(Relaxed) == 0 || pages.len() != RUN {
             return false;
         }

@@ -16,8 +16,9 @@ use super::rseq;
 use super::stack::NOBODY;
 use super::sync::{AtomicI64, AtomicU32, Mutex, STRANGE_MAX, try_lock};
 
-/// For each CPU of a machine, its *home*: the real CPU whose threads add to the CPU's counters by
-/// restartable sequences. The table is empty if the machine does not use restartable sequences.
+/// The *homes* of a machine's CPUs. The home of a CPU is a real CPU; only threads on the home add
+/// to that CPU's counters by restartable sequences. The table is empty if the machine does not use
+/// restartable sequences.
 #[derive(Default)]
 pub(crate) struct Homes {
     homes: Box<[Home]>,

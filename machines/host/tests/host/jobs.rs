@@ -23,7 +23,7 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(3))
 }
 
-/// Starts workers that report the CPU, job and time of each run.
+/// Starts workers. Whenever a job runs, they report the CPU, the job and the time.
 fn start(host: &Host) -> (Workers, Receiver<(CpuId, Job, Nanos)>) {
     let (sender, runs) = mpsc::channel();
     let report = move |host: &Host, job| {

@@ -80,8 +80,7 @@ impl Fixture {
         Memory::new(&self.host, &self.manager, &self.spaces)
     }
 
-    /// Checks that all pages are free, in blocks that are whole again, and that every count is
-    /// zero.
+    /// Checks that all pages are free and merged into whole blocks, and that every count is zero.
     fn check_empty(&self) {
         cast::is_whole(self.memory());
         let blocks = self.manager.pages().view(&self.host)[0].blocks[10];

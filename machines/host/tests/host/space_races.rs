@@ -101,8 +101,8 @@ fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     let filled = space.populate(memory, Vpn(512)..Vpn(512 + pages));
     filled.expect("there is memory");
     drop(entered);
-    // When CPU 0 stops, its thread, the last user, counts as a walker (a thread that empties the
-    // address space) but has claimed no table yet.
+    // CPU 0 stops at a moment when its thread, the last user, counts as a walker (a thread that
+    // empties the address space) but has claimed no table yet.
     let ended = gate.run(&host, || space.exit(memory), || space.try_reap(memory));
     assert_eq!(ended, (Ok(Exited::Finished), Reaped::All));
     assert_eq!(gate.steps.load(Relaxed), TABLES, "a step for each table");

@@ -14,7 +14,7 @@ pub(crate) enum Purpose {
     Disturbances = 2,
 }
 
-/// The stream of `cpu` for `purpose` in runs with `seed`.
+/// The random stream of `cpu` for `purpose`, in runs with `seed`.
 pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusPlus {
     // `lane` is the number of the stream. The factor is the increment of SplitMix64. It makes the
     // products of neighbouring lanes very different, and `seed_from_u64` then mixes the bits

@@ -1,5 +1,5 @@
-//! Checks on the values of a profile: the memory must fit, and costs must not fall from the low end
-//! to the high end of a range, or with distance.
+//! Checks on the values of a profile. The memory must fit. A cost must not fall from the low end to
+//! the high end of its range. Moving a cache line must not cost less over a longer distance.
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -22,7 +22,7 @@ const PAGES_MAX: u64 = u32::MAX as u64;
 /// error.
 const COST_NS_MAX: u32 = 1_000_000_000;
 /// If a price depends on the length of a hold of the zone lock, the profile gives the average price
-/// in a short hold and in a longer hold. This is the largest number of pages of the longer hold.
+/// in a short hold and in a longer hold. The longer hold must not move more pages than this.
 const HOLD_PAGES_MAX: u32 = 65_535;
 
 /// Reads `node_memory`, which is one size for all nodes, or a list with one size for each node.

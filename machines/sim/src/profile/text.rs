@@ -43,8 +43,8 @@ pub struct ProfileText {
     pub clusters: Vec<Cluster>,
     /// The memory of each node in bytes, rounded down to whole pages.
     pub node_bytes: Vec<u64>,
-    /// Every cost of the machine, in the order of [`CostKey::all`]. The cost of a line transfer can
-    /// be absent if no two CPUs are at its distance.
+    /// Every cost of the machine, in the order of [`CostKey::all`]. The cost of a line transfer
+    /// over a distance can be absent if no two CPUs are that far apart.
     pub costs: Vec<Cost>,
     /// The disturbances of busy CPUs, such as interrupts; empty if the file has no `[jitter]`.
     pub jitter: Vec<Disturbed>,

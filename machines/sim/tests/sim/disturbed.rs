@@ -1,6 +1,7 @@
-//! Tests disturbances: interrupts, softirqs and steals. The tests check their longest length, which
-//! of them a CPU masks while it holds one lock and waits for another, and the differences between
-//! CPUs and kinds. They also check the values at each card (low, middle and high prices).
+//! Tests disturbances: interrupts, softirqs and steals. The tests check how long disturbances can
+//! be, and how they differ between CPUs and kinds. The tests also check which disturbances a CPU
+//! masks while it holds one lock and waits for another. They also check the values at each card
+//! (low, middle and high prices).
 
 use crate::common;
 

@@ -77,8 +77,8 @@ use super::{look, nobody, read};
 use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 
-/// The largest number of rounds of a search. If the largest candidate exits during a round, another
-/// round follows.
+/// The largest number of rounds of a search. If the candidate with the most points exits during a
+/// round, another round follows.
 const ROUNDS_MAX: u32 = 3;
 
 /// Chooses the candidate with the most points. If the number of precise sums is limited, chooses a

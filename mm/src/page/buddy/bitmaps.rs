@@ -27,7 +27,7 @@ use crate::units::{Order, Pages, count_of};
 const SMALL: usize = Order::HUGE.index();
 const HUGE: u32 = Order::HUGE.pages().0;
 
-/// The free pages of all huge blocks of a zone that are partly free (split).
+/// The free pages in the partly free (split) huge blocks of a zone.
 #[derive(Debug)]
 pub(super) struct Bitmaps {
     blocks: Vec<Split>,

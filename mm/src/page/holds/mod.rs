@@ -55,9 +55,9 @@ pub trait Holds: fmt::Debug + Sync {
         MeetsDrain::LeavesIt
     }
 
-    /// Returns whether all pages that a hold of the zone lock has moved are subtracted from the
-    /// pages still to be moved, even if a block has exceeded the hold's limit. If false, at most
-    /// the limit is subtracted for each hold, as in Linux 6.12 and 6.18.
+    /// A block can make a hold of the zone lock move more pages than its limit. If true, all moved
+    /// pages are subtracted from the pages still to be moved. If false, at most the limit is
+    /// subtracted for each hold, as in Linux 6.12 and 6.18.
     fn counts_excess(&self) -> bool {
         true
     }

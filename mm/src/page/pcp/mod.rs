@@ -86,7 +86,7 @@ pub(super) struct TuningInput {
     pub(super) below_high: bool,
     /// True while reclaim is active in this zone; lists are then kept short.
     pub(super) reclaiming: bool,
-    /// True if the CPU's share of the data cache holds more than three batches.
+    /// True if the CPU's share of the data cache holds more than three batches of pages.
     pub(super) large_cache: bool,
     /// The rule for how many pages must have been freed in a row before frees of order 1 to 3 empty
     /// the lists.

@@ -41,7 +41,7 @@ struct Batch<const MAX: usize> {
     replaced: Option<Page>,
     /// The error of the allocation that failed, if there are fewer pages than the fault wanted.
     short: Option<AllocError>,
-    /// True if an entry was left empty because there were too few pages.
+    /// True if an entry of the page table was left empty because there were too few pages.
     ran_dry: bool,
     /// True if the holders of translations ([`Notified`](crate::space::Notified)) were notified
     /// that pages of a file may be unmapped.

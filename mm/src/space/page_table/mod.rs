@@ -34,7 +34,7 @@ pub(super) const TABLE_BITS: u32 = 9;
 const SLOTS: u64 = ENTRIES as u64;
 /// log₂ of the number of pages of an address space: 128 TiB (x86-64 with four levels).
 pub(super) const SPACE_BITS: u32 = 35;
-/// The number of tables of an address space on the lowest level.
+/// The number of lowest-level page tables of an address space.
 pub(super) const TABLES: u64 = 1 << (SPACE_BITS - TABLE_BITS);
 
 /// Returns the index of the table that maps `page`.

@@ -26,7 +26,7 @@ enum Node<M: Machine, T> {
 }
 
 impl<M: Machine, T> Sparse<M, T> {
-    /// Makes an array for indexes below `1 << bits`, without entries.
+    /// Makes an empty array for indexes below `1 << bits`.
     pub(super) fn new(machine: &M, bits: u32) -> Self {
         Self {
             root: machine.once(),

@@ -34,8 +34,8 @@ use self::nodes::Nodes;
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// The number of times that a reader tries to read the tree without a change during the read. Then
-/// the reader gives up.
+/// The largest number of times that a reader tries to read the tree. A try fails if the tree
+/// changes during the read.
 const TRIES: u32 = 16;
 
 /// One mapping: the pages from `start` up to, not including, `end`.

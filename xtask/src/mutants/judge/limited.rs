@@ -29,8 +29,7 @@ pub(super) struct Limits {
     /// The CPU time, in whole seconds. Other programs that run at the same time do not use up this
     /// limit.
     pub(super) cpu_s: u64,
-    /// The wall-clock time. This limit ends tests that wait for ever, because such tests use no CPU
-    /// time.
+    /// The wall-clock time. Tests that wait for ever use no CPU time, so only this limit ends them.
     pub(super) wall: Duration,
 }
 

@@ -43,8 +43,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Allocates whole blocks until about `scenario.left` pages are free. So memory runs out even
-    /// in zones that are large enough for large batches.
+    /// Allocates whole blocks until about `scenario.left` pages are free, so that memory can run
+    /// out even in large zones.
     pub(crate) fn fill(&self, sim: &Sim) {
         let pages = self.mm.pages();
         let mut request = Request::new(Order::MAX).urgent(Urgency::Reserve);

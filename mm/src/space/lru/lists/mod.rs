@@ -331,7 +331,7 @@ impl Lists {
         self.ends[list as usize].len
     }
 
-    /// Returns the number of pages of a kind that are isolated.
+    /// Returns how many pages of `kind` are isolated (off their list while reclaim looks at them).
     pub(crate) fn isolated(&self, kind: Kind) -> u32 {
         self.isolated[kind as usize]
     }

@@ -1,5 +1,5 @@
 //! Tests how operations are derived from the events of small recordings. In each recording, the
-//! code must find a fact that no event shows.
+//! tested code must find a fact that no event shows.
 
 mod reclaim;
 
