@@ -196,9 +196,8 @@ impl<M: Machine> OneSidedTree<M> {
         Ok(())
     }
 
-    /// Panics if the group has no counter with this index. This check is needed before accesses to
-    /// the group's first cache line, where other words follow the counters. An access to a cell
-    /// makes a check of its own.
+    /// Panics if the group has no counter with this index. In the group's first cache line, other
+    /// words follow the counters. An access to a cell makes a check of its own.
     #[inline]
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
@@ -270,8 +269,7 @@ impl<M: Machine> OneSidedTree<M> {
     fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let word = grown.cells.word(cpu, counter);
         let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            // This addition failed, because the task may have migrated. So add to the first line
-            // instead, which all sums include.
+            // The task may have migrated. So add to the first line, which all sums include.
             self.first.add(machine, counter, delta, Relaxed);
             return;
         };
