@@ -351,7 +351,7 @@ pub trait CpuLock<M, T> {
 /// order: [`Tags::FRESH_HEAD`] for those pages and `0` for all others. So a machine need not store
 /// tags for blocks that have never been split.
 pub trait Tags {
-    /// The tag of the first page of each block of 1024 pages that was never split.
+    /// A block of 1024 pages that was never split has this tag on its first page.
     const FRESH_HEAD: u8 = 0x1a;
 
     /// Returns the tag of the page with the index `page` in the zone.

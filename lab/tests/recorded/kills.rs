@@ -153,8 +153,7 @@ fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
 
 #[test]
 fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
-    // Change the memory policy of the process that is chosen first, so that this process is bound
-    // to the node that is not short of memory.
+    // Bind the process that is chosen first to the other node, which is not short of memory.
     let elsewhere = with_text(fixture!("shared"), "oom population", |text| {
         let line = |line: &str| {
             if line.starts_with("process pid=174 ") {

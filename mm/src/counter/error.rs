@@ -70,7 +70,7 @@ pub enum InitError {
     Cpus {
         /// The number of CPUs for which the shape was created.
         shape: u32,
-        /// The number of CPUs of the machine or of the per-CPU memory.
+        /// The number of CPUs that the machine or the per-CPU memory has.
         machine: u32,
     },
     /// The memory that the caller supplied for the items, which are the upper levels of the tree,

@@ -191,9 +191,8 @@ fn mixed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
     ]
 }
 
-/// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. A freed page of
-/// another CPU's block goes to that CPU's inbox, which holds the pages that others have freed for
-/// that CPU.
+/// Three CPUs allocate, free pages of blocks that other CPUs own, and drain lists. If a CPU frees a
+/// page of another CPU's block, the page goes to the inbox of that other CPU.
 #[must_use]
 pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     law(

@@ -64,8 +64,8 @@ fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>
     }
 }
 
-/// While one addition is under way, the error of the counter tree's sum stays within its bound,
-/// widened by the amount that this addition may add to the error.
+/// The error of a counter tree's sum has a bound. While one addition is under way, the error may
+/// exceed the bound only by the amount that this addition may add.
 #[must_use]
 pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     law(

@@ -15,7 +15,7 @@ impl<M: Machine> Zone<M> {
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
         // In a zone with bitmaps of free pages, a hold that moves 63 blocks takes only about a
-        // microsecond, so this hold has no time limit (0), and the clock is not read.
+        // microsecond. So holds have no time limit there (0), and the clock is not read.
         let hold_time = if self.has_bitmaps {
             Nanos(0)
         } else {

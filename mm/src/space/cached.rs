@@ -354,8 +354,8 @@ impl<M: Machine> Memory<'_, M> {
         self.give_back_cached(pfns);
     }
 
-    /// Frees pages that were pages of files, and that the caller has taken out of their files and
-    /// off the lists by which pages are aged.
+    /// Frees pages that were pages of files. The caller has taken them out of their files, and off
+    /// the lists by which pages are aged.
     pub(crate) fn give_back_cached(&self, pfns: &[Pfn]) {
         if let Some(aged) = self.spaces.lru.aged() {
             // Forget the owner. Otherwise, if the frame later holds a page of a file whose pages

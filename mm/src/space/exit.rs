@@ -8,9 +8,9 @@
 //! 3. The last user takes the lock as the writer. From then on no reader holds the lock.
 //! 4. The last user frees page tables and mappings.
 //!
-//! With [`Reaping::MeetInTheMiddle`], the CPUs that empty the space (the walkers) share a frontier,
-//! which says which page tables are claimed, so no two of them visit the same table. The walker
-//! that leaves last does steps 2 to 4, so the last user does not wait for helpers.
+//! With [`Reaping::MeetInTheMiddle`], the CPUs that empty the space (the walkers) share a frontier.
+//! It says which page tables are claimed, so no two walkers visit the same table. The walker that
+//! leaves last does steps 2 to 4, so the last user does not wait for helpers.
 //!
 //! Locks: `Mmap`, then the locks that `zap` takes.
 

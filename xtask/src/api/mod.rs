@@ -3,7 +3,7 @@
 //! Each line is one public item of one file. The compiler refuses `pub` on an item that cannot be
 //! reached from outside (the lint `unreachable_pub`). So the `pub` items of all files are the
 //! interface, and this module need not resolve names. A removed or changed line may break a program
-//! that embeds the crate; an added line breaks no program, except if it is in an enum or in a trait
+//! that embeds the crate; an added line breaks a program only if it is in an enum, or in a trait
 //! that programs implement.
 
 mod items;

@@ -227,8 +227,8 @@ fn by_helpers(run: &Run<'_, MreleaseSetup, Raced>, title: &str, all: &[Ran<'_>])
 /// Our design must be at least this many times as fast as an exit that no task helps, first with
 /// one helping task, then with eight.
 const FASTER_MIN: [f64; 2] = [1.8, 5.0];
-/// The largest percentage by which the CPU time of the exiting task and one helping task together
-/// is allowed to exceed the CPU time of an exit that no task helps.
+/// The exiting task and one helping task together must not take more CPU time than an exit without
+/// help plus this percentage.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: Ran<'_>) -> Vec<Target> {

@@ -78,8 +78,8 @@ pub(crate) fn two_threads_add_on_a_cpu() {
     assert_eq!(sum, 3, "threads at home are not refused");
 }
 
-/// Asserts that no addition is lost or done twice if the counter moves from one home (the real CPU
-/// whose threads may add) to another while a thread on the old home adds.
+/// The home of a counter is the real CPU whose threads may add to it. The home changes while a
+/// thread on the old home adds. Asserts that no addition is lost or done twice.
 pub(crate) fn a_home_moves() {
     let counter = Counter::new();
     let first = counter.add_on(0, 1);

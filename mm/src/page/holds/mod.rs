@@ -68,8 +68,8 @@ pub trait Holds: fmt::Debug + Sync {
     }
 }
 
-/// The number of pages that must have been freed in a row before a free of order 1 to 3 empties the
-/// lists, provided the previous free was of order 1 to 3 too (Linux: `free_high`).
+/// If two successive frees are of order 1 to 3, the second one can empty the lists (Linux:
+/// `free_high`). This is how many pages must have been freed in a row before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushFrom {
     /// One batch, as in Linux up to 6.12.

@@ -100,7 +100,8 @@ struct Entry<M: Machine> {
 }
 
 impl<M: Machine> Owners<M> {
-    /// Creates the entries of all blocks of a zone of `spanned` pages. No block has an owner yet.
+    /// Creates an entry for each block of a zone that spans `spanned` pages. No block has an owner
+    /// yet.
     pub(super) fn new(machine: &M, owning: Owning, spanned: Pages, metadata: Metadata) -> Self {
         let order = block_order(spanned);
         let blocks = match owning {

@@ -103,8 +103,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves the pages that other CPUs have freed for `cpu` (its inbox) to the bitmaps of its
-    /// blocks (its stock), and returns whole blocks to the zone while the lists have more than
-    /// `high` pages. Any CPU may call this.
+    /// blocks (its stock). Then returns whole blocks to the zone while `cpu` has more than `high`
+    /// free pages. Any CPU may call this.
     #[cold]
     pub(super) fn empty_inbox(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);

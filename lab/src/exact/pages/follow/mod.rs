@@ -199,9 +199,10 @@ impl Follow {
             })
     }
 
-    /// Returns whether the kernel and Plimsoll made identical spills (returns of pages to the zone)
-    /// that prove nothing, because the replay used the kernel's spill to correct the lengths of the
-    /// lists. Call this method before [`Follow::note_move`].
+    /// Returns whether the kernel and Plimsoll made identical spills (returns of pages to the
+    /// zone), and the replay used the kernel's spill to correct the lengths of the lists. In this
+    /// case, the identity of the spills proves nothing. Call this method before
+    /// [`Follow::note_move`].
     pub(super) fn was_used(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         pair.is_same() && pair.kind == Kind::Spill && lists.is_some_and(|lists| lists.corrected)

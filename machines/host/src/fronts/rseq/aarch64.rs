@@ -1,9 +1,10 @@
 //! The restartable sequences for AArch64. `x86_64.rs` explains their form and the offsets.
 //!
-//! The load of a stack's home (the CPU whose threads may use the stack) is an acquire, which pairs
-//! with the release by which another thread made this CPU the home. The other loads and stores are
-//! plain. Two kinds of threads read the values that the sequences store: threads on the same CPU,
-//! between which the kernel switches, and threads that have issued a barrier to stop the sequence.
+//! The home of a stack is the CPU whose threads may use the stack. The load of the home is an
+//! acquire. It pairs with the release store of the thread that made this CPU the home. The other
+//! loads and stores are plain. Two kinds of threads read the values that the sequences store:
+//! threads on the same CPU, between which the kernel switches, and threads that have issued a
+//! barrier to stop the sequence.
 
 #![expect(unsafe_code, reason = "restartable sequences are written in assembly")]
 

@@ -83,8 +83,9 @@ enum Registration {
     Own,
 }
 
-/// How threads of this process get their areas, the memory that a thread shares with the kernel for
-/// restartable sequences; `None` if the kernel or this process cannot use restartable sequences.
+/// An area is memory that a thread shares with the kernel for restartable sequences. Returns how
+/// threads of this process get their areas; `None` if the kernel or this process cannot use such
+/// sequences.
 fn registration() -> Option<Registration> {
     static FOUND: OnceLock<Option<Registration>> = OnceLock::new();
     *FOUND.get_or_init(|| {

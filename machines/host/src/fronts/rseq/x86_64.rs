@@ -69,8 +69,7 @@ macro_rules! described {
     };
 }
 
-/// Pops a page if the stack's *home*, the CPU whose threads may use the stack, is the CPU on which
-/// the thread runs.
+/// Pops a page if the thread runs on the stack's *home*, the CPU whose threads may use the stack.
 #[inline(always)]
 pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
     let page: u32;
@@ -102,8 +101,8 @@ pub(crate) fn pop(area: &Area, stack: &Stack) -> Option<u32> {
     (page != NO_PAGE).then_some(page)
 }
 
-/// Pushes a page if the stack has fewer pages than its limit, and the stack's *home*, the CPU whose
-/// threads may use the stack, is the CPU on which the thread runs.
+/// Pushes a page if the stack has fewer pages than its limit, and the thread runs on the stack's
+/// *home*, the CPU whose threads may use the stack.
 #[inline(always)]
 pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     let pushed: u32;
@@ -139,11 +138,10 @@ pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     pushed != 0
 }
 
-/// Changes the tag of a page from `old` to `new`, then pushes the page. Does so only if the stack's
-/// *home*, the CPU whose threads may use the stack, is the CPU on which the thread runs. The
-/// function runs two restartable sequences. The last step of the first sequence, its commit, stores
-/// the tag. So if the thread is preempted between the load and the store of the tag, it loads the
-/// tag again.
+/// Changes the tag of a page from `old` to `new`, then pushes the page. Does so only if the thread
+/// runs on the stack's *home*, the CPU whose threads may use the stack. The function runs two
+/// restartable sequences. The last step of the first sequence, its commit, stores the tag. So if
+/// the thread is preempted between the load and the store of the tag, it loads the tag again.
 #[inline(always)]
 pub(crate) fn free(
     area: &Area,

@@ -47,8 +47,8 @@ pub(crate) fn check(sim: &Sim, pages: &PageAllocator<Sim>, layout: &Layout, owne
     }
 }
 
-/// Checks that the bounds of `high` (the length up to which lists keep pages) and the watermarks
-/// are in ascending order, and that `high_min` is at least four batches.
+/// Checks that the watermarks are in ascending order, and so are the bounds of `high` (the length
+/// up to which lists keep pages). Checks that `high_min` is at least four batches.
 fn is_sane(view: &ZoneView) {
     let ZoneView {
         sizes,

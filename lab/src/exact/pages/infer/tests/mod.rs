@@ -216,8 +216,8 @@ fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_be
     assert_eq!(found.before[&place(1)], [29]);
 }
 
-/// If a refill put a page on a list, and a later allocation takes a page that was below this page
-/// on the list, a bulk allocation had taken the upper page before.
+/// A refill put pages on a list. If a later allocation takes the lower of two of these pages, a
+/// bulk allocation had taken the upper one before.
 #[test]
 fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
     let found = infer(&[
