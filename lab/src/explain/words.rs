@@ -1,4 +1,4 @@
-//! An explanation in sentences.
+//! Writes the explanation of a long wait in sentences.
 
 use std::fmt::Write;
 

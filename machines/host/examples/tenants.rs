@@ -148,7 +148,7 @@ impl Server<'_> {
             .enroll(host, ProcessId(id), Kind::Process, space);
         let process = Arc::new(process.map_err(|_| "no memory for a process")?);
         // The OOM killer locks the list of tenants while it holds the OOM lock. `reserve` takes the
-        // OOM lock too, so this thread must call it before it locks the list.
+        // OOM lock too, so this thread must call `reserve` before it locks the list.
         oom.reserve(host, TENANTS_MAX)
             .map_err(|_| "no memory for a slot")?;
         let mut all = oom.owner().0.lock().unwrap_or_else(PoisonError::into_inner);

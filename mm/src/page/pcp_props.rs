@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-/// Frees a block with all the decisions of the slow path. Then computes up to how many pages on the
+/// Frees a block with all the decisions of the slow path. Then computes up to which length of the
 /// lists later frees certainly return no page to the zone.
 fn free(pcp: &mut Pcp, order: Order, input: &TuningInput, version: i64) {
     let list = super::pcp::list_of(order, Mobility::Unmovable).expect("listed");

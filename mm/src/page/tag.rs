@@ -85,7 +85,7 @@ fn order_in(state: u8, tag: u8) -> Option<Order> {
     }
 }
 
-/// Checks at compile time that the tags of a new zone read as free blocks of the largest order.
+/// Checks at compile time that the tags of a new zone mark free blocks of the largest order.
 pub(crate) const fn fresh_is_free<T: Tags>() {
     assert!(
         T::FRESH_HEAD == free(Order::MAX),

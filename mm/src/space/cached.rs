@@ -211,7 +211,7 @@ impl<M: Machine> Memory<'_, M> {
             share.begin(machine);
         }
         aged.set_owner(machine, pages, ours, new.owner);
-        // The loop ends. It continues only if nodes of the index are missing again, because another
+        // The loop ends: it repeats only if nodes of the index are missing again, because another
         // CPU has meanwhile emptied the file or made the tree of its index higher.
         let there = loop {
             let Ok(mut spares) = Spares::new(new.missing) else {

@@ -95,7 +95,7 @@ impl<M: Machine> AddressSpace<M> {
         spaces.lru.set_owner(machine, manager.pages(), whole.pfn, 0);
     }
 
-    /// Removes a space that has ended from the list of spaces whose pages may be reclaimed.
+    /// Removes an ended space from the list of spaces whose pages may be reclaimed.
     pub(super) fn retire(&self, memory: Memory<'_, M>) {
         if let (Some(&number), Some(rmap)) = (self.number.get(), &memory.spaces.rmap) {
             rmap.give_back(memory.machine, number);

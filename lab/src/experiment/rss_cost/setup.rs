@@ -99,8 +99,8 @@ pub(super) const PARTS: [&str; 11] = [
 pub(super) const MMAP_LOCK: usize = 7;
 
 impl Kept {
-    /// For each of [`PARTS`], the percentage of the tasks' time that this part took in the run with
-    /// `tasks` tasks in `mode`. `None` if the benchmark did not run with this number of tasks.
+    /// For each of [`PARTS`], its percentage of the tasks' time in the run with `tasks` tasks in
+    /// `mode`. `None` if the benchmark did not run with this number of tasks.
     pub(super) fn times(&self, mode: Mode, tasks: u32) -> Option<&Percents> {
         let mut times = self.times.iter();
         let found = times.find(|(of_mode, of_tasks, _)| (*of_mode, *of_tasks) == (mode, tasks));

@@ -12,10 +12,10 @@ pub(crate) use crate::locks::{Seat, Sitter, light_barrier};
 /// The number of pages that a stack can hold: 4 KiB of page numbers.
 pub(crate) const STACK_CAPACITY: usize = 1024;
 
-/// The number of calls of `Stack::admit` in a row by threads other than the stack's user, after
-/// which the caller becomes the user. Each use of the stack by its user resets the count. The same
-/// limit applies to the home of a CPU's counters, the real CPU whose threads may add to these
-/// counters (`homes.rs`): the home moves after that many additions by threads on other real CPUs.
+/// If threads other than the stack's user call `Stack::admit` this many times in a row, the last
+/// caller becomes the user. Each use of the stack by its user resets the count. The same limit
+/// applies to the home of a CPU's counters, the real CPU whose threads may add to these counters
+/// (`homes.rs`): the home moves after that many additions by threads on other real CPUs.
 pub(crate) const STRANGE_MAX: u32 = 1024;
 
 /// Locks a mutex if no thread holds it.

@@ -14,8 +14,9 @@ use crate::tasks::coroutine::prefetch;
 const LINE: usize = 64;
 /// The number of cache lines of a task that a resumption reads.
 const TASK_LINES: usize = 2;
-/// The cache lines of a stack that are fetched, counted from the line of the frame in which the
-/// task was suspended. The code that switches stacks has saved the registers below this frame.
+/// The cache lines of a stack that are fetched. They are counted from the line of the frame in
+/// which the task was suspended. The code that switches stacks has saved the registers below this
+/// frame.
 const STACK_LINES: [isize; 4] = [-2, -1, 0, 1];
 
 /// The task that a CPU ran when the CPU was last suspended, and an address near the end of the

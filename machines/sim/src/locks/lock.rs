@@ -18,7 +18,8 @@ use crate::engine::state::{Inner, Sim};
 use crate::engine::tree::time_of;
 use crate::locks::lock_queue::{Queue, Section};
 
-/// A queued spinlock, or a mutex if its class sleeps, in virtual time.
+/// A lock in virtual time: a mutex if the class of the lock sleeps, and otherwise a queued
+/// spinlock.
 pub struct SimLock<T> {
     queue: Queue,
     value: RefCell<T>,

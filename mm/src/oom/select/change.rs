@@ -65,8 +65,8 @@ fn run(population: &Population, slots: usize) -> Outcome {
     selection.outcome
 }
 
-/// Checks an outcome by the last look at each candidate: no other candidate's maximum exceeds the
-/// victim's minimum by more than `Victim::behind`.
+/// Checks an outcome against what the selection last read of each candidate: no other candidate's
+/// maximum exceeds the victim's minimum by more than `Victim::behind`.
 fn check(population: &Population, outcome: Outcome, what: &str) {
     let all = 0..population.len();
     let seen: Vec<_> = all.map(|candidate| population.seen(candidate)).collect();

@@ -11,7 +11,7 @@ use crate::site::sort_comparisons;
 use crate::units::count_of;
 
 /// The result of taking several precise sums: the candidate with the most points, the number of
-/// sums, and the number of batches. A batch is a sum of several candidates that is taken at once.
+/// sums, and the number of batches. A batch sums several candidates together.
 pub(super) struct Summed {
     pub(super) best: Option<Slot>,
     pub(super) count: u64,

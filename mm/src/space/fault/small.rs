@@ -51,8 +51,8 @@ struct Batch<const MAX: usize> {
 /// The error of a fault in an address space that is being reaped (Linux: `MMF_UNSTABLE`).
 struct Unstable;
 
-/// Returns whether an entry maps a page in memory that may be written to. Only a page of a file
-/// that is mapped private may not be written to.
+/// Returns whether an entry maps a page in memory that may be written to: any page except one of a
+/// private mapping of a file.
 fn is_own(entry: Option<Entry>) -> bool {
     matches!(entry, Some(Entry::Page(page)) if page.kind != PageKind::File)
 }
