@@ -30,7 +30,7 @@ pub struct Design {
     /// The rule by which the shepherd restarts the vmstat work of CPUs that have stopped it (Linux:
     /// `vmstat_shepherd`).
     pub shepherd: &'static dyn Shepherd,
-    /// The rule for how many pages a CPU moves while it holds a zone lock once.
+    /// The rule that says how many pages a CPU moves in one hold of a zone lock.
     pub holds: &'static dyn Holds,
     /// Whether CPUs own blocks of memory, so that a freed page goes to the owner of the block
     /// around it.
@@ -56,7 +56,7 @@ pub const SCHEDULES: [&dyn Schedule; 6] = [
 /// All shepherds.
 pub const SHEPHERDS: [&dyn Shepherd; 2] = [&AtOnce, &AtPhase];
 
-/// All rules for how many pages a CPU moves while it holds a zone lock once.
+/// All rules that say how many pages a CPU moves in one hold of a zone lock.
 pub const HOLDS: [&dyn Holds; 10] = [
     &Unbatched,
     &UNBATCHED_ALL_DRAIN,

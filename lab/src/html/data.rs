@@ -24,7 +24,8 @@ struct Data {
 #[derive(Serialize)]
 struct OfReport {
     courses: Vec<Course>,
-    /// The number of designs for which the HTML page does not show what happened in their runs.
+    /// The number of designs that the HTML page leaves out where it shows what happened in the
+    /// runs.
     left_out: usize,
 }
 

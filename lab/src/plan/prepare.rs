@@ -32,7 +32,8 @@ pub struct Prepared<'p> {
     pub plan: &'p Plan,
     /// The workload.
     pub workload: &'static Workload,
-    /// The designs, each with the values of its knobs. Each has its label in the plan as its name.
+    /// The designs, each with the values of its knobs. The name of a design is its label in the
+    /// plan.
     pub designs: Vec<Tuned>,
     /// The virtual length of each run.
     pub length: Nanos,

@@ -52,7 +52,7 @@ pub(super) struct Performed {
     pub(super) failed: u64,
     /// The number of frees that the replay dropped because there was no block to free.
     pub(super) dropped: u64,
-    /// How much later than in the recording a CPU finished: the largest value for any CPU.
+    /// The largest delay of any CPU: how much later the CPU finished than in the recording.
     pub(super) lag: Nanos,
     /// The recording of this run, if one was requested.
     pub(super) recording: Option<Recording>,

@@ -21,9 +21,9 @@ pub struct Figures {
     pub note: String,
     /// The heads of the key columns. The keys identify a row.
     pub keys: Vec<&'static str>,
-    /// How many of the first key columns are compared between two recordings. Two rows are compared
-    /// if they agree in these columns. Keys that differ between recordings, such as process ids,
-    /// are in later columns.
+    /// The number of key columns, from the first on, in which two rows of different recordings must
+    /// agree to be compared. Keys that differ between recordings, such as process ids, are in later
+    /// columns.
     pub same: usize,
     /// Says whether the key columns come before or after the numbers.
     pub keys_stand: Stand,

@@ -18,7 +18,7 @@ pub(super) enum Kind {
     Phase(Phase),
     Vmstat,
     Shepherd,
-    /// The time of code that requested a lock at this call site, outside every phase and kernel
+    /// The waits for locks that were requested at this call site, outside every phase and kernel
     /// job.
     Caller(Site),
     /// The waits of code that requested the lock at this call site.

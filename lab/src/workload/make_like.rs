@@ -103,7 +103,8 @@ mod tests {
     use super::*;
 
     /// Runs a short load and returns the run's hash and the number of processes that ended. If
-    /// `counts_rss` is true, the processes count their resident pages in the way of `counting`.
+    /// `counts_rss` is true, the processes count their resident pages with counters of the kind
+    /// `counting`.
     fn run(counting: Counting, counts_rss: bool) -> (u64, usize) {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
         let design = Design {

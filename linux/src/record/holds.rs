@@ -76,8 +76,8 @@ pub(super) fn enable(
 }
 
 /// Returns a filter that keeps a release of a lock if its return address is inside one of
-/// [`FUNCTIONS`], so that only releases of zone locks remain; `None` if the kernel hides the
-/// addresses of functions.
+/// [`FUNCTIONS`], so that only releases of zone locks remain. Returns `None` if the kernel hides
+/// the addresses of functions.
 fn filter(kallsyms: &Kallsyms) -> Option<String> {
     let extents = FUNCTIONS.iter().flat_map(|name| kallsyms.extents(name));
     let terms = extents.map(|(from, to)| format!("(caller > {from:#x} && caller < {to:#x})"));

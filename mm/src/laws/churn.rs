@@ -65,8 +65,8 @@ pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Two CPUs allocate and free pages, moving single pages, and hold the zone lock only for a short
-/// time, while a third CPU drains their lists. No page is lost or allocated twice.
+/// Two CPUs allocate and free pages while a third CPU drains their lists. The CPUs move single
+/// pages, and hold the zone lock only for a short time. No page is lost or allocated twice.
 #[must_use]
 pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -42,9 +42,9 @@ struct Uncut {
     /// largest order. They have no type yet. Each is given by its first page. At least a part of
     /// each must stay in use.
     halves: Vec<u32>,
-    /// The blocks that remain when free blocks were cut out of a page block. They are indexed by
-    /// the type of that page block, then by their own order, and each is given by its first page.
-    /// At least a part of each must stay in use.
+    /// The blocks that remain of page blocks from which free blocks were cut out. They are indexed
+    /// by the type of their page block, then by their own order, and each is given by its first
+    /// page. At least a part of each must stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 

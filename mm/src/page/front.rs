@@ -244,8 +244,8 @@ impl<M: Machine> Zone<M> {
         kept.len()
     }
 
-    /// Changes the tags of `pages` from `FRONTED` to "on a page list". Moves the pages for which
-    /// this succeeds to the beginning of `pages`, and returns their number.
+    /// Changes the tags of `pages` from `FRONTED` to "on a page list". Moves the pages whose tags
+    /// it has changed to the beginning of `pages`, and returns the number of these pages.
     fn retag_fronted(&self, pages: &mut [u32]) -> usize {
         let listed = tag::listed(Order::ZERO);
         self.keep(pages, |page| {

@@ -162,8 +162,8 @@ impl<T: Tags> BlockTypes<T> {
         self.block
     }
 
-    /// The type that a request of type `mobility` is served as: `mobility` itself, or unmovable if
-    /// pages are not grouped.
+    /// The type by which the zone serves a request of type `mobility`: `mobility` itself, or
+    /// unmovable if pages are not grouped.
     #[inline]
     pub(super) fn served_as(&self, mobility: Mobility) -> Mobility {
         if self.on() {

@@ -22,7 +22,7 @@ use crate::machine::{Machine, RwLock};
 use crate::site::Site;
 use crate::units::Vpn;
 
-/// The outcome of an attempt to empty an address space that is to die, as the OOM reaper does.
+/// The outcome of an attempt, such as the OOM reaper's, to empty an address space that is to die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
     /// No page table is left for this CPU to empty. Other CPUs may still be emptying tables.

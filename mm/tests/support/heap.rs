@@ -19,8 +19,8 @@ thread_local! {
     static ASKED: Cell<Option<u64>> = const { Cell::new(None) };
     /// The classes of the locks that this thread holds, a bit for each.
     static HELD: Cell<u32> = const { Cell::new(0) };
-    /// The classes of locks that were held during some use of the heap, a bit for each, and the
-    /// number of such uses.
+    /// For the uses of the heap while locks were held: the classes of these locks (a bit for each
+    /// class), and the number of uses.
     static USED: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
     /// True if the first forbidden use of the heap panics, so that a backtrace shows where it is.
     static PANICS: Cell<bool> = const { Cell::new(false) };

@@ -35,9 +35,9 @@ pub(super) enum Population {
     /// All processes have nearly the same size and have run on every CPU. So approximate sums of
     /// their counters do not show which of two processes is larger.
     AllInTheBand,
-    /// Like [`Self::AllInTheBand`], but the counters of neighbouring processes in the list are not
-    /// neighbours in memory. Memory looks like this after many processes have been created and have
-    /// exited.
+    /// Like [`Self::AllInTheBand`], but if two processes are neighbours in the list, their counters
+    /// are not neighbours in memory. Memory looks like this after many processes have been created
+    /// and have exited.
     AllInTheBandMixed,
 }
 

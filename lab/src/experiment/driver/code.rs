@@ -26,7 +26,7 @@ pub(in crate::experiment) struct Code<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) numbers: &'static [Number],
     /// The numbers that a file must give in each of its tables `[[design]]`.
     pub(in crate::experiment) of_designs: &'static [Number],
-    /// True if a file chooses the state that memory has when a run begins.
+    /// True if an experiment file is allowed to choose the state that memory has when a run begins.
     pub(in crate::experiment) takes_memory: bool,
     /// The clock that measures all times.
     pub(in crate::experiment) clock: Clock,
@@ -52,8 +52,8 @@ pub(in crate::experiment) struct Part<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) name: &'static str,
     /// The names of the part's facts, which are texts that the sentences of the answer can quote.
     pub(in crate::experiment) facts: &'static [&'static str],
-    /// The labels of the designs that the part names. A file can have the part only if it has all
-    /// of these designs.
+    /// The labels of the designs that this part of a report names. An experiment file can have the
+    /// part only if it has all of these designs.
     pub(in crate::experiment) designs: &'static [&'static str],
     pub(in crate::experiment) make: Make<S, K>,
 }

@@ -62,7 +62,8 @@ static CODE: Code<MreleaseSetup, Raced> = Code {
     cells: &[("limit", limiter)],
 };
 
-// The names of designs in which one task, and eight tasks, help the exiting task.
+// Each pair names two designs. In the first, one task helps the exiting task, and in the second,
+// eight tasks help it.
 const ASCENDING: [&str; 2] = ["ascending, 1 helper", "ascending, 8 helpers"];
 const PATCH: [&str; 2] = [
     "descending-by-vma, 1 helper",

@@ -325,8 +325,8 @@ impl People {
         }
     }
 
-    /// The approximate sum of a candidate's resident and swapped pages, which does not read every
-    /// CPU's part.
+    /// Returns the approximate sum of a candidate's resident and swapped pages. Does not read every
+    /// CPU's part of this sum.
     fn reading(&self, sim: &Sim, candidate: u32) -> Reading {
         let process = self.member(candidate);
         if self.counting == Counting::Flat {

@@ -73,8 +73,8 @@ const PARTS: &[Part<OwningSetup>] = &[
 const LINUX: &str = "lists-6.18";
 /// Our design, in which each hold of the zone lock is short. No CPU owns page blocks.
 const BOUNDED: &str = "bounded";
-/// The design that the patches of April 2026 proposed, in which CPUs own page blocks. All its other
-/// variants are as in the kernel for which the patches were posted.
+/// The design that the patches of April 2026 proposed, in which CPUs own page blocks. In all else,
+/// it is the design of the kernel for which the patches were posted.
 const RFC: &str = "batched+block-owned-rfc";
 const OURS: &str = "bounded+block-owned";
 

@@ -38,7 +38,7 @@ const IN_EVERY_SCENE: usize = 6;
 /// A race: a victim, the CPUs on which exit and the reaper empty it, and the memory that is left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
-    /// The prefix of the names of the metrics that this scene has. It is empty for the first scene.
+    /// The prefix of the names of this scene's metrics. It is empty for the first scene.
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) victim: Victim,

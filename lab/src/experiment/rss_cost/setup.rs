@@ -136,7 +136,7 @@ impl FaultSetup {
         self.rates().into_iter().chain(counting).collect()
     }
 
-    /// The metrics for page faults per second: one for every number of tasks in both modes.
+    /// The metrics for page faults per second: one for each mode and number of tasks.
     pub(super) fn rates(&self) -> Vec<Metric> {
         let of_mode = |mode| self.tasks.iter().map(move |tasks| rate(mode, *tasks));
         MODES.into_iter().flat_map(of_mode).collect()

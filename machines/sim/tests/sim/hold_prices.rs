@@ -40,8 +40,9 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// Does `work` under one lock of `class`: for each number in `parts`, one step with this number of
-/// units. Returns the time that passes under the lock, in nanoseconds.
+/// Holds a lock of `class`, and does one step of `work` for each number in `parts`. The number says
+/// how many units of work the step has. Returns the time that passes under the lock, in
+/// nanoseconds.
 fn held_ns(sim: &Sim, class: LockClass, work: Work, parts: &[u32]) -> u64 {
     let lock = sim.lock(class, CpuId(0), ());
     lock.with(sim, Site::Refill, |_| {

@@ -49,8 +49,8 @@ fn kept(sim: &Sim, world: &OomWorld, id: u32, pages: u64, until: u64) {
     world.enroll(sim, id, Kind::Process, &space);
 }
 
-/// Starts a task that begins to change the mappings of process `id` before [`SHORT`], and so holds
-/// the lock of these mappings when memory runs out.
+/// Starts a task that begins to change the mappings of process `id` before the time [`SHORT`]. So
+/// the task holds the lock of these mappings when memory runs out.
 fn keep(world: &Rc<OomWorld>, id: u32) {
     world.at(3, Nanos(SHORT / 2), move |sim, world| {
         let request = MapRequest::anonymous(Place::Replace(START), 10);

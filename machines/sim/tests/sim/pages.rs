@@ -1,5 +1,5 @@
-//! Checks the contracts (laws) of the memory manager on simulated CPUs, each law with many seeds,
-//! and how often a refill takes the zone lock.
+//! Checks the contracts (laws) of the memory manager on simulated CPUs, each law with many seeds.
+//! Also checks how often a refill takes the zone lock.
 
 use crate::support;
 use crate::support::law::run_law;

@@ -145,9 +145,9 @@ pub(crate) enum Left {
     Finish,
 }
 
-/// Removes the `share` existing page tables nearest to `end` from the range `tables`, and returns
-/// the rest of the range. Also removes the indices without a table between `end` and the last
-/// removed table. `beyond` finds the next existing table.
+/// Removes `share` existing page tables from the end `end` of the range `tables`, and returns the
+/// rest of the range. Also removes the indices without a table between `end` and the last removed
+/// table. `beyond` finds the next existing table.
 fn without(
     tables: &Range<u64>,
     end: End,

@@ -20,8 +20,8 @@ use plimsoll_mm::machine::Freed;
 use super::super::stack::Stack;
 use super::Area;
 
-/// The word that the kernel requires before the code at which a stopped sequence continues (Linux:
-/// `RSEQ_SIG`).
+/// The word that must precede the code to which the kernel jumps when it stops a restartable
+/// sequence (Linux: `RSEQ_SIG`).
 pub(super) const SIGNATURE: u32 = 0x5305_3053;
 
 /// A number that no page has, because a zone has fewer pages than this.
