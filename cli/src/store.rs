@@ -55,8 +55,8 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// Opens the place for the results of a run with these machines and inputs, or resumes a run
-    /// that was broken off.
+    /// Prepares to keep the results of a run with these machines and inputs, or resumes a run that
+    /// was broken off.
     pub(crate) fn begin(
         args: &StoreArgs,
         machines: Vec<Machine>,

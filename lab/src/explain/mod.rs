@@ -1,4 +1,4 @@
-//! Explains the longest waits for locks of a run. An explanation names the lock for which a CPU
+//! Explains the longest waits for locks in a run. An explanation names the lock for which a CPU
 //! waited, what the holders of the lock did during the wait, and what delayed them. It also names
 //! the other CPUs that waited for this lock at the same time.
 //!

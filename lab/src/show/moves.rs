@@ -275,8 +275,8 @@ impl Finder {
         });
     }
 
-    /// Adds a block to the current move of `cpu`: blocks that move in succession between a zone and
-    /// the CPU's page lists.
+    /// Adds a block to the current move of `cpu`. A move consists of blocks that move in succession
+    /// between a zone and the CPU's page lists.
     fn add(&mut self, cpu: u32, pfn: u64, order: u8) {
         let open = self.cpu(cpu).open.as_mut().expect("a move was opened");
         let pages = 1 << order.min(63);

@@ -119,7 +119,7 @@ impl Tree {
         }
     }
 
-    /// Returns the frames (parts of the time). Returns none if no task has been in a phase or a
+    /// Returns the frames (parts of the time), or an empty list if no task has been in a phase or a
     /// job. A frame that has not ended may have less time than its children. Such a frame gets the
     /// time of its children.
     pub(super) fn finish(mut self) -> Vec<Frame> {

@@ -138,7 +138,8 @@ impl ReturnFree {
         })
     }
 
-    /// Whether the thread still runs. If it has panicked, no memory is returned any more.
+    /// Whether the thread still runs. If the thread has panicked, no more memory is returned to the
+    /// kernel.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.thread

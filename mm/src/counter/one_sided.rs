@@ -308,9 +308,9 @@ impl<M: Machine> OneSidedTree<M> {
         grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
-    /// Raises `T`, the largest amount that the tree may not have carried to its roots yet. Adds
-    /// what the cell of `cpu` and the items above this cell can keep. Each cell and each item
-    /// raises `T` only once.
+    /// Raises `T`, the largest amount that the tree may not have carried to its roots yet. The cell
+    /// of `cpu` and the items above it raise `T` by the amounts that they can keep, but each of
+    /// them only once.
     #[cold]
     fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;

@@ -339,7 +339,7 @@ fn grouped_by<K: PartialEq>(count: usize, key: impl Fn(usize) -> K) -> Vec<usize
         .collect()
 }
 
-/// Returns, for each position in `0..count`, the number of the group that contains it. `starts`
+/// Returns, for each position in `0..count`, the index of the group that contains it. `starts`
 /// holds the first position of each group.
 fn owners(starts: &[usize], count: usize) -> Vec<u32> {
     let mut owners = Vec::with_capacity(count);

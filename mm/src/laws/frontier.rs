@@ -146,7 +146,8 @@ impl<M: Machine> FewTables<M> {
         self.mark(machine, &self.emptied, tables);
     }
 
-    /// Records that a walker has dropped the mappings that begin in `tables`.
+    /// Records that a walker (a CPU that empties tables) has dropped the mappings that begin in
+    /// `tables`.
     fn forget(&self, machine: &M, tables: &Range<u64>) {
         self.mark(machine, &self.forgotten, tables);
     }

@@ -60,7 +60,7 @@ impl<M: Machine> Spilling<M> {
         }
     }
 
-    /// The pages of `held` on the lists of CPU 0, as a mask.
+    /// Returns a mask with a 1 for each page of `held` that is on a list of CPU 0.
     fn listed(&self, machine: &M) -> i64 {
         let state = self.few.pages.list_state(machine, 0, CpuId(0));
         let state = state.expect("there is a zone");

@@ -347,7 +347,7 @@ fn a_hold_that_stole_once_goes_on_stealing() {
     let mode = &mut RmqueueMode::default();
     assert!(world.take(0, UNMOVABLE, mode).is_some());
     // More than half of the page block is free now. A request in a new hold of the zone lock would
-    // claim the page block, but `mode` says that this hold has already stolen.
+    // claim the page block, but `mode` says that this hold has already stolen pages.
     let back: Vec<u32> = world.held.iter().map(|held| held.0).take(400).collect();
     back.into_iter().for_each(|page| world.give(page));
     assert!(world.take(0, UNMOVABLE, mode).is_some());

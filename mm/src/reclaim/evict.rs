@@ -143,9 +143,9 @@ impl<M: Machine> Shrinker<'_, M> {
         Owner::unpack(self.aged.owner(self.node, taken.pfn))
     }
 
-    /// Drops the pages of files in `fates` whose fate is to leave. A page that is in use stays.
-    /// Returns the dropped pages and their number. `age` is the age of the LRU lists at the time
-    /// when the pages were isolated.
+    /// Drops those pages in `fates` that are pages of files and whose fate is to leave. A page that
+    /// is in use stays. Returns the dropped pages and their number. `age` is the age of the LRU
+    /// lists at the time when the pages were isolated.
     pub(super) fn drop_files(
         &self,
         fates: &mut [(Taken, Fate)],

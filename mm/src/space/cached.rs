@@ -308,9 +308,9 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Drops one use of `page` (a reference to a page of a file): the use of a page-table entry
-    /// that the caller has emptied. The caller has also flushed translations to the page. Does
-    /// nothing unless `page` is a page of a file whose pages may be reclaimed.
+    /// Drops a use of `page`, a reference by an entry of a page table. The caller has emptied the
+    /// entry, and then flushed translations to the page. Does nothing unless `page` is a page of a
+    /// file whose pages may be reclaimed.
     pub(super) fn drop_unmapped(&self, page: Page) {
         if matches!(page.kind, PageKind::File | PageKind::Shared)
             && let Some(share) = self.share_of_mapped(page.pfn)

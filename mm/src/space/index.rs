@@ -27,7 +27,7 @@ const NONE: u64 = 0;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     root: Option<Node>,
-    /// The number of index bits below those that select a place in the root.
+    /// The number of low bits of an index, which select places in the nodes below the root.
     shift: u32,
     len: u64,
 }

@@ -151,8 +151,8 @@ struct Seen {
     values: Vec<u64>,
 }
 
-/// One side of the encoding: the writer or the reader. `layout` passes the numbers and texts of an
-/// event through a side, each with its column.
+/// The writer or the reader of an encoding. `layout` passes each number and text of an event, with
+/// its column, to the writer or the reader.
 pub(super) trait Side {
     /// Reads or writes one number; returns `None` if the column ends early.
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;

@@ -100,8 +100,8 @@ impl<T> SharedLock<T> {
     }
 }
 
-/// Waits to be first in the queue, then calls `attempt` until it returns a guard, and returns the
-/// guard. Returns `None` if `killed` returns true before that.
+/// Waits to be first in the queue, then calls `attempt` until it returns a guard. Returns this
+/// guard, or `None` as soon as `killed` returns true.
 fn in_slices<G>(
     place: &Place<'_>,
     killed: impl Fn() -> bool,

@@ -152,7 +152,7 @@ impl<'a> Band<'a> {
     }
 
     /// Of the candidates still in the slots, returns the one with the largest lower bound of its
-    /// key (points, then number).
+    /// key (points, then index).
     pub(super) fn surest(&self) -> Option<Slot> {
         let left = &self.slots[self.next..self.used];
         left.iter().copied().max_by_key(Slot::low)

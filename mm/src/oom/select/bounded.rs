@@ -352,8 +352,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         is_slow || summed >= latest
     }
 
-    /// Summing the pages of all candidates together costs as much as summing this number of single
-    /// candidates one by one.
+    /// The number of candidates that can be summed one by one in the time in which one batch sums
+    /// all candidates.
     fn price_of_all(&self) -> u64 {
         u64::from(self.len / self.candidates.batch_gain().max(1))
     }

@@ -128,7 +128,7 @@ impl<M: Machine> Zone<M> {
         match owner {
             Some(owner) if owner == pcp.stock.cpu => self.try_put(pcp, group, bits),
             Some(owner) if may_send => {
-                // If the owner goes offline meanwhile, `wait_for_spills` waits for this CPU.
+                // If the owner goes offline during this call, `wait_for_spills` waits for this CPU.
                 self.owners.send(machine, owner, group, bits);
                 true
             }

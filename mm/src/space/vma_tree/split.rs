@@ -94,8 +94,8 @@ impl<M: Machine> VmaTree<M> {
             return self.mend_after(leaf);
         }
         let (before, after) = leaf.links();
-        // Mappings are often added in one direction. An uneven split then leaves full nodes behind,
-        // rather than half-full ones.
+        // Mappings are often added in one direction. If the split is uneven in this case, the nodes
+        // that stay behind are full, not half full.
         let half = match at {
             0 if before == NONE => 0,
             SLOTS if after == NONE => SLOTS,

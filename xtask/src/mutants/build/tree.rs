@@ -45,7 +45,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Writes a file of the copy, unless the file already has these contents.
+    /// Writes a file of the copy of the repository, unless the file already has these contents.
     pub(crate) fn write(&self, path: &str, contents: &[u8]) -> Result<(), String> {
         let file = self.folder.join(path);
         if fs::read(&file).is_ok_and(|now| now == contents) {

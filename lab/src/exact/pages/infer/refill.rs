@@ -15,7 +15,7 @@ struct Group {
     pfns: Vec<(u64, usize)>,
     order: u8,
     mobility: u8,
-    /// The index of the last event about the blocks of the group.
+    /// The index of the last event that concerns one of these blocks.
     last: usize,
 }
 

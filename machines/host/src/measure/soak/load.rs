@@ -155,8 +155,8 @@ struct Worker<'a> {
     /// The blocks that this thread holds and that the other thread has allocated.
     remote: Vec<Block>,
     random: u64,
-    /// The number of held blocks towards which the thread works. This number changes from time to
-    /// time, so that page lists fill and empty.
+    /// The number of blocks that the thread tries to hold. This number changes from time to time,
+    /// so that page lists fill and empty.
     target: usize,
     outcome: Outcome,
 }
