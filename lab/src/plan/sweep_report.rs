@@ -70,7 +70,7 @@ pub fn run(
     Ok(report)
 }
 
-/// Runs each of `points` (combinations of values) on each machine of its plan, and gives the runs
+/// Runs each of `points` (combinations of values) on each machine of its plan, and passes the runs
 /// to `take`.
 pub(super) fn each_point(
     sweep: &Sweep,

@@ -77,8 +77,8 @@ fn note(victims: &mut Vec<Victim>, event: &Event) {
     }
 }
 
-/// Makes a table of the victims in order. `start_ns` is the time at which the recording began, in
-/// nanoseconds.
+/// Makes a table of the victims, in the order of `victims`. `start_ns` is the time at which the
+/// recording began, in nanoseconds.
 #[must_use]
 pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
     let line = |(nth, victim): (usize, &Victim)| {

@@ -191,8 +191,8 @@ impl Finder {
     /// Notes that a block was taken from the zone.
     fn taken(&mut self, event: &Event, pfn: u64, order: u8, path: Path) {
         let (cpu, zone) = (event.cpu, self.zones.zone(pfn));
-        // The blocks of a move can differ in order, because a refill by whole blocks takes free
-        // blocks of any order.
+        // The blocks of one move can have different orders, because a refill by whole blocks takes
+        // free blocks of any order.
         let same =
             |open: &Open| open.so_far.path == path && open.pid == event.pid && open.zone == zone;
         if !self.cpu(cpu).open.as_ref().is_some_and(same) {

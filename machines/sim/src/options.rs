@@ -20,8 +20,8 @@ pub struct SimOptions {
     /// The longest time for which a CPU may do short local work before it lets CPUs with earlier
     /// clocks run.
     pub run_ahead: Nanos,
-    /// The upper bound of the random delay before each step at which CPUs with earlier clocks run
-    /// first, in nanoseconds. Delays vary the interleavings.
+    /// The upper bound, in nanoseconds, of the random delay before each order point, at which CPUs
+    /// with earlier clocks run first. Delays vary the interleavings.
     pub shake_ns: u32,
     /// If true, interrupts, softirqs and steals disturb busy CPUs at the rates of the profile's
     /// table `[jitter]`.

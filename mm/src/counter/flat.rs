@@ -21,8 +21,8 @@ use crate::machine::{LocalWord, Lock, Machine};
 use crate::site::{LockClass, Site, Work};
 use crate::units::count_of;
 
-/// Returns the batch on a machine with `cpus` CPUs, in units of the counter: a CPU moves its part
-/// into the shared part once its part has reached the batch (Linux: `compute_batch_value`).
+/// Returns the batch on a machine with `cpus` CPUs, in units of the counter. A CPU adds its part of
+/// a counter to the shared part when its part has reached the batch (Linux: `compute_batch_value`).
 #[must_use]
 pub fn flat_batch(cpus: u32) -> i64 {
     i64::from(cpus).saturating_mul(2).max(32)

@@ -233,7 +233,7 @@ impl<M: Machine> Zone<M> {
 
     /// Puts pages that have the tag `FRONTED`, and are on no CPU's stack of free pages, on this
     /// CPU's list. The page that was freed last comes first in `pages`. Drops pages that another
-    /// CPU has retagged meanwhile. Returns the number of pages that were put on the list.
+    /// CPU has retagged in the meantime. Returns the number of pages that were put on the list.
     fn list_fronted(&self, machine: &M, pages: &mut [u32]) -> usize {
         let kept = self.retag_fronted(pages);
         let kept = &mut pages[..kept];

@@ -44,8 +44,7 @@ pub(crate) const fn allocated(order: Order) -> u8 {
     ALLOCATED | order.get()
 }
 
-/// The tag of the first page of a block of `order` allocated for a request whose pages can be
-/// moved.
+/// The tag of the first page of a block of `order` that was allocated for movable pages.
 pub(crate) const fn movable(order: Order) -> u8 {
     MOVABLE | order.get()
 }

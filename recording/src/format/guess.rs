@@ -78,8 +78,8 @@ impl Guesses {
 pub(super) struct Guesser {
     cpu: u32,
     pid: u32,
-    /// For each CPU, order and migrate type, the pages that are on the kernel's list according to
-    /// the events so far, from its head to its tail.
+    /// The pages on each of the kernel's lists according to the events so far, from head to tail.
+    /// The key of a list is its CPU, its order and its migrate type.
     lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
     /// For each CPU, the pages that the CPU has freed, in the order of the frees. A later event of
     /// a batched free may name one of these pages.

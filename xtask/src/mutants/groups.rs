@@ -24,7 +24,8 @@ pub(crate) struct Group {
 const ALL_FILES: &str = "**/*.rs";
 
 impl Group {
-    /// Returns whether a file, by its path from the root of the repository, belongs to the group.
+    /// Returns whether the file with this path, from the root of the repository, belongs to the
+    /// group.
     pub(crate) fn has(&self, file: &str) -> bool {
         let fits = |pattern: &String| match pattern.strip_suffix(ALL_FILES) {
             Some(folder) => file.starts_with(folder) && file.ends_with(".rs"),

@@ -40,8 +40,7 @@ pub(super) struct Replayed {
     /// The largest error of the counter's approximate sum, in pages. The approximate sum can be
     /// negative. A reading that a process sees cannot be negative.
     pub(super) worst: u64,
-    /// The bound that the counter, after the last step, promises for the error of its approximate
-    /// sum.
+    /// The largest error of the approximate sum that the counter promises after the last step.
     pub(super) bound: Accuracy,
     pub(super) first_difference: Vec<String>,
 }

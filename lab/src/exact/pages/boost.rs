@@ -97,9 +97,9 @@ impl Boosts {
         }
     }
 
-    /// Removes, at the end of a round of the kswapd of `node`, the boosts that the node's zones had
-    /// when the round began. Returns the zones whose boosts changed, with their new boosts in
-    /// pages.
+    /// Called at the end of a round of the kswapd of `node`. Removes the boosts that the node's
+    /// zones had when the round began. Returns the zones whose boosts changed, with their new
+    /// boosts in pages.
     pub(super) fn round_ends(&mut self, node: u32) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         let zones = (0..).zip(&mut self.zones);

@@ -48,8 +48,8 @@ impl Number {
     }
 }
 
-/// The values of declared numbers. A list can have any number of values. Any other number has one
-/// value.
+/// The values of declared numbers. A declared number has one value, or is a list with any number of
+/// values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::experiment) struct Numbers(BTreeMap<&'static str, Vec<u64>>);
 

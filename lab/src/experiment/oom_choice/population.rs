@@ -116,9 +116,9 @@ impl Population {
         population
     }
 
-    /// Draws the CPUs on which a process touches its pages. Also draws how many pages there are,
-    /// unless `kind` determines this. `rank` is the process's position in a random order of all
-    /// processes.
+    /// Draws the CPUs on which a process touches its pages. Also draws how many pages the process
+    /// has, unless `kind` determines this. `rank` is the process's position in a random order of
+    /// all processes.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {

@@ -113,8 +113,8 @@ pub(super) struct Cause {
 /// a gather, which collects the unmapped pages that wait to be freed.
 const CHUNK: usize = 512;
 
-/// The causes of long stretches that the experiment tries, one at a time. A stretch is the time
-/// that a CPU runs without a reschedule point.
+/// The experiment tries these causes of long stretches, one at a time. A stretch is the time that a
+/// CPU runs without a reschedule point.
 pub(super) const CAUSES: &[Cause] = &[
     cause("none", 3000, |_| {}),
     cause(

@@ -183,8 +183,9 @@ fn write_texts(out: &mut Vec<u8>, texts: &[String]) -> (usize, Vec<i32>) {
     (begin, vec![PLAIN, RLE, RLE_DICTIONARY])
 }
 
-/// Encodes the indices as Parquet does. The first byte is the number of bits of an index. Then, for
-/// each run of equal indices, come twice the length of the run and the index in whole bytes.
+/// Encodes the indices as Parquet does. The first byte is the number of bits of an index. Then come
+/// two numbers for each run of equal indices: twice the length of the run, and the index in whole
+/// bytes.
 fn runs(indices: &[u64], count: usize) -> Vec<u8> {
     let bits = (usize::BITS - count.saturating_sub(1).leading_zeros()).max(1);
     let mut out = vec![u8::try_from(bits).expect("at most 64 bits")];

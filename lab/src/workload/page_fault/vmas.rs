@@ -118,10 +118,10 @@ impl Vmas {
         }
     }
 
-    /// Enters the mapping of `place` for a fault. If the mapping has no `anon_vma` yet, calls
-    /// `prepare`, which returns whether the caller is allowed to give the mapping an `anon_vma`.
-    /// Returns `None` if `prepare` returns false, if a writer has locked the mapping, or if `place`
-    /// now belongs to another mapping.
+    /// Lets the caller handle a fault in the mapping of `place`. If the mapping has no `anon_vma`
+    /// yet, calls `prepare`, which returns whether the caller is allowed to give the mapping an
+    /// `anon_vma`. Returns `None` if `prepare` returns false, if a writer has locked the mapping,
+    /// or if `place` now belongs to another mapping.
     pub(super) fn enter(
         &self,
         sim: &Sim,

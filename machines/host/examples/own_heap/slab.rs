@@ -176,8 +176,8 @@ fn order_of(bytes: usize) -> Option<Order> {
     Order::new(u8::try_from(pages.ilog2()).ok()?)
 }
 
-/// Returns the index of the smallest size of small blocks that is enough for `layout`; `None` if no
-/// size is enough. Each block is aligned to its size.
+/// Returns the index of the smallest block size that is enough for `layout`; `None` if no size of
+/// small blocks is enough. Each block is aligned to its size.
 fn size_of_block(layout: Layout) -> Option<usize> {
     let bytes = layout.size().max(layout.align()).max(SMALLEST);
     let size = (bytes.next_power_of_two() / SMALLEST).ilog2() as usize;

@@ -56,8 +56,8 @@ fn high_falls_by_an_eighth_per_interval_and_never_by_more_than_2016_pages() {
                 before > 8 * ONE_DRAIN && before <= most,
                 "{before} of {most}"
             );
-            // After a decay that returned pages, the number of pages on the lists equals `high`,
-            // their longest allowed length, so the result of the next decay is known.
+            // After a decay that returned pages, the lists have exactly `high` pages, so the result
+            // of the next decay is known.
             let mut exact = false;
             let mut capped = 0;
             for _ in 0..100 {

@@ -137,8 +137,8 @@ fn a_clock_falls_with_the_busy_cores_of_its_socket() {
     near(half[0], ALONE * 68 / 100);
 }
 
-/// A little core has half the speed of the core to which the prices apply. Its sibling is busy too,
-/// so each of the two CPUs has 60 % of that half.
+/// A little core has half the speed of the core to which the prices apply. Both of its CPUs are
+/// busy, so each of them has 60 % of that half.
 #[test]
 fn load_slows_a_little_core_in_proportion_to_its_own_speed() {
     let sim = Sim::new(

@@ -161,8 +161,8 @@ impl Population {
         }
     }
 
-    /// Returns the smallest possible, the true and the largest possible key (points, then index)
-    /// of every candidate that may be chosen, in ascending order of candidates.
+    /// Returns three keys (points, then index) of every candidate that may be chosen: the smallest
+    /// possible, the true and the largest possible key. The candidates are in ascending order.
     pub(super) fn keys(&self) -> Vec<(Key, Key, Key)> {
         let members = self.members.borrow();
         let key = |(nth, member): (usize, &Option<Member>)| {

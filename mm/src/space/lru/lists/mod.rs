@@ -71,7 +71,7 @@ struct Ends {
 /// The number of pages whose records are allocated together, as a chunk.
 pub(crate) const CHUNK: u32 = 1024;
 
-/// The list records of the 1024 pages of a chunk: their links, and the state of each.
+/// For each of the 1024 pages of a chunk: its links in the lists, and its state.
 #[derive(Clone)]
 struct Chunk {
     links: [Links; CHUNK as usize],
