@@ -1,5 +1,5 @@
-//! Tests of the table of results in the README. Each row must belong to an experiment, and have the
-//! values that the page of misses keeps of the experiment's last full run.
+//! Tests of the table of results in the README. Each row must belong to an experiment. Its values
+//! must be those of the experiment's last full run, which `docs/misses.md` shows too.
 
 use super::find;
 use crate::report::misses::stored::Stored;

@@ -1,5 +1,5 @@
 //! Runs some points (combinations of values) of a sweep. The resulting table does not show every
-//! point, but counts the verdicts. It is for sweeps whose measured values another program reads.
+//! point. It only counts the verdicts, because another program reads the measured values.
 
 use std::collections::BTreeMap;
 

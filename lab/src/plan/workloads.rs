@@ -27,7 +27,7 @@ pub struct Workload {
     /// The function that returns the number of swap slots. `None` if no pages are reclaimed.
     pub(super) swap: Option<fn(&Values) -> u32>,
     /// The function that returns how many bytes each worker needs. If the user chooses a state of
-    /// memory, one and a half times the bytes of all workers are free when a run begins.
+    /// memory (such as `aged`), a run begins with one and a half times the bytes of all workers free.
     pub(super) needs: fn(&Values) -> u64,
     /// The function that starts the workload. It returns a record of the workload's tasks, or
     /// `None` if there are no tasks.

@@ -26,7 +26,7 @@ pub(super) const POINTS_OF_ORIGIN: i64 = i64::MAX;
 pub struct TotalPages(NonZeroU64);
 
 impl TotalPages {
-    /// Makes a total of `pages`.
+    /// Wraps `pages`, the total number of pages.
     ///
     /// # Errors
     /// [`NoPages`] if `pages` is 0.

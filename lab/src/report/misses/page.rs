@@ -26,8 +26,8 @@ fn page(figures: &[Beside], stored: &[Stored]) -> String {
     page.push_str(&wrap(
         "",
         "Our figures are medians over the seeds of these reports. The last column says whether the \
-         machine still has the prices with which its report ran. If not, `plimsoll reproduce` may \
-         give other figures.",
+         prices of the simulated machine have changed since the report was made. If they have, \
+         `plimsoll reproduce` may give other figures.",
     ));
     page.push('\n');
     page.push_str(&markdown::render_tables(&[runs(stored)]));

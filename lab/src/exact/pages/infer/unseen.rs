@@ -43,12 +43,11 @@ impl Walk<'_> {
         self.take_unseen(index, place, unseen, Vec::new());
     }
 
-    /// Keeps the frames of `unseen` that have possibly left the list `place` without an event.
-    /// Rules out the other frames, because they were never on `place`. Usually only bulk
-    /// allocations take pages from a list without an event, and they take unmovable pages. So this
-    /// function rules out a frame if `place` is a list of another type, or if the type of the
-    /// frame's page block is only guessed. But it always keeps a frame if a refill put the frame on
-    /// `place`, or if a later event touches the frame.
+    /// Keeps the frames of `unseen` that have possibly left the list `place` without an event, and
+    /// rules out the others. A frame is kept if a refill put it on `place`, or if a later event
+    /// touches it. A frame is also kept if `place` is a list of unmovable pages and the type of the
+    /// frame's page block is certain, because a bulk allocation may have taken the frame. (Bulk
+    /// allocations take unmovable pages, and have no event.)
     pub(super) fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
         let unmovable = place.list.mobility() == UNMOVABLE;
         unseen.retain(|&pfn| {
