@@ -5,52 +5,85 @@
 use std::sync::Arc;
 
 use plimsoll_mm::Manager;
-use plimsoll_mm::page::{Config, Layout, Request};
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::{Config, FreeError, Layout, ListState, Mobility, Request, TypedBlock};
+use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 use crate::front::Depot;
+use crate::heap;
 use crate::machine::Plain;
+use crate::watch::{Watch, count};
 
 const PAGES: Pages = Pages(1 << 15);
 /// A front (a CPU's stack of free pages) may hold `LIMIT` pages. `RUN` pages at a time move between
 /// a front and the depot.
 const LIMIT: usize = 128;
 const RUN: usize = 64;
-const ONE: Request = Request::new(Order::ZERO);
+pub(super) const ONE: Request = Request::new(Order::ZERO);
 
-struct World {
-    machine: Plain,
-    depot: Arc<Depot>,
-    manager: Manager<Plain>,
+/// A machine whose CPUs have fronts, with a manager of one zone.
+pub(super) struct World {
+    pub(super) machine: Plain,
+    pub(super) depot: Arc<Depot>,
+    pub(super) watch: Arc<Watch>,
+    pub(super) manager: Manager<Plain>,
 }
 
 impl World {
     fn new() -> Self {
-        let depot = Arc::new(Depot::default());
-        let machine = Plain::with_fronts(Topology::flat(2), &depot);
-        let config = Config::new(Layout::arena(PAGES));
+        Self::with(PAGES)
+    }
+
+    fn with(pages: Pages) -> Self {
+        Self::of(Topology::flat(2), Config::new(Layout::arena(pages)))
+    }
+
+    pub(super) fn of(topology: Topology, config: Config<Plain>) -> Self {
+        let (depot, watch) = (Arc::<Depot>::default(), Arc::<Watch>::default());
+        let machine = Plain::with_fronts(topology, &depot).watched(&watch);
         let manager = Manager::new(&machine, config).expect("a layout");
         Self {
             machine,
             depot,
+            watch,
             manager,
         }
     }
 
-    fn take(&self) -> Pfn {
+    /// Sets the sizes of the page lists of the first zone. The limits of the fronts (the CPUs'
+    /// stacks of free pages) stay as they are.
+    pub(super) fn sized(self, high_min: u32, high_max: u32) -> Self {
+        let sizes = Sizes {
+            batch: Pages(63),
+            high_min: Pages(high_min),
+            high_max: Pages(high_max),
+        };
+        let marks = self.manager.pages().view(&self.machine)[0].watermarks;
+        let pages = self.manager.pages();
+        let seeded = pages.seed_sizes(&self.machine, 0, marks, sizes);
+        seeded.expect("lists can have these sizes");
+        self
+    }
+
+    pub(super) fn listed(&self, cpu: u32) -> u32 {
+        self.manager.pages().listed(&self.machine, CpuId(cpu)).0
+    }
+
+    pub(super) fn take(&self) -> Pfn {
         let pfn = self.manager.pages().alloc(&self.machine, ONE);
         pfn.expect("most pages are free")
     }
 
-    fn free(&self, pfn: Pfn) {
+    pub(super) fn free(&self, pfn: Pfn) {
         let freed = self.manager.pages().free(&self.machine, pfn, Order::ZERO);
         freed.expect("it is allocated");
     }
 
     /// Allocates `count` pages on CPU 0, and empties the CPU's front (its stack of free pages) and
     /// page lists.
-    fn held(&self, count: usize) -> Vec<Pfn> {
+    pub(super) fn held(&self, count: usize) -> Vec<Pfn> {
         self.machine.on(0);
         let held = (0..count).map(|_| self.take()).collect();
         self.manager.pages().drain_all_sync(&self.machine);
@@ -66,14 +99,14 @@ impl World {
     }
 
     /// Asserts that every page is free, and in the zone once all lists are drained.
-    fn is_whole(&self) {
+    pub(super) fn is_whole(&self) {
         let pages = self.manager.pages();
         let zone = pages.view(&self.machine).remove(0);
-        assert_eq!(zone.free + zone.listed, PAGES);
+        assert_eq!(zone.free + zone.listed, zone.managed);
         pages.drain_all_sync(&self.machine);
         let zone = pages.view(&self.machine).remove(0);
-        assert_eq!((zone.free, zone.listed), (PAGES, Pages(0)));
-        assert_eq!(zone.counted_free, u64::from(PAGES.0));
+        assert_eq!((zone.free, zone.listed), (zone.managed, Pages(0)));
+        assert_eq!(zone.counted_free, u64::from(zone.managed.0));
     }
 }
 
@@ -170,4 +203,133 @@ fn a_page_that_was_freed_twice_is_in_the_front_once() {
         users.into_iter().for_each(|pfn| world.free(pfn));
         world.is_whole();
     }
+}
+
+/// If the depot is full, a full front (a CPU's stack of free pages) moves pages to the page list.
+/// The page that was freed last stays the first of these that is allocated again.
+#[test]
+fn a_run_that_the_depot_refuses_keeps_its_order_on_the_list() {
+    let world = World::new().sized(2048, 2048);
+    let held = world.held(LIMIT + 1);
+    world.depot.fill_up();
+    held.iter().for_each(|&pfn| world.free(pfn));
+    let (front, listed) = held[..LIMIT].split_at(RUN);
+    let newest = [held[LIMIT]];
+    let expected = newest
+        .iter()
+        .chain(front.iter().rev())
+        .chain(listed.iter().rev());
+    for &pfn in expected {
+        assert_eq!(world.take(), pfn);
+    }
+    held.iter().for_each(|&pfn| world.free(pfn));
+    world.is_whole();
+}
+
+/// Another thread takes the front (the stack of free pages) away from a CPU while the CPU refills
+/// the front. The pages that the CPU cannot push any more go back to the page list.
+#[test]
+fn a_refill_that_loses_the_front_loses_no_page() {
+    let world = World::new().sized(2048, 2048);
+    let held = world.held(LIMIT + RUN);
+    world.depot.fill_up();
+    held.iter().for_each(|&pfn| world.free(pfn));
+    assert_eq!(
+        world.listed(0),
+        192,
+        "64 pages on the list, the others in the front"
+    );
+    let mut users: Vec<Pfn> = (0..LIMIT).map(|_| world.take()).collect();
+    world.depot.limit_pushes(Some(10));
+    users.push(world.take());
+    assert_eq!(world.listed(0), 63);
+    world.depot.limit_pushes(None);
+    users.extend((0..63).map(|_| world.take()));
+    let mut all = held.clone();
+    users.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(users, all, "each page is allocated once");
+    users.into_iter().for_each(|pfn| world.free(pfn));
+    world.is_whole();
+}
+
+/// Two frees of a page have raced, and the CPU of the second free finds the front (its stack of free
+/// pages) full. It moves a run of pages, the page itself among them, to the list. Then another
+/// thread takes the front away from the CPU, so the second free cannot push the page. It must not
+/// put the page on the list a second time, and returns an error.
+#[test]
+fn a_second_free_that_finds_its_page_on_the_list_is_an_error() {
+    let world = World::new().sized(2048, 2048);
+    let held = world.held(LIMIT);
+    held.iter().for_each(|&pfn| world.free(pfn));
+    let twice = held[LIMIT - 1];
+    world.depot.fill_up();
+    world.depot.limit_pushes(Some(0));
+    world.depot.let_the_next_free_be_late();
+    let pages = world.manager.pages();
+    let freed = pages.free(&world.machine, twice, Order::ZERO);
+    assert_eq!(freed, Err(FreeError::NotAllocated(twice)));
+    assert_eq!((pages.double_frees(), world.listed(0)), (1, 128));
+    world.depot.limit_pushes(None);
+    world.is_whole();
+}
+
+/// The periodic decay moves the pages of a front (a CPU's stack of free pages) to the page list, 64
+/// under one hold of the list's lock. The page that was freed last is the first to be allocated.
+#[test]
+fn a_front_that_decays_keeps_the_order_of_its_pages() {
+    let world = World::new().sized(2048, 2048);
+    let held = world.held(100);
+    held.iter().for_each(|&pfn| world.free(pfn));
+    let pages = world.manager.pages();
+    let decay = || pages.decay_lists(&world.machine, 0, CpuId(0));
+    assert_eq!(decay(), Ok(Pages(0)), "the front was in use");
+    let (moved, locks, _) = world.watch.during(decay);
+    assert_eq!(moved, Ok(Pages(0)), "the pages go to the list");
+    let holds = count(&locks, LockClass::Pcp, Site::Decay);
+    assert_eq!(holds, 3, "64 pages, 36 pages, and the decay of the list");
+    for &pfn in held.iter().rev() {
+        assert_eq!(world.take(), pfn);
+    }
+    held.iter().for_each(|&pfn| world.free(pfn));
+    world.is_whole();
+}
+
+/// A drain empties a front (a CPU's stack of free pages), and the page list has no room for its
+/// pages. They go to the zone, and the drain counts them as pages that it has moved.
+#[test]
+fn a_drain_counts_the_pages_for_which_the_list_has_no_room() {
+    let world = World::with(Pages(1024));
+    let held = world.held(200);
+    // Without CPU 1, the lists of CPU 0 may be longer. But the heap has no memory for them.
+    heap::failing_from(0, || {
+        world.machine.on(1);
+        world.manager.cpu_going(&world.machine, CpuId(1));
+        world.machine.on(0);
+        world.manager.cpu_dead(&world.machine, CpuId(1));
+    });
+    let block = |&pfn: &Pfn| TypedBlock {
+        pfn,
+        order: Order::ZERO,
+        mobility: Mobility::Unmovable,
+    };
+    let state = ListState {
+        high: Pages(128),
+        alloc_factor: 0,
+        free_count: Pages(0),
+        freed_high_order: false,
+        blocks: held.iter().map(block).collect(),
+    };
+    let pages = world.manager.pages();
+    let seeded = pages.seed_lists(&world.machine, 0, CpuId(0), &state);
+    assert!(seeded.is_err(), "the list is full");
+    let listed = world.listed(0);
+    assert!((60..100).contains(&listed), "{listed}");
+    let rest = &held[listed as usize..];
+    rest[..10].iter().for_each(|&pfn| world.free(pfn));
+    assert_eq!(world.listed(0), listed + 10);
+    let drained = pages.drain_cpu(&world.machine, CpuId(0));
+    assert_eq!((drained, world.listed(0)), (Pages(listed + 10), 0));
+    rest[10..].iter().for_each(|&pfn| world.free(pfn));
+    world.is_whole();
 }

@@ -9,6 +9,9 @@ mod heap;
 #[expect(dead_code, reason = "no job runs and no time passes")]
 #[path = "../support/machine.rs"]
 mod machine;
+#[path = "../support/watch.rs"]
+mod watch;
 
+mod front_sizes;
 mod fronts;
 mod owning;

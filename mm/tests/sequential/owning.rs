@@ -1,73 +1,106 @@
 //! Tests of page lists that own blocks: where the pages of a block go, and when the owner of a
 //! block changes.
 
+use std::sync::Arc;
+
 use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::owned::Owning;
-use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{Config, Layout, Request, ZoneView};
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
+use plimsoll_mm::page::{Config, Grouping, Layout, Request, ZoneView};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 use crate::machine::Plain;
+use crate::watch::Watch;
 
 const CPUS: u32 = 4;
 /// The number of pages of the zone: 1 GiB, so that a batch has 63 pages.
-const PAGES: Pages = Pages(1 << 18);
+pub(super) const PAGES: Pages = Pages(1 << 18);
 /// The number of pages of a block that a CPU owns.
-const BLOCK: u32 = Order::HUGE.pages().0;
-const ONE: Request = Request::new(Order::ZERO);
+pub(super) const BLOCK: u32 = Order::HUGE.pages().0;
+pub(super) const ONE: Request = Request::new(Order::ZERO);
 
-struct World {
-    machine: Plain,
-    manager: Manager<Plain>,
+/// A machine whose CPUs own blocks, with a manager of one zone.
+pub(super) struct World {
+    pub(super) machine: Plain,
+    pub(super) watch: Arc<Watch>,
+    pub(super) manager: Manager<Plain>,
 }
 
 impl World {
-    fn new(owning: Owning) -> Self {
-        let machine = Plain::new(Topology::flat(CPUS));
-        let mut config = Config::new(Layout::arena(PAGES));
+    pub(super) fn new(owning: Owning) -> Self {
+        Self::with(owning, PAGES, Grouping::Off)
+    }
+
+    pub(super) fn with(owning: Owning, pages: Pages, grouping: Grouping) -> Self {
+        let watch = Arc::<Watch>::default();
+        let machine = Plain::new(Topology::flat(CPUS)).watched(&watch);
+        let mut config = Config::new(Layout::arena(pages));
+        config.grouping = grouping;
         config.design = Design {
             owning,
             ..Design::OURS
         };
         let manager = Manager::new(&machine, config).expect("a layout");
-        Self { machine, manager }
+        Self {
+            machine,
+            watch,
+            manager,
+        }
     }
 
-    fn view(&self) -> ZoneView {
+    /// Sets the sizes of the page lists; a batch has 63 pages.
+    pub(super) fn sized(self, high_min: u32, high_max: u32) -> Self {
+        self.set_sizes(high_min, high_max, self.view().watermarks);
+        self
+    }
+
+    pub(super) fn set_sizes(&self, high_min: u32, high_max: u32, marks: Watermarks) {
+        let sizes = Sizes {
+            batch: Pages(63),
+            high_min: Pages(high_min),
+            high_max: Pages(high_max),
+        };
+        let pages = self.manager.pages();
+        let seeded = pages.seed_sizes(&self.machine, 0, marks, sizes);
+        seeded.expect("lists can have these sizes");
+    }
+
+    pub(super) fn view(&self) -> ZoneView {
         self.manager.pages().view(&self.machine).remove(0)
     }
 
-    fn listed(&self, cpu: u32) -> u32 {
+    pub(super) fn listed(&self, cpu: u32) -> u32 {
         self.manager.pages().listed(&self.machine, CpuId(cpu)).0
     }
 
-    fn alloc(&self, cpu: u32, request: Request) -> Option<Pfn> {
+    pub(super) fn alloc(&self, cpu: u32, request: Request) -> Option<Pfn> {
         self.machine.on(cpu);
         self.manager.pages().alloc(&self.machine, request).ok()
     }
 
     /// Allocates `count` single pages on `cpu`.
-    fn take(&self, cpu: u32, count: u32) -> Vec<Pfn> {
+    pub(super) fn take(&self, cpu: u32, count: u32) -> Vec<Pfn> {
         let one = |_| self.alloc(cpu, ONE).expect("most pages are free");
         (0..count).map(one).collect()
     }
 
     /// Frees single pages on `cpu`, many in one call.
-    fn free(&self, cpu: u32, pfns: &[Pfn]) {
+    pub(super) fn free(&self, cpu: u32, pfns: &[Pfn]) {
         self.machine.on(cpu);
         let freed = self.manager.pages().free_pages(&self.machine, pfns);
         freed.expect("they are allocated");
     }
 
-    fn drain(&self, cpu: u32) {
+    pub(super) fn drain(&self, cpu: u32) {
         self.manager.pages().drain_cpu(&self.machine, CpuId(cpu));
     }
 
     /// Sets a watermark above the number of free pages, so that the zone gives no pages to any CPU.
-    fn close(&self) {
+    pub(super) fn close(&self) {
         let pages = self.manager.pages();
         let all = u64::from(PAGES.0) * 4;
         let closed = pages.set_tunable(&self.machine, Knob::MinFree, all);
@@ -75,17 +108,17 @@ impl World {
     }
 
     /// Asserts that all pages return to the zone and merge.
-    fn is_whole(&self) {
+    pub(super) fn is_whole(&self) {
         self.manager.pages().drain_all_sync(&self.machine);
         let zone = self.view();
-        assert_eq!((zone.free, zone.listed), (PAGES, Pages(0)));
-        assert_eq!(zone.counted_free, u64::from(PAGES.0));
-        assert_eq!(zone.blocks[Order::MAX.index()], PAGES.0 / 1024);
+        assert_eq!((zone.free, zone.listed), (zone.managed, Pages(0)));
+        assert_eq!(zone.counted_free, u64::from(zone.managed.0));
+        assert_eq!(zone.blocks[Order::MAX.index()], zone.managed.0 / 1024);
     }
 }
 
 /// Returns the block around a page.
-fn block_of(pfn: Pfn) -> u32 {
+pub(super) fn block_of(pfn: Pfn) -> u32 {
     pfn.0 / BLOCK
 }
 

@@ -1,6 +1,7 @@
 //! Fronts of the machine in tests: a stack of free pages for each CPU, and one depot for the runs
 //! of pages that full stacks give away.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,9 +22,53 @@ pub(crate) struct Depot {
     /// True if the next free of a page behaves as if it had raced with another free of this page:
     /// as if it had read the page's tag before the other free changed the tag.
     is_late: AtomicBool,
+    /// True if the depot takes no run.
+    is_full: AtomicBool,
+    /// True if no CPU can use its front (its stack of free pages) until the CPU asks for the front
+    /// again ([`Front::admits`]).
+    is_away: AtomicBool,
+    /// The number of pushes that still succeed, if this number is limited.
+    pushes: Mutex<Option<u32>>,
+    /// The limit of each CPU's front (its stack of free pages).
+    limits: Mutex<BTreeMap<u32, u32>>,
 }
 
 impl Depot {
+    /// Makes the depot refuse all further runs of pages.
+    pub(crate) fn fill_up(&self) {
+        self.is_full.store(true, Relaxed);
+    }
+
+    /// Takes the fronts (the stacks of free pages) away from their CPUs, as if other threads had
+    /// used them. A CPU can use its front again after it has asked for it.
+    pub(crate) fn take_fronts_away(&self) {
+        self.is_away.store(true, Relaxed);
+    }
+
+    /// Lets the next `pushes` pushes onto a front (a CPU's stack of free pages) succeed, and makes
+    /// all later ones fail, as if another thread had taken the front away from the CPU. `None` ends
+    /// that.
+    pub(crate) fn limit_pushes(&self, pushes: Option<u32>) {
+        *self.pushes.lock().expect("one thread") = pushes;
+    }
+
+    fn may_push(&self) -> bool {
+        match &mut *self.pushes.lock().expect("one thread") {
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// The largest number of pages on the front (the stack of free pages) of `cpu`.
+    pub(crate) fn limit_of(&self, cpu: u32) -> u32 {
+        let limits = self.limits.lock().expect("one thread");
+        limits.get(&cpu).copied().unwrap_or_default()
+    }
+
     /// Makes the next free of a page to a front (a CPU's stack of free pages) succeed, although the
     /// page is already free. This happens if two frees race: both read the page's tag, which says
     /// whether the page is free, before either changes the tag.
@@ -59,6 +104,12 @@ impl Stack {
         }
     }
 
+    /// Returns whether a thread on the CPU of `machine` can use this front at the moment.
+    fn is_mine(&self, machine: &Plain) -> bool {
+        let depot = self.depot.as_ref();
+        machine.this_cpu() == self.cpu && !depot.is_some_and(|depot| depot.is_away.load(Relaxed))
+    }
+
     fn stack(&self) -> MutexGuard<'_, Vec<u32>> {
         self.pages.lock().expect("one thread")
     }
@@ -68,13 +119,13 @@ impl Front<Plain> for Stack {
     const CAPACITY: u32 = 128;
 
     fn pop(&self, machine: &Plain) -> Option<u32> {
-        let page = (machine.this_cpu() == self.cpu).then(|| self.stack().pop())??;
+        let page = self.is_mine(machine).then(|| self.stack().pop())??;
         self.was_used.store(true, Relaxed);
         Some(page)
     }
 
     fn free(&self, machine: &Plain, tags: &Bytes, page: u32, old: u8, new: u8) -> Freed {
-        if machine.this_cpu() != self.cpu || self.limit() == 0 {
+        if !self.is_mine(machine) || self.limit() == 0 {
             return Freed::Unchanged;
         }
         let depot = self.depot.as_ref();
@@ -93,7 +144,8 @@ impl Front<Plain> for Stack {
     fn push(&self, machine: &Plain, page: u32) -> bool {
         let mut pages = self.stack();
         let has_room = pages.len() < self.limit() as usize;
-        if machine.this_cpu() != self.cpu || !has_room {
+        let may = self.depot.as_ref().is_some_and(|depot| depot.may_push());
+        if !self.is_mine(machine) || !has_room || !may {
             return false;
         }
         pages.push(page);
@@ -102,6 +154,9 @@ impl Front<Plain> for Stack {
     }
 
     fn admits(&self, machine: &Plain) -> bool {
+        if let Some(depot) = &self.depot {
+            depot.is_away.store(false, Relaxed);
+        }
         machine.this_cpu() == self.cpu
     }
 
@@ -116,8 +171,9 @@ impl Front<Plain> for Stack {
     }
 
     fn give_run(&self, _: &Plain, pages: &[u32]) -> bool {
+        let has_room = |depot: &&Arc<Depot>| !depot.is_full.load(Relaxed);
         let give = |depot: &Arc<Depot>| depot.runs().push((self.cpu, pages.into()));
-        self.depot.as_ref().map(give).is_some()
+        self.depot.as_ref().filter(has_room).map(give).is_some()
     }
 
     fn take_run(&self, _: &Plain, pages: &mut [u32]) -> bool {
@@ -146,8 +202,10 @@ impl Front<Plain> for Stack {
     }
 
     fn set_limit(&self, pages: u32) {
-        if self.depot.is_some() {
+        if let Some(depot) = &self.depot {
             self.limit.store(pages, Relaxed);
+            let mut limits = depot.limits.lock().expect("one thread");
+            limits.insert(self.cpu.0, pages);
         }
     }
 }

@@ -16,6 +16,7 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 
 use super::front::{Depot, Stack};
 use super::heap;
+use super::watch::Watch;
 
 /// The simplest machine: one thread, on the CPU that the test sets.
 pub(crate) struct Plain {
@@ -27,6 +28,8 @@ pub(crate) struct Plain {
     /// The depot, through which the fronts (the CPUs' stacks of free pages) pass pages on; `None`
     /// if the machine has no fronts.
     depot: Option<Arc<Depot>>,
+    /// The record of locks and events; `None` if the test needs none.
+    watch: Option<Arc<Watch>>,
 }
 
 impl Plain {
@@ -38,6 +41,15 @@ impl Plain {
             now: AtomicU64::new(0),
             deferred,
             depot: None,
+            watch: None,
+        }
+    }
+
+    /// Makes the machine record in `watch` the locks that are taken and the events.
+    pub(crate) fn watched(self, watch: &Arc<Watch>) -> Self {
+        Self {
+            watch: Some(Arc::clone(watch)),
+            ..self
         }
     }
 
@@ -162,7 +174,11 @@ impl Machine for Plain {
         }
     }
 
-    fn emit(&self, _event: Event) {}
+    fn emit(&self, event: Event) {
+        if let Some(watch) = &self.watch {
+            watch.heard(event);
+        }
+    }
 }
 
 /// A word of the machine, shared by all CPUs or used by one.
@@ -293,29 +309,37 @@ impl<T> Once<T> for OnceLocked<T> {
 pub(crate) struct Locked<T>(LockClass, Mutex<T>);
 
 impl<T> Locked<T> {
-    fn run<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+    fn run<R>(&self, machine: &Plain, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if let Some(watch) = &machine.watch {
+            watch.will_lock((self.0, site));
+        }
         let mut value = self.1.try_lock().ok()?;
         Some(heap::holding(self.0, || f(&mut value)))
     }
 }
 
 impl<T> Lock<Plain, T> for Locked<T> {
-    fn with<R>(&self, _: &Plain, _: Site, f: impl FnOnce(&mut T) -> R) -> R {
-        self.run(f).expect("one thread does not wait for itself")
+    fn with<R>(&self, machine: &Plain, site: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        self.run(machine, site, f)
+            .expect("one thread does not wait for itself")
     }
 
-    fn try_with<R>(&self, _: &Plain, _: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.run(f)
+    fn try_with<R>(&self, machine: &Plain, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.run(machine, site, f)
     }
 }
 
 impl<T> CpuLock<Plain, T> for Locked<T> {
-    fn try_local<R>(&self, _: &Plain, _: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.run(f)
+    fn try_local<R>(&self, machine: &Plain, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if machine.watch.as_ref().is_some_and(|watch| watch.refuses()) {
+            return None;
+        }
+        self.run(machine, site, f)
     }
 
-    fn with<R>(&self, _: &Plain, _: Site, f: impl FnOnce(&mut T) -> R) -> R {
-        self.run(f).expect("one thread does not wait for itself")
+    fn with<R>(&self, machine: &Plain, site: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        self.run(machine, site, f)
+            .expect("one thread does not wait for itself")
     }
 }
 

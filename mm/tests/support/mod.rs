@@ -7,4 +7,6 @@ pub(crate) mod heap;
 pub(crate) mod lives;
 #[expect(dead_code, reason = "the heap tests use no fronts")]
 pub(crate) mod machine;
+#[expect(dead_code, reason = "the heap tests record no locks")]
+pub(crate) mod watch;
 pub(crate) mod world;
