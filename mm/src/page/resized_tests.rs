@@ -32,6 +32,7 @@ fn a_block_that_is_restored_has_its_types_and_a_block_that_is_added_is_movable()
     let mut records = None;
     let removed = buddy.remove_block(frames, 0, Pages::ZERO, &mut records);
     assert_eq!(removed, Ok(()));
+    assert!(records.is_some(), "the memory of its links leaves the zone");
     assert_eq!(
         (buddy.kept(), buddy.free_kept()),
         (Pages::ZERO, Pages::ZERO)
@@ -40,6 +41,7 @@ fn a_block_that_is_restored_has_its_types_and_a_block_that_is_added_is_movable()
     assert_eq!(buddy.obstacle(frames, 0), Err(Stays::Absent));
 
     buddy.restore_block(frames, 0, &mut records);
+    assert!(records.is_none(), "the block has its links again");
     assert_eq!(buddy.kept(), Order::HUGE.pages());
     assert_eq!(buddy.free_kept(), Order::HUGE.pages());
     assert_eq!(buddy.blocks_of(Order::HUGE, KEPT), 1);

@@ -15,3 +15,4 @@ mod watch;
 mod front_sizes;
 mod fronts;
 mod owning;
+mod resizing;
