@@ -14,5 +14,7 @@ mod watch;
 
 mod front_sizes;
 mod fronts;
+mod owned_cpus;
+mod owned_zone;
 mod owning;
 mod resizing;

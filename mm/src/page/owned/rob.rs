@@ -44,7 +44,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Returns whether `cpu` owns a block of any zone.
-    #[cfg(any(test, feature = "laws"))]
+    #[cfg(feature = "laws")]
     pub(crate) fn owns_blocks(&self, cpu: CpuId) -> bool {
         self.zones().iter().any(|zone| zone.owners.owns(cpu))
     }

@@ -251,4 +251,16 @@ mod tests {
         }
         assert_eq!(taken, [3, 2, 1]);
     }
+    #[test]
+    fn a_longer_stock_keeps_its_blocks() {
+        let mut stock = Stock::with_room(Pages(64));
+        let kind = Mobility::Movable;
+        stock.parts.push(Record::whole(3, kind, Order::HUGE));
+        stock.whole.extend([(5, kind), (4, kind)]);
+        let room = (stock.parts.capacity(), stock.whole.capacity());
+        stock.replace(&mut Stock::with_room(Pages(6400)));
+        assert!(stock.parts.capacity() > room.0 && stock.whole.capacity() > room.1);
+        assert_eq!(stock.parts[0].block, 3);
+        assert_eq!(stock.whole, [(5, kind), (4, kind)]);
+    }
 }
