@@ -113,8 +113,8 @@ impl Gauge {
         }
     }
 
-    /// The number of blocks that this hold of the zone lock may still move, if free pages are in
-    /// bitmaps.
+    /// The number of blocks that may still move before the zone lock must be released. It counts
+    /// only if free pages are in bitmaps; otherwise the limit counts pages.
     pub(super) fn blocks_left(&self) -> u32 {
         match self.limit {
             Limit::None => u32::MAX,

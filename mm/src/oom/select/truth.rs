@@ -75,7 +75,7 @@ pub(super) enum Seen {
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,
-    /// For each candidate, what the selection last read of its points, and how the selection had to
+    /// For each candidate, the points that the selection last read, and how the selection had to
     /// treat the candidate at that time.
     seen: RefCell<Vec<(Seen, Standing)>>,
     scope: Scope,

@@ -37,8 +37,8 @@ struct Followed {
     /// start.
     alloc_factor: (u32, u32),
     /// The least and the greatest possible value of `free_count`. (In Linux, this is the count of
-    /// recently freed pages, which decides how much a spill moves.) No recording states the value
-    /// of `free_count` at the start.
+    /// recently freed pages. If a page list is too long, the count decides how many pages return to
+    /// the zone.) No recording states the value of `free_count` at the start.
     free_count: (u32, u32),
     /// The number of pages on the list `home` that were listed before the recording and that no
     /// event shows. A later bulk allocation can take these pages.

@@ -132,8 +132,8 @@ fn play<S>(
         round.gate.pass();
         body(host, &round.state);
         drop(entered);
-        // The thread that made the state must also drop it, so this thread drops its reference
-        // first.
+        // The state must be dropped by the thread that made it. So this thread drops its own
+        // reference before it reports that its part of the round has ended.
         drop(round);
         if ended.send(()).is_err() {
             return;
