@@ -8,7 +8,7 @@ use core::cell::Cell;
 
 use proptest::prelude::*;
 
-use super::buddy::Buddy;
+use super::buddy::{Buddy, Stays};
 use super::layout::FreeIndex;
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
@@ -201,6 +201,7 @@ proptest! {
             for order in Order::all() {
                 let has = largest.is_some_and(|largest| largest >= order.index());
                 prop_assert_eq!(buddy.has(order), has);
+                prop_assert_eq!(buddy.blocks_of(order, ANY), buddy.blocks(order), "one type");
             }
         }
     }
@@ -235,4 +236,81 @@ fn a_split_puts_upper_halves_at_the_heads() {
     let blocks: Vec<u32> = Order::all().map(|order| buddy.blocks(order)).collect();
     assert_eq!(blocks, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     assert_eq!(buddy.take(known.frames(), Order::HUGE, ANY), Some(512));
+}
+
+/// Creates the free pages of a zone of `pages` pages that keeps small free blocks in bitmaps.
+fn in_bitmaps(pages: u32) -> (Buddy, Known) {
+    filled(pages, Metadata::Eager, Grouping::Off, FreeIndex::Bitmaps)
+}
+
+/// Takes a block of each of these orders, and asserts that it is at the page given.
+fn take_each(buddy: &mut Buddy, known: &Known, blocks: &[(u8, u32)]) {
+    for &(order, page) in blocks {
+        let order = Order::new(order).expect("at most 10");
+        let taken = buddy.take(known.frames(), order, ANY);
+        assert_eq!(taken, Some(page), "order {}", order.get());
+        known.tags.set(page, tag::allocated(order));
+    }
+}
+
+/// Two huge blocks are split. The block whose largest free block is smaller serves the request, so
+/// the larger free block stays whole.
+#[test]
+fn bitmaps_serve_a_request_from_the_smallest_block_that_suffices() {
+    let (mut buddy, known) = in_bitmaps(4096);
+    take_each(
+        &mut buddy,
+        &known,
+        &[(0, 0), (8, 256), (8, 512), (0, 1), (8, 768)],
+    );
+}
+
+/// Several split huge blocks have a largest free block of the same order. The one from which pages
+/// were taken last is used next. One of which pages were freed is used last, so that more of its
+/// pages can be freed meanwhile.
+#[test]
+fn bitmaps_use_up_a_huge_block_before_they_use_one_that_fills() {
+    let seven = Order::new(7).expect("at most 10");
+    let eight = Order::new(8).expect("at most 10");
+    let split = [(0, 0), (8, 256), (8, 512), (8, 768)];
+    let (mut buddy, known) = in_bitmaps(4096);
+    take_each(&mut buddy, &known, &split);
+    buddy.give(known.frames(), 512, seven);
+    take_each(&mut buddy, &known, &[(7, 128), (7, 512)]);
+
+    let (mut buddy, known) = in_bitmaps(4096);
+    take_each(&mut buddy, &known, &split);
+    buddy.give(known.frames(), 256, eight);
+    buddy.give(known.frames(), 512, seven);
+    take_each(&mut buddy, &known, &[(8, 256), (7, 128), (7, 512)]);
+}
+
+/// Only some pages of a huge block are free, so the huge block does not merge with its free buddy.
+/// This holds already before the caller has set the tags of the pages that it has taken, because the
+/// caller does so without the zone lock.
+#[test]
+fn a_huge_block_that_was_split_into_bits_does_not_merge() {
+    let (mut buddy, known) = in_bitmaps(1024);
+    take_each(&mut buddy, &known, &[(9, 0), (9, 512)]);
+    buddy.give(known.frames(), 0, Order::HUGE);
+    let mut page = [u32::MAX];
+    assert_eq!(
+        (buddy.take_pages(known.frames(), &mut page), page),
+        (1, [0])
+    );
+    buddy.give(known.frames(), 512, Order::HUGE);
+    assert_eq!(buddy.free(), Pages(1023));
+    assert_eq!(buddy.blocks(Order::HUGE), 1);
+    assert_eq!(buddy.blocks(Order::MAX), 0);
+}
+
+/// A free page in a bitmap does not keep a block from being removed. The first page in use does.
+#[test]
+fn a_free_page_in_a_bitmap_is_no_obstacle() {
+    let (mut buddy, known) = in_bitmaps(1024);
+    take_each(&mut buddy, &known, &[(0, 0), (0, 1)]);
+    buddy.give(known.frames(), 0, Order::ZERO);
+    let tag = tag::allocated(Order::ZERO);
+    let used = Err(Stays::Used { page: 1, tag });
+    assert_eq!(buddy.obstacle(known.frames(), 0), used);
 }

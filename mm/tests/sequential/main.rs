@@ -12,6 +12,7 @@ mod machine;
 #[path = "../support/watch.rs"]
 mod watch;
 
+mod bitmaps;
 mod front_sizes;
 mod fronts;
 mod owned_cpus;

@@ -1,0 +1,168 @@
+//! Tests of a zone that keeps its free pages in bitmaps: what moves between the zone and the page
+//! lists, and what the zone has after it was set up, has shrunk or has grown.
+
+use std::sync::Arc;
+
+use plimsoll_mm::Manager;
+use plimsoll_mm::event::Event;
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::{Config, Layout, ListState, Mobility, Request, ZoneView};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+
+use crate::heap;
+use crate::machine::Plain;
+use crate::watch::Watch;
+
+/// The number of pages of the zone: 128 MiB, so that a batch has 7 pages.
+const PAGES: Pages = Pages(1 << 15);
+const HUGE: u32 = Order::HUGE.pages().0;
+
+struct World {
+    machine: Plain,
+    watch: Arc<Watch>,
+    manager: Manager<Plain>,
+}
+
+impl World {
+    fn new() -> Self {
+        let watch = Arc::<Watch>::default();
+        let machine = Plain::new(Topology::flat(2)).watched(&watch);
+        let layout = Layout::arena(PAGES).with_bitmaps();
+        let manager = Manager::new(&machine, Config::new(layout)).expect("a layout");
+        Self {
+            machine,
+            watch,
+            manager,
+        }
+    }
+
+    fn view(&self) -> ZoneView {
+        self.manager.pages().view(&self.machine).remove(0)
+    }
+
+    fn take(&self, order: Order) -> Pfn {
+        let pfn = self
+            .manager
+            .pages()
+            .alloc(&self.machine, Request::new(order));
+        pfn.expect("most pages are free")
+    }
+
+    fn free(&self, pfn: Pfn, order: Order) {
+        let freed = self.manager.pages().free(&self.machine, pfn, order);
+        freed.expect("it is allocated");
+    }
+
+    fn listed(&self) -> u32 {
+        self.manager.pages().listed(&self.machine, CpuId(0)).0
+    }
+
+    /// Asserts that all pages return to the zone and merge.
+    fn is_whole(&self) {
+        self.manager.pages().drain_all_sync(&self.machine);
+        let zone = self.view();
+        assert_eq!((zone.free, zone.listed), (PAGES, Pages(0)));
+        assert_eq!(zone.counted_free, u64::from(PAGES.0));
+        assert_eq!(zone.blocks[Order::MAX.index()], PAGES.0 / 1024);
+    }
+}
+
+/// No hold of the zone lock moves more than a batch of single pages, neither to nor from a list.
+#[test]
+fn a_hold_moves_at_most_a_batch_of_pages() {
+    let world = World::new();
+    let batch = world.view().sizes.batch;
+    assert_eq!(batch, Pages(7));
+    let most = |events: Vec<Event>| {
+        let pages = events.into_iter().filter_map(|event| match event {
+            Event::ZoneHold { pages, .. } => Some(pages),
+            _ => None,
+        });
+        pages.max().expect("pages were moved")
+    };
+    let take = || {
+        (0..300)
+            .map(|_| world.take(Order::ZERO))
+            .collect::<Vec<_>>()
+    };
+    let (held, _, events) = world.watch.during(take);
+    assert_eq!(most(events), batch);
+    held.into_iter()
+        .for_each(|pfn| world.free(pfn, Order::ZERO));
+    assert!(world.listed() > 7);
+    let drain = || world.manager.pages().drain_cpu(&world.machine, CpuId(0));
+    let (_, _, events) = world.watch.during(drain);
+    assert_eq!(most(events), batch);
+    world.is_whole();
+}
+
+/// If huge blocks fill the lists, half of the pages go back to the zone, so that the next blocks
+/// that are freed find room. This does not depend on how many pages were freed in a row.
+#[test]
+fn huge_blocks_that_fill_the_lists_go_back_by_halves() {
+    let world = World::new();
+    let sizes = Sizes {
+        batch: Pages(63),
+        high_min: Pages(4 * HUGE),
+        high_max: Pages(4 * HUGE),
+    };
+    let (machine, pages) = (&world.machine, world.manager.pages());
+    let seeded = pages.seed_sizes(machine, 0, world.view().watermarks, sizes);
+    seeded.expect("lists can have these sizes");
+    let held: Vec<Pfn> = (0..4).map(|_| world.take(Order::HUGE)).collect();
+    pages.drain_cpu(machine, CpuId(0));
+    held[..3]
+        .iter()
+        .for_each(|&pfn| world.free(pfn, Order::HUGE));
+    let calm = ListState {
+        high: Pages(4 * HUGE),
+        alloc_factor: 0,
+        free_count: Pages(0),
+        freed_high_order: false,
+        blocks: Vec::new(),
+    };
+    let seeded = pages.seed_lists(machine, 0, CpuId(0), &calm);
+    seeded.expect("there is a zone");
+    assert_eq!(world.listed(), 3 * HUGE);
+    world.free(held[3], Order::HUGE);
+    assert_eq!(world.listed(), 2 * HUGE);
+    world.is_whole();
+}
+
+/// A zone can be given exactly the free blocks that are asked for, also blocks that are in bitmaps.
+#[test]
+fn a_zone_has_the_free_blocks_that_it_was_given() {
+    let world = World::new();
+    let mut wanted = [0; Order::COUNT];
+    wanted[..10].copy_from_slice(&[3, 1, 0, 2, 1, 1, 1, 1, 2, 1]);
+    let mut free = [[0; Order::COUNT]; Mobility::COUNT];
+    free[Mobility::Unmovable.index()] = wanted;
+    let rest = world.manager.pages().seed_free(&world.machine, 0, &free);
+    let rest = rest.expect("the zone is free and large enough");
+    let zone = world.view();
+    assert_eq!(zone.blocks, wanted);
+    let pages = wanted
+        .iter()
+        .zip(Order::all())
+        .map(|(count, order)| count * order.pages().0);
+    assert_eq!(zone.free, Pages(pages.sum()));
+    for block in rest {
+        world.free(block.pfn, block.order);
+    }
+    world.is_whole();
+}
+
+/// A zone that keeps free pages in bitmaps has its records of huge blocks from the start. So adding
+/// a block to it needs no memory from the heap except for a list of the blocks.
+#[test]
+fn a_zone_with_bitmaps_grows_although_the_heap_is_nearly_full() {
+    let world = World::new();
+    let (first, pages) = (Pfn(4096), Pages(1024));
+    let removed = world.manager.memory_offline(&world.machine, first, pages);
+    removed.expect("all pages are free");
+    let add = || world.manager.memory_online(&world.machine, first, pages);
+    let (added, _) = heap::failing_from(1, add);
+    assert_eq!(added, Ok(()));
+    world.is_whole();
+}
