@@ -92,3 +92,25 @@ fn write_error(text: &[u8]) {
 
 #[cfg(not(target_os = "linux"))]
 fn write_error(_text: &[u8]) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child has either another number of forks or another process id. In a new PID namespace, it
+    /// may have the id of its parent. If a system call created it, no fork was counted.
+    #[test]
+    fn a_child_is_recognized_by_its_forks_or_by_its_id() {
+        let here = Origin::here();
+        assert!(here.is_here());
+        let forked = Origin {
+            forks: here.forks + 1,
+            ..here
+        };
+        let cloned = Origin {
+            process: here.process + 1,
+            ..here
+        };
+        assert!(!forked.is_here() && !cloned.is_here());
+    }
+}

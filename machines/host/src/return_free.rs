@@ -204,3 +204,19 @@ impl fmt::Debug for ReturnFree {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counts_of_all_rounds_are_added() {
+        let state = State::default();
+        for (given, refused) in [(1024, 512), (0, 512), (2048, 0)] {
+            let [given, refused] = [given, refused].map(Pages);
+            state.count(Reported { given, refused });
+        }
+        let table = state.table();
+        assert_eq!((table.rounds, table.given, table.refused), (3, 3072, 1024));
+    }
+}

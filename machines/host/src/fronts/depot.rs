@@ -157,6 +157,17 @@ mod tests {
     }
 
     #[test]
+    fn the_run_that_was_given_last_is_returned_first() {
+        let depot = Depot::new(2);
+        for (front, page) in [(0, 1), (1, 2), (0, 3)] {
+            assert!(depot.give(front, &[page; RUN]));
+        }
+        let mut returned = Vec::new();
+        depot.return_to(0, |pages| returned.push(pages[0]));
+        assert_eq!(returned, [3, 1]);
+    }
+
+    #[test]
     fn a_depot_has_room_for_a_few_runs_of_each_front() {
         let depot = Depot::new(3);
         let given = (0..).take_while(|_| depot.give(2, &[7; RUN])).count();

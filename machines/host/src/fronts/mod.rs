@@ -27,6 +27,8 @@ mod rseq;
 mod rseq;
 mod stack;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 pub use self::front::HostFront;
 pub(crate) use self::homes::Homes;

@@ -101,6 +101,34 @@ fn a_child_that_uses_the_manager_aborts_with_a_message() {
     assert_eq!(alloc(&host, &manager), 0, "the parent goes on");
 }
 
+/// A child may not use the fronts (the stacks of free pages) of its parent, which neither lock a page
+/// list nor ask for the CPU. It may not empty them, either.
+#[test]
+fn a_child_that_uses_a_front_aborts_with_a_message() {
+    let host = Host::with_topology(Topology::flat(2));
+    let manager = manager(&host);
+    let _entered = host.enter(CpuId(0));
+    let (pages, one) = (manager.pages(), Request::new(Order::ZERO));
+    let local = pages.local(&host, CpuId(0));
+    let held: Vec<Pfn> = (0..20)
+        .filter_map(|_| local.alloc(&host, one).ok())
+        .collect();
+    for &pfn in &held[1..] {
+        local
+            .free(&host, pfn, Order::ZERO)
+            .expect("it is allocated");
+    }
+    aborts(&in_child(|| i32::from(local.alloc(&host, one).is_err())));
+    aborts(&in_child(|| {
+        i32::from(local.free(&host, held[0], Order::ZERO).is_err())
+    }));
+    aborts(&in_child(|| {
+        pages.drain_cpu(&host, CpuId(0));
+        0
+    }));
+    assert_eq!(local.free(&host, held[0], Order::ZERO), Ok(()));
+}
+
 #[test]
 fn a_child_that_waits_for_a_lock_aborts_with_a_message() {
     let host = Host::with_topology(Topology::flat(2));
@@ -175,6 +203,13 @@ fn a_child_sees_of_the_memory_what_the_options_say() {
     assert_eq!(in_child(|| read(&absent)).0, End::Killed(libc::SIGSEGV));
     let zeroed = written(of(OnFork::Zeroed));
     assert_eq!(in_child(|| read(&zeroed)).0, End::Exited(0));
+    for frame in [Pfn(0), Pfn(1023)] {
+        // SAFETY: the byte is in a frame of a live arena that only this test touches.
+        unsafe { zeroed.page(frame).write(7) };
+        // SAFETY: the byte is in a frame of the arena, which the child has with other contents.
+        let read = || i32::from(unsafe { zeroed.page(frame).read_volatile() });
+        assert_eq!(in_child(read).0, End::Exited(0), "{frame:?}");
+    }
     let copied = written(of(OnFork::Inherit));
     assert_eq!(in_child(|| read(&copied)).0, End::Exited(7));
     let shared = written(of(OnFork::Inherit).memfd("plimsoll-test"));
@@ -214,7 +249,13 @@ fn a_child_keeps_what_it_maps_at_the_addresses_of_the_arena() {
             // SAFETY: the child has no reference to the frame.
             let given = unsafe { arena.give_back(Pfn(0), Pages(1)) };
             let refused = [given, arena.populate(), arena.resident().map(drop)];
-            assert!(refused.iter().all(Result::is_err), "{refused:?}");
+            for refused in refused {
+                let why = refused.expect_err("the child has no part of the arena");
+                assert!(
+                    why.to_string().contains("map an arena after the fork"),
+                    "{why}"
+                );
+            }
             drop(arena);
             // SAFETY: the page is the child's own.
             i32::from(unsafe { own.read_volatile() })

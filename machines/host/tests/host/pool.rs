@@ -186,6 +186,27 @@ fn a_bound_thread_uses_its_cpu_and_gets_errors_as_values() {
     );
 }
 
+/// The drain of a thread's handle returns the pages of the CPU that the thread plays, and leaves
+/// those of other CPUs alone.
+#[test]
+fn a_drain_of_one_cpu_leaves_the_others_alone() {
+    let pool = Pool::builder().cpus(2).upkeep(Upkeep::ByEmbedder);
+    let pool = pool.build().expect("64 MiB of address space");
+    let fill = |cpu| {
+        let here = pool.enter(cpu).expect("there is such a CPU");
+        let held = [(); 5].map(|()| here.alloc(SINGLE).expect("a fresh pool has pages"));
+        here.free_pages(&held).expect("they were handed out");
+    };
+    fill(CpuId(1));
+    fill(CpuId(0));
+    let listed = |cpu| pool.pages().listed(pool.host(), CpuId(cpu));
+    let [own, other] = [listed(0), listed(1)];
+    assert!(own >= Pages(5) && other >= Pages(5));
+    let here = pool.enter(CpuId(0)).expect("there is CPU 0");
+    assert_eq!(here.drain(), own);
+    assert_eq!([listed(0), listed(1)], [Pages::ZERO, other]);
+}
+
 #[test]
 fn named_counters_count_on_all_cpus() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "last_of_10"];

@@ -1,0 +1,135 @@
+//! Tests of the rules by which threads share a stack of free pages, a depot and a home of counters.
+
+use std::iter;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use plimsoll_mm::machine::Front;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::CpuId;
+
+use super::front::HostFront;
+use super::homes::Homes;
+use super::rseq;
+use super::stack::Stack;
+use super::sync::STRANGE_MAX;
+use crate::Host;
+use crate::affinity::{self, CpuMask};
+use crate::locks::{self, Sitter};
+
+/// A stack with room for two pages, whose user is the calling thread.
+fn stack() -> Option<(Stack, Sitter<'static>)> {
+    locks::sit_down();
+    let me = locks::mine()?;
+    let stack = Stack::new();
+    stack.limit.store(2, Relaxed);
+    assert!(stack.admit(me.number(), 3, |_| panic!("it had no user")));
+    Some((stack, me))
+}
+
+/// A stack changes its user only after a number of calls by other threads during which the user did
+/// not use it.
+#[test]
+fn a_stack_stays_with_a_user_that_uses_it() {
+    let Some((stack, me)) = stack() else { return };
+    let other = me.number() + 1;
+    let asks = || stack.admit(other, 3, |home| assert_eq!(home, me.number()));
+    assert!(stack.push_at(me, 7));
+    assert_eq!([asks(), asks()], [false; 2]);
+    assert!(
+        stack.push_at(me, 8),
+        "the user uses it, so the others wait again"
+    );
+    assert_eq!([asks(), asks()], [false; 2]);
+    assert!(stack.is_home(me));
+    assert!(asks(), "the third call in a row");
+    assert!(!stack.is_home(me) && !stack.push_at(me, 9));
+    assert_eq!(stack.pop_at(me), None);
+    assert_eq!(stack.len(), 2);
+}
+
+#[test]
+fn a_stack_takes_no_more_pages_than_its_limit() {
+    let Some((stack, me)) = stack() else { return };
+    assert_eq!(
+        [1, 2, 3].map(|page| stack.push_at(me, page)),
+        [true, true, false]
+    );
+    assert_eq!(
+        iter::from_fn(|| stack.pop_at(me)).collect::<Vec<_>>(),
+        [2, 1]
+    );
+}
+
+#[test]
+fn a_stack_is_idle_until_it_is_used_again() {
+    let Some((stack, me)) = stack() else { return };
+    assert!(stack.push_at(me, 7));
+    assert_eq!(
+        [stack.is_idle(), stack.is_idle(), stack.is_idle()],
+        [false, true, true]
+    );
+    assert_eq!(stack.pop_at(me), Some(7));
+    assert_eq!([stack.is_idle(), stack.is_idle()], [false, true]);
+}
+
+/// A signal handler can interrupt its thread inside a push or a pop. The handler must not use a
+/// stack then.
+#[test]
+fn a_thread_inside_a_stack_uses_no_second_one() {
+    let Some((stack, me)) = stack() else { return };
+    assert!(stack.push_at(me, 7));
+    me.holding().store(1, Relaxed);
+    assert!(!stack.push_at(me, 8));
+    assert_eq!(stack.pop_at(me), None);
+    me.holding().store(0, Relaxed);
+    assert_eq!(stack.pop_at(me), Some(7));
+}
+
+#[test]
+fn a_front_has_no_larger_limit_than_its_capacity() {
+    let front = HostFront::of_a_zone(1).next().expect("one CPU has a front");
+    front.set_limit(u32::MAX);
+    assert_eq!(front.limit(), HostFront::CAPACITY);
+}
+
+#[test]
+fn a_run_in_the_depot_counts_for_the_front_that_gave_it() {
+    let host = Host::with_topology(Topology::flat(2));
+    let fronts: Vec<HostFront> = HostFront::of_a_zone(2).collect();
+    assert!(fronts[1].give_run(&host, &[7; 64]));
+    assert_eq!([0, 1].map(|cpu| fronts[cpu].pages()), [0, 64]);
+    fronts[0].empty(&host, |_| panic!("the run is not its own"));
+    let mut pages = 0;
+    fronts[1].empty(&host, |run| pages += run.len());
+    assert_eq!((pages, fronts[1].pages()), (64, 0));
+}
+
+/// The home of a CPU's counters is a real CPU. It moves to another real CPU only after many
+/// additions by threads there, and each time after as many.
+#[test]
+fn a_home_of_counters_moves_after_many_additions_from_elsewhere() {
+    let real = CpuMask::of_this_thread();
+    let (true, [first, second, ..]) = (rseq::is_available(), real.cpus()) else {
+        return;
+    };
+    let homes = Homes::new(1);
+    let home = homes.home_of(CpuId(0)).expect("one CPU");
+    let word = AtomicI64::new(0);
+    let add = || homes.add(home, &word, 1);
+    let pin = |cpu: &u32| affinity::pin(&CpuMask::only(*cpu)).expect("it may run there");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _area = rseq::set_up();
+            pin(first);
+            assert_eq!(add(), Some(1), "it had no home");
+            for (turn, cpu) in (2..).zip([second, first, second]) {
+                pin(cpu);
+                let refused = iter::repeat_with(add).take_while(Option::is_none).count();
+                assert_eq!(refused, STRANGE_MAX as usize - 1);
+                assert_eq!(word.load(Relaxed), turn);
+            }
+        });
+    });
+}
