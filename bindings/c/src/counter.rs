@@ -130,3 +130,52 @@ pub unsafe extern "C" fn plimsoll_counter_range(
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+    use plimsoll_mm::units::CpuId;
+
+    use crate::pool::{plimsoll_options, plimsoll_pool_free, plimsoll_pool_new};
+
+    #[test]
+    fn a_counter_that_is_freed_leaves_no_memory_in_use() {
+        let options = plimsoll_options {
+            cpus: 4,
+            ..plimsoll_options::default()
+        };
+        let mut pool = ptr::null_mut();
+        // SAFETY: the options live during the call, and `pool` is valid for a write.
+        let made = unsafe { plimsoll_pool_new(&raw const options, &raw mut pool) };
+        assert_eq!(made, plimsoll_status::PLIMSOLL_OK);
+        // SAFETY: the pool was just made, and lives until the end of this test.
+        let of = unsafe { &*pool };
+        let (host, area) = (of.pool.host(), of.counters.area());
+        let mut counter = ptr::null_mut();
+        // SAFETY: the pool is live, and `counter` is valid for a write.
+        let made = unsafe { plimsoll_counter_new(pool, &raw mut counter) };
+        assert_eq!(made, plimsoll_status::PLIMSOLL_OK);
+        // Additions by different CPUs make the counter allocate a part for each CPU.
+        for turn in 0..10_000 {
+            let _entered = host.enter(CpuId(turn % 4));
+            // SAFETY: the counter is live.
+            let added = unsafe { plimsoll_counter_add(counter, 1) };
+            assert_eq!(added, plimsoll_status::PLIMSOLL_OK);
+        }
+        let (mut sum, mut min, mut max) = (0, 0, 0);
+        // SAFETY: the counter is live, and `sum` is valid for a write.
+        unsafe { plimsoll_counter_sum(counter, &raw mut sum) };
+        // SAFETY: the counter is live, and `min` and `max` are valid for writes.
+        unsafe { plimsoll_counter_range(counter, &raw mut min, &raw mut max) };
+        assert_eq!(sum, 10_000);
+        assert!(min <= sum && sum <= max && min < max, "{min} to {max}");
+        assert_eq!(area.groups(host), 1);
+        // SAFETY: the counter is live, and is not used afterwards.
+        unsafe { plimsoll_counter_free(counter) };
+        assert_eq!(area.groups(host), 0);
+        // SAFETY: the pool is live, and is not used afterwards.
+        unsafe { plimsoll_pool_free(pool) };
+    }
+}

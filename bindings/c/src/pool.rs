@@ -178,3 +178,25 @@ pub unsafe extern "C" fn plimsoll_free_count(
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_uses_the_algorithms_that_its_options_name() {
+        let shepherd = |design| {
+            let options = plimsoll_options {
+                design,
+                cpus: 1,
+                ..plimsoll_options::default()
+            };
+            let Ok(pool) = build(&options) else {
+                panic!("a small pool can be built");
+            };
+            format!("{:?}", pool.manager())
+        };
+        assert!(shepherd(PLIMSOLL_DESIGN_OURS).contains("Phased"));
+        assert!(shepherd(PLIMSOLL_DESIGN_LINUX).contains("RoundJiffies"));
+    }
+}
