@@ -56,6 +56,7 @@ pub(super) fn fit(grid: Grid, width: usize) -> Fitted {
             .iter()
             .map(|row| columns.iter().map(|&nth| row[nth].clone()).collect())
             .collect(),
+        is_grouped: grid.is_grouped,
     };
     Fitted::Grids(groups.iter().enumerate().map(of_group).collect())
 }
@@ -111,6 +112,7 @@ mod tests {
                 .iter()
                 .map(|row| row.iter().map(|cell| (*cell).to_owned()).collect())
                 .collect(),
+            is_grouped: false,
         }
     }
 

@@ -25,6 +25,22 @@ pub(crate) struct Grid {
     pub(crate) columns: Vec<Column>,
     /// The rows. Each has as many cells as there are columns.
     pub(crate) rows: Vec<Vec<String>>,
+    /// True if the first cells of the rows are the names of groups. A drawn table has such a name
+    /// only in the first row of its group.
+    pub(crate) is_grouped: bool,
+}
+
+impl Grid {
+    /// The rows as a table shows them: a name that the row above has, too, is empty.
+    pub(crate) fn drawn_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = self.rows.clone();
+        for (nth, row) in rows.iter_mut().enumerate().skip(1) {
+            if self.is_grouped && self.rows[nth].first() == self.rows[nth - 1].first() {
+                row[0].clear();
+            }
+        }
+        rows
+    }
 }
 
 /// The head of a column, and the side on which its cells are aligned.
@@ -129,6 +145,7 @@ pub(crate) fn tables(tables: &[Table]) -> Vec<Block> {
             caption: table.title.clone(),
             columns: columns(table),
             rows: table.rows.clone(),
+            is_grouped: false,
         }));
         if !table.note.is_empty() {
             blocks.push(Block::Text(table.note.clone()));
@@ -302,25 +319,19 @@ fn transpose(columns: Vec<(Column, Vec<String>)>) -> Grid {
         caption: String::new(),
         columns,
         rows,
+        is_grouped: false,
     }
 }
 
-/// Returns one grid for each design A. The rows of the grid compare designs B with A. If a design B
-/// has several rows, only the first shows its name.
+/// Returns one grid for each design A. The rows of the grid compare designs B with A, and the rows
+/// of a design B are a group.
 fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     let against = first_seen(rows.iter().map(|row| row.a.as_str()));
     let grid = |a: &str| {
-        let mut named = None;
         let of_a = rows.iter().filter(|row| row.a == a);
         let cells = of_a.map(|row| {
-            let b = if named == Some(&row.b) {
-                String::new()
-            } else {
-                row.b.clone()
-            };
-            named = Some(&row.b);
             vec![
-                b,
+                row.b.clone(),
                 metric_head(&row.metric),
                 human_ratio(&row.comparison.ratio),
                 words(row),
@@ -332,6 +343,7 @@ fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
         Grid {
             caption: format!("A is {a}"),
             rows: cells.collect(),
+            is_grouped: true,
             columns: columns
                 .map(|(head, align)| Column {
                     head: head.to_owned(),

@@ -73,8 +73,8 @@ fn draw(grid: &Grid) -> String {
             .to_owned()
         })
         .collect();
-    let rows = grid
-        .rows
+    let rows = grid.drawn_rows();
+    let rows = rows
         .iter()
         .map(|row| row.iter().map(|cell| escape(cell)).collect());
     let lines = [heads, marks].into_iter().chain(rows);

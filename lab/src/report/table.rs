@@ -115,7 +115,7 @@ fn draw(grid: &Grid, width: usize, paint: Paint) -> String {
             .iter()
             .map(|column| Cell::new(&column.head).set_alignment(alignment(column.align))),
     );
-    for cells in &grid.rows {
+    for cells in &grid.drawn_rows() {
         let cells = cells.iter().zip(&grid.columns);
         table.add_row(Row::from(cells.map(|(cell, column)| {
             Cell::new(cell).set_alignment(alignment(column.align))
@@ -264,6 +264,18 @@ mod tests {
         Most of the gain is due to the phase: with the same period and the shepherd left
         alone, contentions fall as far as with all three changes together.
         ");
+    }
+
+    #[test]
+    fn every_list_of_verdicts_names_its_design() {
+        let mut report = sample();
+        let long = "linux+phased+shepherd-phased+bounded-pages+tree@vm.stat_interval=2";
+        for row in &mut report.verdicts {
+            row.b = long.to_owned();
+        }
+        let text = render(&report, 80, Detail::Whole, Paint::Plain);
+        let lists = text.matches(&format!("B: {long}")).count();
+        assert_eq!(lists, report.verdicts.len(), "{text}");
     }
 
     #[test]

@@ -51,6 +51,7 @@ pub(crate) fn grid(report: &Report) -> Option<Grid> {
     (!pairs.is_empty()).then(|| Grid {
         caption: String::new(),
         rows: pairs.iter().map(row).collect(),
+        is_grouped: false,
         columns: [column("metrics by verdict", Align::Left)]
             .into_iter()
             .chain(counts)
