@@ -7,31 +7,38 @@ use super::value::{NOTHING, human};
 use super::{Report, Table};
 
 /// Makes the table of the answers of all `reports`. Before the lines of each report is a line with
-/// the experiment and its machine. The columns of values are Linux, the patch and ours, as in the
-/// catalog's experiments. If a report compares other designs, the name of the design stands before
-/// each value.
+/// the experiment and its machine. The columns of values are Linux, the patch and ours if all
+/// reports compare these, as in the catalog's experiments. Otherwise, the columns have no names of
+/// designs, and the name of the design stands before each value.
 #[must_use]
 pub fn table(reports: &[Report]) -> Table {
     let answered = reports
         .iter()
         .filter(|report| !report.answer.rows.is_empty());
+    let is_usual = answered.clone().all(|report| report.answer.sides == SIDES);
     let rows = answered.flat_map(|report| {
         let mut name = vec![String::new(); SIDES.len() + 3];
         name[0] = format!("{} · {}", report.experiment, report.machine);
         let rows = report.answer.rows.iter();
         [name]
             .into_iter()
-            .chain(rows.flat_map(|row| lines(&report.answer, row)))
+            .chain(rows.flat_map(|row| lines(&report.answer, row, is_usual)))
     });
+    let (heads, note) = if is_usual {
+        let note = "Published: the patch divided by Linux. A verdict compares with Linux.";
+        (SIDES, note)
+    } else {
+        let note = "Published: the second design divided by the first. A verdict compares with \
+                    the first design.";
+        (["design"; SIDES.len()], note)
+    };
     let columns = ["what"]
         .into_iter()
-        .chain(SIDES)
+        .chain(heads)
         .chain(["published", "verdict"]);
     Table {
         title: "The answers of all experiments that ran".to_owned(),
-        note: "Medians over the seeds. Published: the patch divided by Linux. A verdict compares \
-               with Linux."
-            .to_owned(),
+        note: format!("Medians over the seeds. {note}"),
         columns: columns.map(str::to_owned).collect(),
         rows: rows.collect(),
     }
@@ -40,13 +47,13 @@ pub fn table(reports: &[Report]) -> Table {
 /// The heads of the columns in the answers of the catalog's experiments.
 pub(crate) const SIDES: [&str; 3] = ["Linux", "patch", "ours"];
 
-/// Makes the lines of one metric. The table has one column for each of [`SIDES`]. If an answer
-/// compares more designs, a metric takes several lines, and the first of them names the metric.
-fn lines(answer: &Answer, row: &AnswerRow) -> Vec<Vec<String>> {
-    let is_usual = answer.sides == SIDES;
+/// Makes the lines of one metric. The table has as many columns of values as there are [`SIDES`].
+/// If an answer compares more designs, a metric takes several lines, and the first of them names
+/// the metric. If `is_usual` is false, the name of its design stands before each value.
+fn lines(answer: &Answer, row: &AnswerRow, is_usual: bool) -> Vec<Vec<String>> {
     let mut values = values(row);
     if !is_usual {
-        for (value, side) in values.iter_mut().zip(&answer.sides) {
+        for (value, side) in values.iter_mut().zip(answer.named_sides()) {
             *value = format!("{side} {value}");
         }
     }
@@ -158,14 +165,29 @@ mod tests {
         let report = many_designs();
         let whole = table(std::slice::from_ref(&report));
         let text = terminal::render_tables(&[whole], 80);
-        for side in ["A", "B1", "B2", "B3", "B4"] {
-            assert!(text.contains(&format!("{side} ")), "{side} in\n{text}");
+        for (nth, side) in ["A", "B1", "B2", "B3", "B4"].into_iter().enumerate() {
+            let named = format!("{side}: design-{nth}");
+            assert!(text.contains(&named), "{named} in\n{text}");
         }
         let of_answer = of_answer(&report.answer);
         assert_eq!(of_answer.rows.len(), 5);
         assert_eq!(of_answer.columns.len(), 1 + 2 * 3);
         assert_eq!(of_answer.rows[4][0], "B4: design-4");
         assert_eq!(of_answer.rows[4][1..3], ["4", "better"]);
+    }
+
+    #[test]
+    fn only_answers_on_linux_the_patch_and_ours_stand_under_these_heads() {
+        let mut reports = [sample(), sample()];
+        for (report, side) in reports.iter_mut().zip([2, 3]) {
+            report.answer.sides = SIDES[..side].iter().map(|&name| name.to_owned()).collect();
+        }
+        let heads = |reports: &[Report]| table(reports).columns[1..4].to_vec();
+        assert_eq!(heads(&reports[1..]), SIDES);
+        assert_eq!(heads(&reports), ["design"; 3]);
+        let table = table(&reports);
+        assert_eq!(table.rows[1][1..3], ["Linux 872", "patch 117"]);
+        assert!(!table.note.contains("Linux"), "{}", table.note);
     }
 
     #[test]
