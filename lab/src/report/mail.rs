@@ -82,7 +82,8 @@ fn caveats(report: &Report) -> Vec<String> {
             .to_owned(),
     );
     let rows = &report.answer.rows;
-    if rows.iter().any(|row| row.published_ratio.is_some()) {
+    let has_published = rows.iter().any(|row| row.published_ratio.is_some());
+    if has_published && !report.answer.has_rows_of_sides() {
         let sides = &report.answer.sides;
         caveats.push(format!(
             "`published` is what was published for {}, divided by what was published for {}.",
@@ -156,6 +157,14 @@ mod tests {
         * Ours does not match what was published: three (patch to Linux:
           published 0.500, ours 1.010).
         ");
+    }
+
+    #[test]
+    fn a_mail_explains_published_only_if_its_table_has_this_column() {
+        let mut report = crate::report::many_designs();
+        report.answer.rows[0].published_ratio = Some(0.5);
+        let text = render(&report, "plimsoll run five.toml --format mail");
+        assert!(!text.contains("published"), "{text}");
     }
 
     #[test]

@@ -112,8 +112,8 @@ impl Grid {
         Self { heads, rows }
     }
 
-    /// Makes a table with a row for each side (each compared design). It has no column for
-    /// published ratios, because no answer with so many sides has any.
+    /// Makes a table with a row for each side (each compared design). It does not show published
+    /// ratios, because a ratio belongs to a metric and not to a side. The full tables show them.
     fn of_sides(answer: &Answer, sides: &[String]) -> Self {
         let mut heads = vec![Cell::plain("")];
         heads.extend(answer.rows.iter().map(|row| Cell::plain(&row.what)));
