@@ -72,6 +72,16 @@ pub(super) fn check(
     let known: Vec<&str> = known.iter().map(|metric| &*metric.name).collect();
     let labels: Vec<&str> = plan.designs.iter().map(|of| of.label.as_str()).collect();
     let machines: Vec<&str> = plan.machines.iter().map(String::as_str).collect();
+    for (nth, name) in plan.metrics.iter().enumerate() {
+        if plan.metrics[..nth].contains(name) {
+            let why = format!("the metric `{name}` stands here twice; remove one of the two");
+            problems.push(Problem {
+                key: format!("metrics[{nth}]"),
+                on_key: false,
+                why: Error::Invalid(why),
+            });
+        }
+    }
     let mut demand = |key: String, kind, name: &str, known: &[&str]| {
         if !known.contains(&name) {
             let why = Error::unknown(kind, name, known);
