@@ -1,6 +1,7 @@
 //! Finds the mechanisms in which two designs differ, and says whether runs of a workload can show
 //! the difference.
 
+use plimsoll_mm::design::Design;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::Nanos;
 
@@ -48,9 +49,22 @@ const MECHANISMS: [(&str, &str); 7] = [
 ];
 
 /// The indices of the mechanisms in which two designs differ.
-fn mechanisms(a: &Tuned, b: &Tuned) -> Vec<usize> {
-    let (a, b) = (a.named.design.variants(), b.named.design.variants());
+fn mechanisms(a: Design, b: Design) -> Vec<usize> {
+    let (a, b) = (a.variants(), b.variants());
     (0..a.len()).filter(|&nth| a[nth] != b[nth]).collect()
+}
+
+/// Says why the replays of a recording under `a` and `b` were identical. The text is a clause
+/// without a full stop.
+pub(crate) fn why_replays_are_identical(a: Design, b: Design) -> String {
+    let differing = mechanisms(a, b).into_iter();
+    let what: Vec<&str> = differing
+        .filter_map(|nth| Some(MECHANISMS.get(nth)?.0))
+        .collect();
+    format!(
+        "nothing in this replay depends on {}, or the recording is too short to show it",
+        what.join(" or ")
+    )
 }
 
 /// How long a run lasts, in milliseconds of virtual time, if the plan gives no length. The length
@@ -70,7 +84,10 @@ pub(super) fn length_ms(designs: &[Tuned]) -> u64 {
 /// Returns whether vmstat work runs at different times with the two designs.
 fn differ_in_vmstat_work(a: &Tuned, b: &Tuned) -> bool {
     let interval = |of: &Tuned| of.tunables.get(Knob::StatInterval);
-    interval(a) != interval(b) || mechanisms(a, b).iter().any(|&nth| nth < OF_VMSTAT_WORK)
+    interval(a) != interval(b)
+        || mechanisms(a.named.design, b.named.design)
+            .iter()
+            .any(|&nth| nth < OF_VMSTAT_WORK)
 }
 
 /// Returns a text which says that runs of `length` are too short to show the difference between the
@@ -103,7 +120,7 @@ pub(super) fn why_identical(a: &Tuned, b: &Tuned, workload: &Workload, length: N
     if let Some(short) = too_short(&[a.clone(), b.clone()], length) {
         return short;
     }
-    let differing = mechanisms(a, b);
+    let differing = mechanisms(a.named.design, b.named.design);
     let known = differing.iter().filter_map(|&nth| MECHANISMS.get(nth));
     let (what, instead): (Vec<&str>, Vec<&str>) = known.copied().unzip();
     let knobs = Knob::ALL.into_iter();
@@ -196,7 +213,7 @@ mod tests {
 
     #[test]
     fn every_mechanism_has_its_command() {
-        let variants = plimsoll_mm::design::Design::OURS.variants();
+        let variants = Design::OURS.variants();
         assert_eq!(MECHANISMS.len(), variants.len());
     }
 }

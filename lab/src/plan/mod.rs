@@ -12,7 +12,7 @@
 
 pub mod command;
 pub mod data;
-mod difference;
+pub(crate) mod difference;
 pub mod drive;
 pub mod keys;
 mod metrics;

@@ -22,7 +22,7 @@ use plimsoll_sim::profile::{Card, Profile};
 use self::perform::{Performed, ReplaySetup};
 use self::plan::Plan;
 use self::start::{Start, Why};
-use crate::catalog::designs;
+use crate::catalog::designs::{self, Named};
 use crate::catalog::machines;
 use crate::error::Error;
 use crate::exact::pages::History;
@@ -30,6 +30,8 @@ use crate::measure::comparison::Comparison;
 use crate::measure::holds;
 use crate::measure::locks;
 use crate::measure::metric::Unit;
+use crate::plan::difference::why_replays_are_identical;
+use crate::report::answer::Identical;
 use crate::report::value::human;
 use crate::report::{Report, Table, answer};
 use crate::run::as_recording::{self, Recordings};
@@ -133,7 +135,7 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
         .zip(performed)
         .collect();
 
-    let mut report = compared(options, &profile.name, &runs);
+    let mut report = compared(options, &profile.name, &designs, &runs);
     report.tables = recording.summary.tables();
     for (name, performed) in &performed {
         report.tables.extend(locks::tables(name, &performed.stats));
@@ -154,8 +156,20 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
     Ok((report, recordings))
 }
 
-/// Makes the report of `runs` on `machine`: the answer, the rows and the verdicts.
-fn compared(options: &ReplayOptions, machine: &str, runs: &Comparison) -> Report {
+/// Makes the report of `runs` on `machine`: the answer, the rows and the verdicts. `designs` are
+/// the designs of the runs.
+fn compared(
+    options: &ReplayOptions,
+    machine: &str,
+    designs: &[Named],
+    runs: &Comparison,
+) -> Report {
+    let identical = (1..designs.len()).filter(|&nth| runs.are_identical(0, nth));
+    let identical = identical.map(|nth| Identical {
+        a: designs[0].name.clone(),
+        b: designs[nth].name.clone(),
+        why: why_replays_are_identical(designs[0].design, designs[nth].design),
+    });
     let (seeds, hash) = (runs.seeds(), runs.hash());
     let mut report = Report::new("replay", machine, options.card, seeds, hash);
     report.rows = runs.rows(|_, _| None);
@@ -165,7 +179,7 @@ fn compared(options: &ReplayOptions, machine: &str, runs: &Comparison) -> Report
         runs.designs(),
         &HEADLINES,
         (&report.rows, &report.verdicts),
-        Vec::new(),
+        identical.collect(),
     );
     report
 }
@@ -175,13 +189,13 @@ const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "wait_max_ns"];
 
 fn question(options: &ReplayOptions, designs: &[String], machine: &str) -> String {
     let copies = match options.scale.get() {
-        1 => "the recording".to_owned(),
-        copies => format!("{copies} copies of the recording"),
+        1 => "the recording runs".to_owned(),
+        copies => format!("{copies} copies of the recording run"),
     };
     match designs {
-        [only] => format!("How long do CPUs wait if {copies} run under `{only}` on {machine}?"),
+        [only] => format!("How long do CPUs wait if {copies} under `{only}` on {machine}?"),
         _ => format!(
-            "What changes if {copies} run on {machine} with {}?",
+            "What changes if {copies} on {machine} with {}?",
             answer::instead_of(designs)
         ),
     }
