@@ -1,8 +1,9 @@
 //! One report as HTML.
 
 use super::text::{code, escape};
+use crate::report::answer::remarks::remarks;
 use crate::report::answer::text::published;
-use crate::report::answer::words::{remarks, word};
+use crate::report::answer::words::word;
 use crate::report::answer::{Answer, AnswerRow};
 use crate::report::layout::{self, Align, Block, Grid};
 use crate::report::value::{NOTHING, human, human_estimate};
@@ -219,7 +220,7 @@ fn draw_grid(grid: &Grid) -> String {
         html.push_str(&format!("<th scope=\"col\"{}>{head}</th>", class(nth)));
     }
     html.push_str("</tr></thead><tbody>\n");
-    for row in &grid.rows {
+    for row in &grid.drawn_rows() {
         html.push_str("<tr>");
         for (nth, cell) in row.iter().enumerate() {
             let cell = code(cell).replace('\n', "<br>");

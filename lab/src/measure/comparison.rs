@@ -140,6 +140,8 @@ impl Comparison {
                     published: published(design, &metric),
                     metric,
                     estimate,
+                    seeds: values.len(),
+                    is_zero: values.iter().all(|value| *value == 0.0),
                 }));
             }
         }
@@ -169,6 +171,7 @@ impl Comparison {
                 a: self.designs[a].clone(),
                 b: self.designs[b].clone(),
                 comparison,
+                pairs: of_a.len(),
             }));
         }
         verdicts
@@ -305,6 +308,33 @@ mod tests {
                 ("ours", "pages_per_s", 1e6, None),
             ]
         );
+    }
+
+    /// Runs two designs on 12 seeds. A lacks `waits` on seeds 1 to 4, and B lacks it on seed 12. On
+    /// all other seeds, the number of waits is 0, except on seed 5 with B.
+    #[test]
+    fn rows_and_verdicts_have_the_numbers_of_their_seeds() {
+        let options = Options::of_seeds(12);
+        let runs = Comparison::run(&["a", "b"], &options, &Progress::hidden(), |case| {
+            let is_missing = match case.design {
+                "a" => case.seed < 5,
+                _ => case.seed == 12,
+            };
+            let waits = f64::from(case.design == "b" && case.seed == 5);
+            let metrics = if is_missing {
+                vec![]
+            } else {
+                vec![(WAITS, waits)]
+            };
+            Sample { hash: 0, metrics }
+        })
+        .unwrap();
+        let rows = runs.rows(|_, _| None);
+        let seeds = rows.iter().map(|row| (row.seeds, row.is_zero));
+        assert_eq!(seeds.collect::<Vec<_>>(), [(8, true), (11, false)]);
+        let b = &rows[1].estimate;
+        assert_eq!((b.low, b.high), (0.0, 0.0), "the interval leaves out the 1");
+        assert_eq!(runs.verdicts(0)[0].pairs, 7);
     }
 
     #[test]

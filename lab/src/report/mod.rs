@@ -102,6 +102,14 @@ pub struct Row {
     pub metric: Metric,
     /// The median over the seeds, with its interval.
     pub estimate: stats::Estimate,
+    /// The number of seeds whose runs have measured the metric. 0 in a report that an older version
+    /// of Plimsoll has kept, which does not have this number.
+    #[serde(default)]
+    pub seeds: usize,
+    /// True if the value is 0 on every seed. The interval cannot tell this, because it leaves out
+    /// the smallest and the largest values if there are many seeds.
+    #[serde(default)]
+    pub is_zero: bool,
     /// The value that was published on the mailing list with the patch, in the unit of the metric.
     pub published: Option<f64>,
 }
@@ -117,6 +125,10 @@ pub struct VerdictRow {
     pub b: String,
     /// The ratio of the metric with design B to the metric with design A, and the verdict.
     pub comparison: stats::Comparison,
+    /// The number of seeds on which the runs of both designs have measured the metric. 0 in a
+    /// report that an older version of Plimsoll has kept, which does not have this number.
+    #[serde(default)]
+    pub pairs: usize,
 }
 
 /// The prices that decide the headline comparisons of an experiment (the comparisons that people
@@ -251,6 +263,8 @@ fn sample_row(design: &str, metric: &Metric, median: f64, published: Option<f64>
             low: median * 0.9,
             high: median * 1.1,
         },
+        seeds: 8,
+        is_zero: median == 0.0,
         published,
     }
 }
@@ -277,6 +291,7 @@ pub(crate) fn sample() -> Report {
             },
             verdict,
         },
+        pairs: 8,
     };
     let mut report = Report {
         experiment: "vmstat".to_owned(),

@@ -403,10 +403,14 @@ impl<S: Sync, K: Send> Filed<S, K> {
             let metric = metrics.iter().find(|other| other.name == headline.metric)?;
             let base = headline.designs.first()?;
             let cell = |(nth, design): (usize, &String)| {
+                let values = results.values(design, metric);
                 Some(AnswerCell {
                     design: design.clone(),
                     estimate: results.estimate(design, metric),
+                    seeds: values.len(),
+                    is_zero: values.iter().all(|value| *value == 0.0),
                     compared: (nth > 0).then(|| results.compare((base, design), metric)),
+                    pairs: values.len(),
                 })
             };
             let patch = headline.designs.get(1);
@@ -424,7 +428,7 @@ impl<S: Sync, K: Send> Filed<S, K> {
             sentence,
             sides: headlines.sides.clone(),
             rows: headlines.rows.iter().filter_map(row).collect(),
-            identical: Vec::new(),
+            ..Answer::default()
         }
     }
 

@@ -1,10 +1,12 @@
 //! The answer with which a report begins: the question, one sentence, and a table of at most three
 //! metrics that compares the designs.
 //!
-//! The submodule `sides` names the designs, and `words` puts verdicts into words. `grid` and `text`
-//! make lines of text from an answer. `short` counts the verdicts of a report.
+//! The submodule `sides` names the designs, and `words` puts verdicts into words. `remarks` makes
+//! the lines below the table. `grid` and `text` make lines of text from an answer. `short` counts
+//! the verdicts of a report.
 
 mod grid;
+pub(crate) mod remarks;
 pub(crate) mod short;
 mod sides;
 pub mod text;
@@ -37,6 +39,10 @@ pub struct Answer {
     /// The names of the sides (the compared designs), such as `Linux`, `patch` and `ours`. They are
     /// the heads of the columns. The other sides are compared with the first.
     pub sides: Vec<String>,
+    /// The name of the design of each side. Empty if a side has different designs for different
+    /// metrics; then each cell has the name of its design.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub designs: Vec<String>,
     /// The metrics that the answer shows, at most [`ROWS_MAX`].
     pub rows: Vec<AnswerRow>,
     /// The sides (compared designs) whose runs were identical to the runs of the first side.
@@ -71,8 +77,8 @@ pub struct AnswerRow {
     pub what: String,
     /// The metric.
     pub metric: Metric,
-    /// The value of each side (each compared design). `None` if the side has no design for this
-    /// metric.
+    /// The value of each side (each compared design). `None` if no run of the side has measured
+    /// this metric.
     pub cells: Vec<Option<AnswerCell>>,
     /// The published value of the second compared design, divided by that of the first.
     pub published_ratio: Option<f64>,
@@ -85,8 +91,19 @@ pub struct AnswerCell {
     pub design: String,
     /// The median over the seeds, with its interval.
     pub estimate: Estimate,
-    /// The comparison of this design with the first design. `None` if this is the first design.
+    /// The number of seeds whose runs have measured the metric, as in [`Row::seeds`].
+    #[serde(default)]
+    pub seeds: usize,
+    /// True if the value is 0 on every seed.
+    #[serde(default)]
+    pub is_zero: bool,
+    /// The comparison of this design with the first design. `None` if this is the first design, or
+    /// if no seed has measured both designs.
     pub compared: Option<stats::Comparison>,
+    /// The number of seeds on which this design and the first design have measured the metric, as
+    /// in [`VerdictRow::pairs`].
+    #[serde(default)]
+    pub pairs: usize,
 }
 
 impl Answer {
@@ -95,6 +112,11 @@ impl Answer {
     #[must_use]
     pub fn is_all_identical(&self) -> bool {
         self.sides.len() > 1 && self.identical.len() + 1 == self.sides.len()
+    }
+
+    /// Returns whether the runs of `design` were identical to the runs of the first design.
+    fn is_identical(&self, design: &str) -> bool {
+        self.identical.iter().any(|of| of.b == design)
     }
 }
 
@@ -109,10 +131,10 @@ impl AnswerRow {
         })
     }
 
-    /// Returns whether every compared design has the value 0 on every seed.
+    /// Returns whether every compared design has been measured and has the value 0 on every seed.
     pub(crate) fn is_all_zero(&self) -> bool {
-        let mut cells = self.cells.iter().flatten();
-        cells.all(|cell| cell.estimate.low == 0.0 && cell.estimate.high == 0.0)
+        let is_zero = |cell: &Option<AnswerCell>| cell.as_ref().is_some_and(|cell| cell.is_zero);
+        self.cells.iter().all(is_zero)
     }
 }
 
@@ -151,7 +173,10 @@ pub fn of_designs(
             Some(AnswerCell {
                 design: design.clone(),
                 estimate: found.estimate,
+                seeds: found.seeds,
+                is_zero: found.is_zero,
                 compared: compared.map(|row| row.comparison),
+                pairs: compared.map_or(0, |row| row.pairs),
             })
         };
         let metric = &rows.iter().find(|row| row.metric.name == *name)?.metric;
@@ -168,6 +193,7 @@ pub fn of_designs(
         question,
         sentence: words::sentence(designs, &sides, &rows, &identical),
         sides,
+        designs: designs.to_vec(),
         rows,
         identical,
     }

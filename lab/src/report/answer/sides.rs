@@ -45,7 +45,8 @@ impl Answer {
     }
 
     /// The names of all designs of the side at index `nth`, without duplicates. A side has several
-    /// designs if it shows different designs for different metrics.
+    /// designs if it shows different designs for different metrics. A side that has measured none
+    /// of the metrics has a name, too.
     fn designs_of(&self, nth: usize) -> Vec<&str> {
         let cells = self
             .rows
@@ -56,6 +57,9 @@ impl Answer {
             if !names.contains(&&*cell.design) {
                 names.push(&cell.design);
             }
+        }
+        if names.is_empty() {
+            names.extend(self.designs.get(nth).map(String::as_str));
         }
         names
     }
@@ -139,6 +143,16 @@ mod tests {
             "What changes with `phased+shepherd-phased` (B) instead of `aligned` (A)?".to_owned();
         assert!(!answer.needs_legend());
         assert_eq!(answer.named_sides(), ["A", "B"]);
+        for row in &mut answer.rows {
+            row.cells[0] = None;
+        }
+        assert_eq!(
+            answer.legend(),
+            "A is `aligned`; B is `phased+shepherd-phased`",
+            "a side without data has its name"
+        );
+        answer.question = "`phased+shepherd-phased` (B)?".to_owned();
+        assert!(answer.needs_legend(), "the question does not name A");
         answer.question.clear();
         answer.sides = ["Linux", "ours"].map(str::to_owned).to_vec();
         assert!(!answer.needs_legend());

@@ -2,23 +2,25 @@
 
 use super::grid;
 pub(crate) use super::grid::published;
-use super::words::remarks;
+use super::remarks::remarks;
 use crate::report::Report;
 use crate::report::layout::title;
 use crate::report::paint::Paint;
 use crate::report::wrap::wrap;
 
 /// The largest number of lines with which a report begins, if the answer compares at most three
-/// designs. A legend and remarks about identical runs are not counted.
+/// designs. A legend and remarks about identical runs are not counted. There are more lines if the
+/// question, the sentence and the remarks alone are longer.
 pub const LINES_MAX: usize = 12;
 
 /// The first lines of `report`: its title, its question, its answer, and the table of the answer.
 /// Each line has at most `width` characters, unless a single word is longer.
 ///
-/// If the table has a row for each metric, there are at most [`LINES_MAX`] lines, not counting a
-/// legend and remarks about identical runs. If there is too little room, the function leaves out
-/// blank lines first, and then the last rows of the table. The full tables below the answer also
-/// have these rows. If the table has a row for each compared design, all of its rows are printed.
+/// If the table has a row for each metric, the function keeps to [`LINES_MAX`] lines, not counting
+/// a legend and remarks about identical runs. If there is too little room, it leaves out blank
+/// lines first, and then the last rows of the table; a line says how many. It never shortens the
+/// question, the sentence or the remarks. If the table has a row for each compared design, all of
+/// its rows are printed.
 #[must_use]
 pub fn lines(report: &Report, width: usize, paint: Paint) -> Vec<String> {
     let title = wrap(&title(report), width).into_iter();
@@ -40,8 +42,8 @@ pub(crate) fn untitled(report: &Report, width: usize) -> Vec<String> {
 }
 
 /// Puts these parts below `title`: the question of `report`, the legend if the table needs one, the
-/// answer, the lines of `table`, and remarks. There are at most `lines_max` lines, not counting the
-/// legend and remarks about identical runs.
+/// answer, the lines of `table`, and remarks. Rows of the table are left out if there would be more
+/// than `lines_max` lines, not counting the legend and remarks about identical runs.
 fn below(
     title: Vec<String>,
     table: grid::Drawn,
@@ -51,23 +53,25 @@ fn below(
 ) -> Vec<String> {
     let answer = &report.answer;
     let question = wrap(&answer.question, width);
+    let sentence = wrap(&answer.sentence, width);
+    let wrapped = |texts: Vec<String>| -> Vec<String> {
+        texts.iter().flat_map(|text| wrap(text, width)).collect()
+    };
+    let identical = wrapped(answer.identical.iter().map(ToString::to_string).collect());
+    let remarks = wrapped(remarks(answer, report.seeds.len()));
+    let fixed = title.len() + question.len() + sentence.len() + remarks.len();
+    let table = within(table, lines_max.saturating_sub(fixed), width);
     let legend = if answer.needs_legend() && !table.names_designs {
         wrap(&format!("{}.", answer.legend()), width)
     } else {
         Vec::new()
     };
-    let wrapped = |texts: Vec<String>| -> Vec<String> {
-        texts.iter().flat_map(|text| wrap(text, width)).collect()
-    };
-    let identical = wrapped(answer.identical.iter().map(ToString::to_string).collect());
     let lines_max = lines_max.saturating_add(legend.len() + identical.len());
-    let head = [title, question, legend].concat();
-    let sentence = wrap(&answer.sentence, width);
-    let mut remarks = wrapped(remarks(answer, report.seeds.len()));
-    remarks.extend(identical);
-    let fixed = head.len() + sentence.len() + remarks.len();
-    let table = within(table, lines_max.saturating_sub(fixed));
-    let parts = [head, sentence, [table, remarks].concat()];
+    let parts = [
+        [title, question, legend].concat(),
+        sentence,
+        [table.head, table.rows.concat(), remarks, identical].concat(),
+    ];
     let parts: Vec<Vec<String>> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let filled: usize = parts.iter().map(Vec::len).sum();
     let blank = if filled + parts.len() <= lines_max.saturating_add(1) {
@@ -75,26 +79,34 @@ fn below(
     } else {
         Vec::new()
     };
-    let mut all = parts.join(&blank[..]);
-    all.truncate(lines_max);
-    all
+    parts.join(&blank[..])
 }
 
-/// The lines of `table`. If there are more than `room` lines, the last rows are left out. If no row
-/// fits, the head is left out too.
-fn within(table: grid::Drawn, room: usize) -> Vec<String> {
-    let mut lines = table.head;
-    let head = lines.len();
-    for row in table.rows {
-        if lines.len() + row.len() > room {
-            break;
-        }
-        lines.extend(row);
+/// Leaves out the last rows of `table` if it has more than `room` lines. In this case, the table
+/// ends with a line that says how many rows are left out. If no row fits, the head is left out too.
+fn within(mut table: grid::Drawn, room: usize, width: usize) -> grid::Drawn {
+    let count = table.rows.len();
+    let lines = table.rows.iter().map(Vec::len);
+    if table.head.len() + lines.sum::<usize>() <= room {
+        return table;
     }
-    if lines.len() == head {
-        lines.clear();
+    let mut used = table.head.len() + 1;
+    let fits = |row: &&Vec<String>| {
+        used += row.len();
+        used <= room
+    };
+    let shown = table.rows.iter().take_while(fits).count();
+    if shown == 0 {
+        table.head.clear();
+        table.names_designs = false;
     }
-    lines
+    let left_out = format!(
+        "Left out here: {} of {count} metrics; `--verbose` shows all.",
+        count - shown
+    );
+    table.rows.truncate(shown);
+    table.rows.push(wrap(&left_out, width));
+    table
 }
 
 #[cfg(test)]
@@ -202,6 +214,37 @@ mod tests {
     }
 
     #[test]
+    fn a_line_says_how_many_rows_are_left_out_and_nothing_else_is_cut() {
+        let mut report = sample();
+        let mut of = |question: usize, sentence: usize| {
+            report.answer.question = vec!["question"; question].join(" ");
+            report.answer.sentence = vec!["sentence"; sentence].join(" ");
+            lines(&report, 80, Paint::Plain)
+        };
+        let some = of(24, 24);
+        assert_eq!(some.len(), LINES_MAX);
+        assert_eq!(
+            some[LINES_MAX - 2..],
+            [
+                "Left out here: 2 of 3 metrics; `--verbose` shows all.",
+                "No difference seen: pages per s (B)."
+            ]
+        );
+        let none = of(80, 80);
+        let text = none.join(" ");
+        assert_eq!(text.matches("sentence").count(), 80);
+        assert!(text.contains("A is `aligned`"), "no legend in {text}");
+        assert!(!text.contains("---"), "a table without rows in {text}");
+        assert!(
+            text.ends_with(
+                "Left out here: 3 of 3 metrics; `--verbose` shows all. No difference seen: pages \
+                 per s (B)."
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn colours_do_not_move_a_column() {
         let plain = lines(&sample(), 80, Paint::Plain).join("\n");
         let coloured = lines(&sample(), 80, Paint::Colour).join("\n");
@@ -233,15 +276,19 @@ mod tests {
             ]),
             verdicts in prop::collection::vec(prop::sample::select(VERDICTS.to_vec()), 2),
             missing in any::<bool>(),
+            pairs in 1..40_usize,
             published_ratio in prop::option::of(0.0..5000.0),
         ) -> AnswerRow {
             let cell = |nth: usize| (nth != 1 || !missing).then(|| AnswerCell {
                 design: format!("design-{nth}"),
                 estimate: estimate(values[nth]),
+                seeds: pairs,
+                is_zero: values[nth] == 0.0,
                 compared: (nth > 0).then(|| Comparison {
                     ratio: estimate(values[nth] / values[0].max(1.0)),
                     verdict: verdicts[nth - 1],
                 }),
+                pairs,
             });
             AnswerRow {
                 what,
@@ -268,10 +315,17 @@ mod tests {
                 sentence: sentence.clone(),
                 sides: ["Linux", "patch", "ours"].map(str::to_owned).to_vec(),
                 rows,
-                identical: Vec::new(),
+                ..Answer::default()
             };
             let lines = lines(&report, width, Paint::Plain);
-            prop_assert!(lines.len() <= LINES_MAX, "{lines:?}");
+            let text = lines.join(" ");
+            let count = report.answer.rows.len();
+            let all = format!("Left out here: {count} of {count} metrics");
+            prop_assert!(lines.len() <= LINES_MAX || text.contains(&all), "{lines:?}");
+            for remark in remarks(&report.answer, seeds) {
+                prop_assert!(text.contains(&remark), "{remark} is cut in {lines:?}");
+            }
+            prop_assert!(text.contains(&sentence), "the sentence is cut in {lines:?}");
             for line in &lines {
                 prop_assert!(line.chars().count() <= width, "{line}");
             }

@@ -1,8 +1,8 @@
 //! Puts verdicts into words. A sentence must not claim more than the verdicts on which it is based.
 
-use super::{Answer, AnswerRow, COLUMNS_MAX, Identical};
+use super::{AnswerRow, COLUMNS_MAX, Identical};
 use crate::measure::metric::{Better, Metric};
-use crate::measure::stats::{self, SEEDS_MIN, Verdict};
+use crate::measure::stats::{self, Verdict};
 
 /// The name of a metric in words, such as `total wait` for `total_wait_ns`.
 pub(crate) fn plain(metric: &Metric) -> String {
@@ -65,51 +65,6 @@ pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
     }
 }
 
-/// The lines below an answer's table. They state the verdicts that the cells do not show.
-pub(crate) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
-    let mut remarks = Vec::new();
-    let few = |row: &AnswerRow| {
-        let mut compared = row.compared();
-        compared.any(|(_, _, compared)| compared.verdict == Verdict::TooFewSeeds)
-    };
-    if answer.rows.iter().any(few) {
-        remarks.push(too_few(seeds));
-    }
-    let zero = answer.rows.iter().filter(|row| row.is_all_zero());
-    let zero: Vec<&str> = zero.map(|row| &*row.what).collect();
-    if !zero.is_empty() {
-        remarks.push(format!("0 with every design: {}.", zero.join(", ")));
-    }
-    let unseen: Vec<String> = answer
-        .rows
-        .iter()
-        .filter_map(|row| unseen(answer, row))
-        .collect();
-    if !unseen.is_empty() {
-        remarks.push(format!("No difference seen: {}.", unseen.join("; ")));
-    }
-    remarks
-}
-
-/// Names the quantity of `row`, and the designs that show no difference from the first design.
-/// Returns `None` if every design shows a difference.
-fn unseen(answer: &Answer, row: &AnswerRow) -> Option<String> {
-    let sides: Vec<&str> = row
-        .compared()
-        .filter(|(_, _, compared)| compared.verdict == Verdict::NoDifference)
-        .map(|(nth, ..)| &*answer.sides[nth])
-        .collect();
-    (!sides.is_empty()).then(|| format!("{} ({})", row.what, sides.join(", ")))
-}
-
-fn too_few(seeds: usize) -> String {
-    let seeds = match seeds {
-        1 => "1 seed is".to_owned(),
-        seeds => format!("{seeds} seeds are"),
-    };
-    format!("{seeds} too few for a verdict; `--seeds {SEEDS_MIN}` gives one.")
-}
-
 /// The verdicts that a sentence about the rows of a table can state, in the order in which the
 /// sentence states them.
 const STATEMENTS: [Verdict; 5] = [
@@ -120,6 +75,26 @@ const STATEMENTS: [Verdict; 5] = [
     Verdict::TooFewSeeds,
 ];
 
+/// If the names of the designs in a sentence have more characters than this, the sentence has their
+/// letters instead. This is the width of a mail.
+const NAMES_MAX: usize = 72;
+
+/// The text that stands for each design in a sentence: its name, or its head if the names are so
+/// long that a reader would search for the verb.
+fn said(designs: &[String], sides: &[String]) -> Vec<String> {
+    // A sentence about more designs has only the name of A, and the heads of the others.
+    let count = if designs.len() > COLUMNS_MAX {
+        1
+    } else {
+        designs.len()
+    };
+    let named = designs.iter().take(count);
+    if named.map(|name| name.chars().count()).sum::<usize>() > NAMES_MAX {
+        return sides.to_vec();
+    }
+    designs.iter().map(|name| format!("`{name}`")).collect()
+}
+
 /// Makes a sentence about how other designs (B) change the metrics of `rows`, compared with A. A is
 /// the first of `designs`. `sides` are the heads of the designs, such as A and B. `identical` has
 /// the designs whose runs were identical to the runs of A.
@@ -129,42 +104,47 @@ pub(super) fn sentence(
     rows: &[AnswerRow],
     identical: &[Identical],
 ) -> String {
-    let Some((a, others)) = designs.split_first() else {
-        return String::new();
-    };
-    if others.is_empty() {
-        return format!("Only `{a}` ran, so there is nothing to compare: name another design.");
+    match designs {
+        [] => return String::new(),
+        [only] => {
+            return format!(
+                "Only `{only}` ran, so there is nothing to compare: name another design."
+            );
+        }
+        _ => {}
     }
-    if identical.len() == others.len() {
-        return format!("Nothing differs from `{a}`: all runs are identical on every seed.");
+    let said = said(designs, sides);
+    let a = &said[0];
+    if identical.len() + 1 == designs.len() {
+        return format!("Nothing differs from {a}: all runs are identical on every seed.");
     }
     let mut compared = rows.iter().flat_map(AnswerRow::compared).peekable();
     let few =
         |(_, _, compared): (_, _, stats::Comparison)| compared.verdict == Verdict::TooFewSeeds;
     if compared.peek().is_some() && compared.all(few) {
-        return format!("The seeds are too few to say what changes compared with `{a}`.");
+        return format!("The seeds are too few to say what changes compared with {a}.");
     }
     let parts: Vec<String> = if designs.len() > COLUMNS_MAX {
         let of_metric = |row: &AnswerRow| by_metric(row, sides);
         rows.iter().filter_map(of_metric).collect()
     } else {
         let of_design = |nth: usize| {
-            let b = &designs[nth];
-            if identical.iter().any(|of| of.b == *b) {
-                return Some(format!("`{b}` runs identically on every seed"));
+            let b = &said[nth];
+            if identical.iter().any(|of| of.b == designs[nth]) {
+                return Some(format!("{b} runs identically on every seed"));
             }
             let clauses = STATEMENTS.into_iter();
             let clauses: Vec<String> = clauses
                 .filter_map(|verdict| clause(nth, verdict, a, rows))
                 .collect();
-            (!clauses.is_empty()).then(|| format!("`{b}` {}", list(&clauses)))
+            (!clauses.is_empty()).then(|| format!("{b} {}", list(&clauses)))
         };
         (1..designs.len()).filter_map(of_design).collect()
     };
     if parts.is_empty() {
-        return format!("The runs measured nothing by which `{a}` could be compared.");
+        return format!("The runs measured nothing by which {a} could be compared.");
     }
-    format!("Compared with `{a}`, {}.", parts.join("; "))
+    format!("Compared with {a}, {}.", parts.join("; "))
 }
 
 /// Says, for each verdict, which compared designs have it on the metric of `row`. Returns `None` if
@@ -189,7 +169,8 @@ fn by_metric(row: &AnswerRow, sides: &[String]) -> Option<String> {
 }
 
 /// Says how the design B at index `nth` changes the metrics of those rows in which this design has
-/// the verdict `verdict`. Returns `None` if there is no such row.
+/// the verdict `verdict`. `a` is the text that stands for design A. Returns `None` if there is no
+/// such row.
 fn clause(nth: usize, verdict: Verdict, a: &str, rows: &[AnswerRow]) -> Option<String> {
     let of = |row: &&AnswerRow| {
         let mut compared = row.compared();
@@ -212,11 +193,11 @@ fn clause(nth: usize, verdict: Verdict, a: &str, rows: &[AnswerRow]) -> Option<S
             Verdict::Lower => format!("lowers {what}"),
             Verdict::Higher => format!("raises {what}"),
             Verdict::NoDifference => format!("shows no difference in {what}"),
-            Verdict::Equal => format!("equals `{a}` on every seed in {what}"),
+            Verdict::Equal => format!("equals {a} on every seed in {what}"),
             Verdict::TooFewSeeds => format!("has too few seeds for a verdict on {what}"),
         }
     });
-    let none = (!zero.is_empty()).then(|| format!("has, like `{a}`, 0 {}", list(&names(&zero))));
+    let none = (!zero.is_empty()).then(|| format!("has, like {a}, 0 {}", list(&names(&zero))));
     match (said, none) {
         (Some(said), Some(none)) => Some(format!("{said} and {none}")),
         (said, none) => said.or(none),
@@ -250,7 +231,10 @@ mod tests {
             Some(AnswerCell {
                 design: design.to_owned(),
                 estimate: estimate(value),
+                seeds: 6,
+                is_zero: value == 0.0,
                 compared,
+                pairs: 6,
             })
         };
         let compared = Comparison {
@@ -339,6 +323,36 @@ mod tests {
         assert!(higher.ends_with("raises rate (better)."), "{higher}");
     }
 
+    /// Values are not 0 on every seed only because both ends of their interval are 0.
+    #[test]
+    fn zero_is_said_only_of_values_that_are_zero_on_every_seed() {
+        let mut rare = row("waits", [0.0, 0.0], Verdict::Equal);
+        let b = rare.cells[1].as_mut().expect("B was measured");
+        b.is_zero = false;
+        let text = said(slice::from_ref(&rare));
+        assert!(!text.contains('0'), "{text}");
+        let sides = ["Linux", "ours"].map(str::to_owned);
+        assert_eq!(verdicts(&sides, &rare), "equal on every seed");
+        let mut missing = row("waits", [0.0, 0.0], Verdict::Equal);
+        missing.cells[0] = None;
+        assert!(!missing.is_all_zero(), "A was not measured");
+    }
+
+    #[test]
+    fn a_sentence_has_letters_instead_of_long_names() {
+        let long = "linux+phased+shepherd-phased+bounded-pages";
+        let rows = [row("waits", [2.0, 1.0], Verdict::Lower)];
+        let text = |designs: &[&str]| sentence(&names(designs), &names(&["A", "B"]), &rows, &[]);
+        assert_eq!(
+            text(&[long, "linux+stretched+shepherd-phased"]),
+            "Compared with A, B lowers waits (better)."
+        );
+        assert_eq!(
+            text(&[long, "linux"]),
+            format!("Compared with `{long}`, `linux` lowers waits (better).")
+        );
+    }
+
     #[test]
     fn one_design_alone_is_compared_with_nothing() {
         let text = sentence(&names(&["linux"]), &names(&["A"]), &[], &[]);
@@ -402,33 +416,6 @@ mod tests {
             sentence(&designs, &sides, &[waits], &[]),
             "Compared with `a`, waits: lower (better) with B1 and B3, higher (worse) with B4, no \
              difference seen with B2."
-        );
-    }
-
-    #[test]
-    fn remarks_say_what_a_cell_leaves_open() {
-        let answer = |rows| Answer {
-            sides: vec!["Linux".to_owned(), "ours".to_owned()],
-            rows,
-            ..Answer::default()
-        };
-        let said = |rows, seeds| remarks(&answer(rows), seeds);
-        let few = row("waits", [2.0, 1.0], Verdict::TooFewSeeds);
-        assert_eq!(
-            said(vec![few], 2),
-            ["2 seeds are too few for a verdict; `--seeds 6` gives one."]
-        );
-        let rows = vec![
-            row("kicks", [0.0, 0.0], Verdict::Equal),
-            row("rate", [2.0, 2.1], Verdict::NoDifference),
-            row("waits", [2.0, 1.0], Verdict::Lower),
-        ];
-        assert_eq!(
-            said(rows, 6),
-            [
-                "0 with every design: kicks.",
-                "No difference seen: rate (ours)."
-            ]
         );
     }
 

@@ -124,6 +124,7 @@ fn verdict(row: &DiffRow) -> String {
         a: String::new(),
         b: String::new(),
         comparison,
+        pairs: row.pairs,
     })
 }
 
