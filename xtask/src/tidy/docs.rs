@@ -5,6 +5,9 @@ use std::path::Path;
 
 use super::{File, Tree};
 
+/// The largest number of lines of ARCHITECTURE.md.
+const TOUR_LINES_MAX: usize = 200;
+
 pub(super) fn links(tree: &Tree) -> Vec<String> {
     tree.ending(".md")
         .flat_map(|file| dangling(tree, file))
@@ -44,6 +47,21 @@ fn targets(line: &str) -> Vec<&str> {
         targets.extend(line.split_once("]: ").map(|(_, target)| target.trim()));
     }
     targets
+}
+
+/// Finds that ARCHITECTURE.md, a tour that takes a newcomer ten minutes, has become too long.
+pub(super) fn short_tour(tree: &Tree) -> Vec<String> {
+    let lines = |file: &File| file.text.lines().count();
+    tree.ending("ARCHITECTURE.md")
+        .filter(|file| lines(file) > TOUR_LINES_MAX)
+        .map(|file| {
+            format!(
+                "{}: {} lines; move details to docs/ until it has {TOUR_LINES_MAX}",
+                file.path,
+                lines(file)
+            )
+        })
+        .collect()
 }
 
 pub(super) fn readme_map(tree: &Tree) -> Vec<String> {
@@ -115,6 +133,19 @@ mod tests {
                 "docs/page.md:1: `gone.md` is not there",
                 "docs/page.md:2: `../gone.rs` is not there"
             ]
+        );
+    }
+
+    #[test]
+    fn the_tour_may_have_200_lines_and_no_more() {
+        let text = |lines: usize| "a line\n".repeat(lines);
+        assert_eq!(
+            broken_by(short_tour, "ARCHITECTURE.md", &text(200)),
+            [""; 0]
+        );
+        assert_eq!(
+            broken_by(short_tour, "ARCHITECTURE.md", &text(201)),
+            ["ARCHITECTURE.md: 201 lines; move details to docs/ until it has 200"]
         );
     }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// A rule takes the files of a repository and returns an error for each violation.
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [(&str, Rule); 12] = [
+const RULES: [(&str, Rule); 13] = [
     ("dependency edges", edges::check),
     ("no circles between modules", circles::check),
     ("files are small", sources::small),
@@ -26,6 +26,7 @@ const RULES: [(&str, Rule); 12] = [
     ("comments are plain", comments::plain),
     ("links lead somewhere", docs::links),
     ("README maps every crate", docs::readme_map),
+    ("the tour of the code is short", docs::short_tour),
     ("docs/locks.md names every lock class", docs::lock_classes),
     ("the kernel's licence stays in its folder", licences::check),
     ("accepted survivors are in order", survivors::check),
