@@ -45,7 +45,7 @@ const AT_PACE_OF_FAULTS: &[Reading<Counted>] = readings!(|counted| {
     Metric::lower("paced_lines_per_1000_adds", Unit::Count) => counted.all_per_1000(),
 });
 
-/// What a CPU does between two additions to a counter.
+/// The work that a CPU does between two additions to a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
     /// A CPU adds again immediately after each addition.
