@@ -73,29 +73,38 @@ def test_a_sweep_on_dask_survives_the_death_of_a_worker(
     from on_dask import sweep
 
     options = {"n_workers": 3, "threads_per_worker": 1, "dashboard_address": None}
+    lost: list[str] = []
     with LocalCluster(host="127.0.0.1", **options) as cluster, Client(cluster) as client:
-        pids = dict(client.run(os.getpid))
+        pids: dict[str, int] = client.run(os.getpid)
 
         def victim() -> int | None:
             """A worker that runs a point and has results, once a few points have ended."""
             tasks = list(cluster.scheduler.tasks.values())
             if sum(task.state == "memory" for task in tasks) < 5:
                 return None
-            workers = list(cluster.scheduler.workers.values())
-            busy = (of for of in workers if of.processing and of.has_what)
-            return next((pids[of.address] for of in busy), None)
+            for worker in list(cluster.scheduler.workers.values()):
+                results = [task.key for task in list(worker.has_what)]
+                if worker.processing and results:
+                    lost.extend(results)
+                    return pids[worker.address]
+            return None
 
         with Killer(victim) as killer:
             table = sweep(client, str(experiment))
         assert killer.killed is not None, "the sweep ended before a worker was killed"
         after = set(client.run(os.getpid).values())
         assert killer.killed not in after
+        # The worker took its results with it, so Dask had to run their points a second time.
+        for key in lost:
+            steps = [(step[1], step[2]) for step in cluster.scheduler.story(key)]
+            assert steps.count(("processing", "memory")) == 2, f"{key}: {steps}"
     check(table, whole)
 
 
 @pytest.fixture
 def cluster_of_ray() -> Iterator[None]:
-    ray = pytest.importorskip("ray")
+    import ray
+
     ray.init(
         num_cpus=2,
         include_dashboard=False,
@@ -107,17 +116,17 @@ def cluster_of_ray() -> Iterator[None]:
     ray.shutdown()
 
 
-def test_a_sweep_on_ray_survives_the_death_of_a_worker(
-    experiment: Path, whole: pyarrow.Table, cluster_of_ray: None
-) -> None:
-    from on_ray import sweep
+def victim_of_ray(began: list[float]) -> Callable[[], int | None]:
+    """Returns a function that chooses a worker that runs a point.
 
-    began: list[float] = []
+    The function appends the time to `began` each time it finds such a worker. It chooses the worker
+    once a second has passed since the first time.
+    """
 
     def victim() -> int | None:
-        """A worker that has run points for a while: Ray names its process after the task."""
         for process in psutil.Process().children(recursive=True):
             try:
+                # Ray names a worker's process after the task that the worker runs.
                 if process.name().startswith("ray::run"):
                     began.append(time.monotonic())
                     return process.pid if began[-1] - began[0] > 1 else None
@@ -125,10 +134,32 @@ def test_a_sweep_on_ray_survives_the_death_of_a_worker(
                 continue
         return None
 
-    with Killer(victim) as killer:
+    return victim
+
+
+def test_a_sweep_on_ray_survives_the_death_of_a_worker(
+    experiment: Path, whole: pyarrow.Table, cluster_of_ray: None
+) -> None:
+    from on_ray import sweep
+
+    began: list[float] = []
+    with Killer(victim_of_ray(began)) as killer:
         table = sweep(str(experiment))
         ended = time.monotonic()
     assert killer.killed is not None, "the sweep ended before a worker was killed"
     assert ended - began[-1] > 0.2, "the sweep ended when the worker was killed"
     assert not psutil.pid_exists(killer.killed)
     check(table, whole)
+
+
+def test_a_killed_worker_of_ray_loses_its_point_if_ray_may_not_retry(
+    experiment: Path, cluster_of_ray: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kill of the test above really ends a point, so only a retry can complete the sweep."""
+    import on_ray
+    from ray.exceptions import WorkerCrashedError
+
+    monkeypatch.setattr(on_ray, "run", on_ray.run.options(max_retries=0))
+    with Killer(victim_of_ray([])) as killer, pytest.raises(WorkerCrashedError):
+        on_ray.sweep(str(experiment))
+    assert killer.killed is not None
