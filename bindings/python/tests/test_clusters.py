@@ -102,9 +102,12 @@ def test_a_sweep_on_dask_survives_the_death_of_a_worker(
 
 
 @pytest.fixture
-def cluster_of_ray() -> Iterator[None]:
+def cluster_of_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     import ray
 
+    # Ray replaces 127.0.0.1 by an address that other computers can reach, and then listens on all
+    # addresses. A test must not.
+    monkeypatch.setattr("ray._private.services.resolve_ip_for_localhost", lambda host: host)
     ray.init(
         num_cpus=2,
         include_dashboard=False,
@@ -112,6 +115,7 @@ def cluster_of_ray() -> Iterator[None]:
         _node_ip_address="127.0.0.1",
         log_to_driver=False,
     )
+    assert ray.util.get_node_ip_address() == "127.0.0.1"
     yield
     ray.shutdown()
 
