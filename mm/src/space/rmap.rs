@@ -64,7 +64,10 @@ impl fmt::Display for EnlistError {
                 "too many address spaces are enlisted for reclaim: \
                  pass a larger number to `Spaces::aging`"
             }
-            Self::Twice => "the address space is enlisted for reclaim already",
+            Self::Twice => {
+                "the address space or file is enlisted for reclaim already: \
+                 call `enlist` or `enlist_file` only once for each"
+            }
             Self::Ended => "the address space has ended: enlist an address space before its `exit`",
         })
     }

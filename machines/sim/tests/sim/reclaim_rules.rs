@@ -242,7 +242,9 @@ fn a_number_is_free_again_after_its_space_has_ended_or_was_enlisted_before() {
     let world = World::new(1, 100, 2);
     let memory = || world.memory(&world.sim);
     let one = world.filled(4);
-    assert_eq!(memory().enlist(&one), Err(EnlistError::Twice));
+    let twice = memory().enlist(&one).expect_err("it is enlisted");
+    assert_eq!(twice, EnlistError::Twice);
+    assert!(twice.to_string().contains("only once"), "{twice}");
     for _ in 0..3 {
         let other = world.filled(4);
         assert_eq!(memory().enlist(&world.space()), Err(EnlistError::TooMany));
