@@ -23,7 +23,7 @@ pub(crate) fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
     format!("{} [{low}–{high}]", join(&median, scale.suffix))
 }
 
-/// Formats a ratio with its interval, such as `0.134 [0.121–0.147]`.
+/// Formats a ratio with its interval, such as `0.134 [0.121–0.147]` or `0.0042 [0.00021–0.013]`.
 #[must_use]
 pub(crate) fn human_ratio(ratio: &Estimate) -> String {
     let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(three_digits);
@@ -123,6 +123,13 @@ impl Scale {
     }
 }
 
+/// The number of significant digits that even a small number has.
+const DIGITS_MIN: i32 = 2;
+/// The most decimals of a number. A smaller number is printed with a power of ten.
+const DECIMALS_MAX: i32 = 6;
+
+/// Formats `value` with `decimals` decimals, or with more if `value` is so small that it would have
+/// fewer than [`DIGITS_MIN`] significant digits. So only 0 is printed as zero.
 fn plain(value: f64, decimals: usize) -> String {
     if value.is_nan() {
         return NOTHING.to_owned();
@@ -130,6 +137,21 @@ fn plain(value: f64, decimals: usize) -> String {
     if value.is_infinite() {
         return "∞".to_owned();
     }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let rounded = format!("{value:.0$e}", DIGITS_MIN as usize - 1);
+    let power = rounded
+        .split_once('e')
+        .map(|(_, power)| power.parse::<i32>());
+    let needed = match power {
+        Some(Ok(power)) if power < 0 => DIGITS_MIN - 1 - power,
+        _ => 0,
+    };
+    if needed > DECIMALS_MAX {
+        return rounded;
+    }
+    let decimals = decimals.max(usize::try_from(needed).unwrap_or(0));
     let text = format!("{value:.decimals$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     thousands(whole) + rest
@@ -212,10 +234,46 @@ mod tests {
     }
 
     #[test]
+    fn only_zero_is_printed_as_zero() {
+        let shown = [
+            0.0,
+            3.8e-9,
+            0.000_021_4,
+            0.000_21,
+            0.004_96,
+            0.009_96,
+            0.0123,
+        ];
+        let shown = shown.map(|ratio| ratio_of(1.0, ratio));
+        assert_eq!(
+            shown,
+            [
+                "0", "3.8e-9", "0.000021", "0.00021", "0.0050", "0.010", "0.012"
+            ]
+        );
+        let ratio = Estimate {
+            median: 0.0,
+            low: 0.0,
+            high: 0.000_42,
+        };
+        assert_eq!(human_ratio(&ratio), "0 [0–0.00042]");
+        assert_eq!(human(0.0, Unit::Percent), "0 %");
+        assert_eq!(human(0.001_3, Unit::Percent), "0.0013 %");
+        assert_eq!(human(0.001_3, Unit::Count), "0.0013");
+        assert_eq!(human(-0.001_3, Unit::Count), "-0.0013");
+        let wait = Estimate {
+            median: 2e9,
+            low: 1000.0,
+            high: 4e9,
+        };
+        assert_eq!(human_estimate(&wait, Unit::Nanos), "2.00 s [1.0e-6–4.00]");
+    }
+
+    #[test]
     fn what_is_not_a_number_is_not_printed_as_one() {
         assert_eq!(human(f64::INFINITY, Unit::Count), "∞");
         assert_eq!(human(f64::NAN, Unit::Nanos), "– ns");
         assert_eq!(human(3_221_225_472.0, Unit::Bytes), "3.00 GiB");
-        assert_eq!(human(0.012, Unit::Percent), "0.01 %");
+        assert_eq!(human(0.012, Unit::Percent), "0.012 %");
     }
 }
