@@ -5,7 +5,7 @@ use std::env;
 use std::error;
 use std::fmt;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
@@ -17,9 +17,11 @@ use plimsoll_lab::report::pick::{self, Detail};
 use plimsoll_lab::report::{Report, Table, csv, json, mail, markdown, table};
 use tempfile::NamedTempFile;
 
-/// The width of tables, in columns, if the width of the terminal is not known.
+/// The width of tables, in columns, if the results do not go to a terminal.
 const WIDTH: usize = 110;
 /// The smallest and the largest width of tables, in columns. Narrower tables would wrap too often,
+/// The width of tables, in columns, if the results go to a terminal of unknown width.
+const WIDTH_UNKNOWN: usize = 80;
 /// and wider ones are hard to read.
 const WIDTH_RANGE: (usize, usize) = (80, 160);
 
@@ -235,8 +237,20 @@ impl Sink {
 /// Returns the width of tables for this terminal, in columns.
 pub(crate) fn width() -> usize {
     let terminal = terminal_size::terminal_size_of(io::stdout());
-    let columns = terminal.map_or(WIDTH, |(width, _)| usize::from(width.0));
-    columns.clamp(WIDTH_RANGE.0, WIDTH_RANGE.1)
+    width_of(
+        terminal.map(|(width, _)| width.0),
+        io::stdout().is_terminal(),
+    )
+}
+
+/// Returns the width of tables if the terminal has `columns`. Some terminals, such as the one that
+/// `script` makes, do not know their size.
+fn width_of(columns: Option<u16>, is_terminal: bool) -> usize {
+    match columns {
+        Some(columns @ 1..) => usize::from(columns).clamp(WIDTH_RANGE.0, WIDTH_RANGE.1),
+        _ if is_terminal => WIDTH_UNKNOWN,
+        _ => WIDTH,
+    }
 }
 
 /// Prints to standard output; unlike with `print!`, a closed pipe is an error, not a panic.
@@ -430,6 +444,14 @@ mod tests {
     #[test]
     fn a_format_refuses_an_option_that_changes_nothing() {
         let metric = Extent {
+    #[test]
+    fn a_terminal_of_unknown_width_has_80_columns() {
+        let terminals = [Some(0), None, Some(60), Some(100), Some(200)];
+        let widths = terminals.map(|columns| width_of(columns, true));
+        assert_eq!(widths, [80, 80, 80, 100, 160]);
+        assert_eq!(width_of(None, false), 110);
+    }
+
             verbose: false,
             metric: vec!["waits".to_owned()],
         };
