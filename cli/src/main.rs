@@ -25,6 +25,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use plimsoll_lab::NoStack;
+use plimsoll_lab::report::visible::visible;
 
 use crate::args::{Args, Command};
 use crate::output::BadInput;
@@ -62,7 +63,10 @@ fn code_of_panic(cause: &(dyn Any + Send)) -> u8 {
 
 fn print_error(error: &dyn Display) {
     let bold_red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-    anstream::eprintln!("{bold_red}error:{bold_red:#} {error:#}");
+    let text = format!("{error:#}");
+    // The text can have names from the command line, from files and from recordings.
+    let text = visible(&text);
+    anstream::eprintln!("{bold_red}error:{bold_red:#} {text}");
 }
 
 fn run(args: Args) -> anyhow::Result<()> {

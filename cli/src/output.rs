@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use plimsoll_lab::exact::Outcome;
 use plimsoll_lab::report::paint::Paint;
 use plimsoll_lab::report::pick::{self, Detail};
+use plimsoll_lab::report::visible::visible;
 use plimsoll_lab::report::{Report, Table, csv, json, mail, markdown, table};
 use tempfile::NamedTempFile;
 
@@ -318,7 +319,7 @@ pub(crate) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
 /// Prints warnings to standard error.
 pub(crate) fn warn(warnings: &[String]) {
     for warning in warnings {
-        anstream::eprintln!("warning: {warning}");
+        anstream::eprintln!("warning: {}", visible(warning));
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_lab::Error;
+use plimsoll_lab::report::visible::visible;
 use plimsoll_lab::report::{Report, Table};
 use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::store::head::{Head, Inputs, Machine, New, Program};
@@ -186,7 +187,7 @@ impl Keeping {
 
 /// Prints a warning to standard error.
 pub(crate) fn warn(text: &dyn Display) {
-    anstream::eprintln!("warning: {text}");
+    anstream::eprintln!("warning: {}", visible(&text.to_string()));
 }
 
 /// Describes this program, with a hash of its file, because two builds of one commit may differ.

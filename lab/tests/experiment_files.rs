@@ -39,13 +39,12 @@ fn how() -> How {
     }
 }
 
-/// Generates texts that are not blank and can contain every character that TOML has to escape.
+/// Generates texts that are not blank, and that can contain every character that TOML has to escape
+/// and an experiment file can have.
 fn text() -> impl Strategy<Value = String> {
-    let texts = prop_oneof![
-        "[a-z]{1,8}",
-        any::<String>(),
-        "[\\\\\"'\n\t\u{7f}\u{0} #=\\[]{1,6}"
-    ];
+    let texts = prop_oneof!["[a-z]{1,8}", any::<String>(), "[\\\\\"'\n\t\r #=\\[]{1,6}"];
+    let is_allowed = |c: &char| !c.is_control() || "\t\r\n".contains(*c);
+    let texts = texts.prop_map(move |text: String| text.chars().filter(is_allowed).collect());
     texts.prop_filter("not blank", |text: &String| !text.trim().is_empty())
 }
 

@@ -3,7 +3,7 @@
 use plimsoll_lab::show::{self, ShowOptions, json};
 
 use crate::args::Show;
-use crate::output::{BadInput, Extent, Format, Sink};
+use crate::output::{self, BadInput, Extent, Format, Sink};
 
 pub(crate) fn run(args: Show) -> anyhow::Result<()> {
     if args.files.iter().filter(|file| *file == "-").count() > 1 {
@@ -22,9 +22,7 @@ pub(crate) fn run(args: Show) -> anyhow::Result<()> {
     let mut recordings = Vec::new();
     for file in args.files {
         let (recording, warnings) = show::open(&file)?;
-        for warning in warnings {
-            anstream::eprintln!("warning: {warning}");
-        }
+        output::warn(&warnings);
         recordings.push((file, recording));
     }
     let options = ShowOptions {

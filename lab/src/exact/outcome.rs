@@ -5,6 +5,7 @@ use plimsoll_recording::Recording;
 use super::Judgement;
 use crate::measure::metric::Unit;
 use crate::report::value::human;
+use crate::report::visible::visible;
 use crate::report::wrap::wrap;
 use crate::report::{Table, markdown, table};
 
@@ -69,7 +70,7 @@ impl Outcome {
     /// Renders the outcome as Markdown.
     #[must_use]
     pub fn render_markdown(&self) -> String {
-        let mut text = format!("## {}\n\n", self.title);
+        let mut text = format!("## {}\n\n", visible(&self.title));
         text.push_str(&markdown::render_tables(&[self.summary()]));
         for judgement in &self.judgements {
             if !judgement.tables.is_empty() {
@@ -142,7 +143,7 @@ fn difference(judgement: &Judgement) -> String {
     }
     let head = format!("\nThe first difference of {}:\n", judgement.subject);
     let lines = judgement.first_difference.iter();
-    lines.fold(head, |text, line| text + "  " + line + "\n")
+    lines.fold(head, |text, line| text + "  " + &visible(line) + "\n")
 }
 
 #[cfg(test)]

@@ -301,10 +301,16 @@ impl<'a> Item<'a> {
         switch.or_else(|| self.not("true or false"))
     }
 
-    /// The value as a text that is not empty.
+    /// The value as a text that is not empty. Of all control characters, it can have only tabs and
+    /// line breaks.
     pub(crate) fn text(&self) -> Option<&'a str> {
         let text = self.value.get_ref().as_str();
+        let refused = |c: char| c.is_control() && !"\t\r\n".contains(c);
         match text {
+            Some(text) if text.contains(refused) => {
+                self.wrong("the text has a control character; leave it out");
+                None
+            }
             Some(text) if !text.trim().is_empty() => Some(text),
             Some(_) => {
                 self.wrong("the text is empty");

@@ -3,6 +3,7 @@
 //! people. The report as JSON has these tables.
 
 use super::pick::Detail;
+use super::visible::visible;
 use super::{Report, Row, Table};
 
 /// The names of the columns, as the first line of a file.
@@ -25,11 +26,16 @@ fn line(report: &Report, row: &Row) -> String {
             String::new()
         }
     };
+    // A report that an older version of Plimsoll has kept has only the seeds of all rows.
+    let seeds = match row.seeds {
+        0 => report.seeds.len(),
+        seeds => seeds,
+    };
     let fields = [
         field(&report.experiment),
         field(&report.machine),
         field(&report.card),
-        report.seeds.len().to_string(),
+        seeds.to_string(),
         field(&row.design),
         field(&row.metric.name),
         field(row.metric.unit.symbol()),
@@ -65,12 +71,14 @@ pub fn render_tables(tables: &[Table]) -> String {
         .collect()
 }
 
-/// Puts a text in quotation marks if one of its characters would end the field.
+/// Puts a text in quotation marks if one of its characters would end the field. Control characters
+/// become visible, because CSV is printed to terminals, too.
 fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
+    let text = visible(text);
+    if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
-        text.to_owned()
+        text.into_owned()
     }
 }
 
@@ -104,6 +112,18 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with(",784.8000000000001,,\n"), "{text}");
+    }
+
+    #[test]
+    fn a_line_has_the_number_of_seeds_that_measured_its_metric() {
+        let mut report = sample();
+        report.rows.truncate(2);
+        (report.rows[0].seeds, report.rows[1].seeds) = (7, 0);
+        let text = render(&report, Detail::Answer);
+        let seeds = text
+            .lines()
+            .map(|line| line.split(',').nth(3).unwrap_or(""));
+        assert_eq!(seeds.collect::<Vec<_>>(), ["7", "8"]);
     }
 
     #[test]

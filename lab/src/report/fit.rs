@@ -62,7 +62,7 @@ pub(super) fn fit(grid: Grid, width: usize) -> Fitted {
 }
 
 /// The width that columns of `widths` take together, including the gaps between the columns.
-fn together(widths: &[usize]) -> usize {
+pub(super) fn together(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
@@ -91,6 +91,14 @@ pub(super) fn longest_word(grid: &Grid, nth: usize) -> usize {
     let texts = cells.chain(grid.columns.get(nth).map(|column| &column.head));
     let words = texts.flat_map(|text| text.split_whitespace());
     words.map(|word| word.chars().count()).max().unwrap_or(0)
+}
+
+/// The length in characters of the longest line in a column or in the column's head.
+pub(super) fn longest_line(grid: &Grid, nth: usize) -> usize {
+    let cells = grid.rows.iter().filter_map(|row| row.get(nth));
+    let texts = cells.chain(grid.columns.get(nth).map(|column| &column.head));
+    let lines = texts.flat_map(|text| text.lines());
+    lines.map(|line| line.chars().count()).max().unwrap_or(0)
 }
 
 #[cfg(test)]

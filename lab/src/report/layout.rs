@@ -5,7 +5,10 @@
 //! and the column of its published values stay in one grid. Every grid repeats the names of the
 //! designs.
 
+use std::borrow::Cow;
+
 use super::value::{NOTHING, human, human_estimate, human_ratio};
+use super::visible::visible;
 use super::{Decided, DecidedHeadline, DecidingPrice, Report, Row, Table, VerdictRow};
 use crate::measure::metric::{Better, Metric, Unit};
 use crate::measure::stats::Verdict;
@@ -31,6 +34,18 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
+    /// This table with visible control characters in all its texts.
+    pub(crate) fn visible(mut self) -> Self {
+        let heads = self.columns.iter_mut().map(|column| &mut column.head);
+        let texts = heads.chain(self.rows.iter_mut().flatten());
+        for text in texts.chain([&mut self.caption]) {
+            if let Cow::Owned(shown) = visible(text) {
+                *text = shown;
+            }
+        }
+        self
+    }
+
     /// The rows as a table shows them: a name that the row above has, too, is empty.
     pub(crate) fn drawn_rows(&self) -> Vec<Vec<String>> {
         let mut rows = self.rows.clone();
@@ -76,12 +91,32 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
 pub(super) fn rows_and_verdicts(report: &Report, width: usize) -> Vec<Block> {
     let rows = design_by_metric(&report.rows, width);
     let rows = rows.into_iter().map(Block::Grid);
-    rows.chain(verdict_blocks(report)).collect()
+    let fewer = fewer_seeds(report).map(Block::Text);
+    rows.chain(fewer).chain(verdict_blocks(report)).collect()
+}
+
+/// Says which rows of `report` come from fewer seeds than the report has. `None` if there is no such
+/// row.
+fn fewer_seeds(report: &Report) -> Option<String> {
+    let all = report.seeds.len();
+    let fewer = |row: &&Row| (1..all).contains(&row.seeds);
+    let fewer: Vec<&Row> = report.rows.iter().filter(fewer).collect();
+    let names = first_seen(fewer.iter().map(|row| &*row.metric.name));
+    let of_metric = |name: &&str| {
+        let of = fewer.iter().filter(|row| row.metric.name == *name);
+        let of: Vec<String> = of
+            .map(|row| format!("{} with {}", row.seeds, row.design))
+            .collect();
+        format!("{name} ({})", of.join(", "))
+    };
+    let metrics: Vec<String> = names.iter().map(of_metric).collect();
+    let head = format!("Measured on fewer than {all} seeds");
+    (!metrics.is_empty()).then(|| format!("{head}: {}.", metrics.join("; ")))
 }
 
 /// The verdicts of `report` as grids. If a verdict shows no difference, advice follows.
 pub(crate) fn verdict_blocks(report: &Report) -> Vec<Block> {
-    let grids = verdicts(&report.verdicts).into_iter();
+    let grids = verdicts(report).into_iter();
     let mut blocks: Vec<Block> = grids.map(Block::Grid).collect();
     let unsure = |row: &VerdictRow| row.comparison.verdict == Verdict::NoDifference;
     let unsure_count = report.verdicts.iter().filter(|row| unsure(row)).count();
@@ -325,7 +360,8 @@ fn transpose(columns: Vec<(Column, Vec<String>)>) -> Grid {
 
 /// Returns one grid for each design A. The rows of the grid compare designs B with A, and the rows
 /// of a design B are a group.
-fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
+fn verdicts(report: &Report) -> Vec<Grid> {
+    let rows = &report.verdicts;
     let against = first_seen(rows.iter().map(|row| row.a.as_str()));
     let grid = |a: &str| {
         let of_a = rows.iter().filter(|row| row.a == a);
@@ -334,7 +370,7 @@ fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
                 row.b.clone(),
                 metric_head(&row.metric),
                 human_ratio(&row.comparison.ratio),
-                words(row),
+                words_and_pairs(row, report.seeds.len()),
             ]
         });
         let heads = ["B", "metric", "B / A", "verdict"];
@@ -353,6 +389,20 @@ fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
         }
     };
     against.into_iter().map(grid).collect()
+}
+
+/// The verdict in a few words, as [`words`]. If fewer than all `seeds` have measured both designs,
+/// the text says how many.
+fn words_and_pairs(row: &VerdictRow, seeds: usize) -> String {
+    let words = words(row);
+    let pairs = row.pairs;
+    if !(1..seeds).contains(&pairs) {
+        return words;
+    }
+    match words.split_once(" (") {
+        Some((verdict, is)) => format!("{verdict} on {pairs} of {seeds} seeds ({is}"),
+        None => format!("{words} ({pairs} of {seeds})"),
+    }
 }
 
 /// The verdict in a few words. If B is better or worse than A by this verdict, the words say so.
@@ -399,6 +449,30 @@ mod tests {
         for grid in design_by_metric(&rows, 10) {
             assert_eq!(grid.rows[1][0], "phased+shepherd-phased");
         }
+    }
+
+    #[test]
+    fn a_table_says_which_rows_and_verdicts_have_fewer_seeds() {
+        let mut report = sample();
+        assert_eq!(fewer_seeds(&report), None);
+        (report.rows[1].seeds, report.rows[4].seeds) = (7, 6);
+        report.verdicts[0].pairs = 7;
+        report.verdicts[2].pairs = 6;
+        assert_eq!(
+            fewer_seeds(&report).expect("two rows have fewer seeds"),
+            "Measured on fewer than 8 seeds: total_wait_ns (7 with aligned, 6 with \
+             phased+shepherd-phased)."
+        );
+        let grids = verdicts(&report);
+        let words: Vec<&str> = grids[0].rows.iter().map(|row| &*row[3]).collect();
+        assert_eq!(
+            words,
+            [
+                "B is lower on 7 of 8 seeds (better)",
+                "B is higher (worse)",
+                "no difference seen (6 of 8)"
+            ]
+        );
     }
 
     #[test]

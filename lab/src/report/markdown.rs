@@ -4,6 +4,7 @@ use super::Report;
 use super::layout::{self, Align, Block, Grid, blocks, title};
 use super::pick::Detail;
 use super::summary;
+use super::visible::visible;
 
 /// The width of tables, in characters. It is wider than a terminal, because rendered Markdown can
 /// scroll.
@@ -17,13 +18,14 @@ pub fn render(report: &Report, detail: Detail<'_>) -> String {
     let mut parts = vec![
         format!("## {}", escape(&title(report))),
         format!("**{}**", escape(&answer.question)),
-        answer.sentence.clone(),
+        visible(&answer.sentence).into_owned(),
     ];
     let table = summary::of_answer(answer);
     if !table.rows.is_empty() {
         parts.push(render_tables(&[table]).trim_end().to_owned());
     }
-    parts.extend(answer.identical.iter().map(ToString::to_string));
+    let identical = answer.identical.iter().map(ToString::to_string);
+    parts.extend(identical.map(|text| visible(&text).into_owned()));
     let rest = match detail {
         Detail::Answer | Detail::Whole => blocks(report, WIDTH),
         Detail::Metrics(_) => layout::rows_and_verdicts(&detail.of_report(report), WIDTH),
@@ -43,7 +45,7 @@ fn render_blocks(blocks: Vec<Block>) -> String {
     let mut parts = Vec::new();
     for block in blocks {
         match block {
-            Block::Text(text) => parts.push(text),
+            Block::Text(text) => parts.push(visible(&text).into_owned()),
             Block::Grid(grid) => {
                 if !grid.caption.is_empty() {
                     parts.push(format!("**{}**", escape(&grid.caption)));
@@ -84,9 +86,10 @@ fn draw(grid: &Grid) -> String {
     lines.join("\n")
 }
 
-/// Escapes characters in the text of a cell that would otherwise end the cell or the row.
+/// Escapes characters in the text of a cell that would otherwise end the cell or the row. Control
+/// characters become visible.
 fn escape(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', "<br>")
+    visible(text).replace('|', "\\|").replace('\n', "<br>")
 }
 
 #[cfg(test)]

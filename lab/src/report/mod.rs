@@ -21,6 +21,7 @@ pub(crate) mod spark;
 pub mod summary;
 pub mod table;
 pub(crate) mod value;
+pub mod visible;
 pub(crate) mod wrap;
 
 pub(crate) use self::layout::words;

@@ -8,7 +8,7 @@ use comfy_table::{
 
 use super::Report;
 use super::answer::{short, text};
-use super::fit::{Fitted, fit, longest_word};
+use super::fit::{Fitted, fit, longest_line, longest_word, together};
 use super::layout::{self, Align, Block, Grid, blocks};
 use super::paint::Paint;
 use super::pick::{Detail, metrics};
@@ -75,7 +75,7 @@ pub fn render_tables(tables: &[super::Table], width: usize) -> String {
 fn draw_block(block: Block, width: usize, paint: Paint) -> String {
     let grid = match block {
         Block::Text(text) => return wrap(&text, width).join("\n"),
-        Block::Grid(grid) => grid,
+        Block::Grid(grid) => grid.visible(),
     };
     match fit(grid, width) {
         Fitted::Grids(grids) => {
@@ -106,7 +106,15 @@ fn draw(grid: &Grid, width: usize, paint: Paint) -> String {
     let mut table = Table::new();
     let rule = LineStyle::none().fill('-');
     table.load_style(presets::NOTHING.header_separator(rule));
-    table.set_content_arrangement(ContentArrangement::Dynamic);
+    let lines: Vec<usize> = (0..grid.columns.len())
+        .map(|nth| longest_line(grid, nth))
+        .collect();
+    // The dynamic arrangement can break the lines of a cell although the whole table fits.
+    table.set_content_arrangement(if together(&lines) <= width {
+        ContentArrangement::Disabled
+    } else {
+        ContentArrangement::Dynamic
+    });
     // The table is two characters wider than `width`, because this function then removes the
     // padding of the last column.
     table.set_width(u16::try_from(width + 2).unwrap_or(u16::MAX));
@@ -276,6 +284,27 @@ mod tests {
         let text = render(&report, 80, Detail::Whole, Paint::Plain);
         let lists = text.matches(&format!("B: {long}")).count();
         assert_eq!(lists, report.verdicts.len(), "{text}");
+    }
+
+    #[test]
+    fn no_line_breaks_in_a_table_that_fits() {
+        let widths = [6, 31, 11, 16, 17, 17];
+        let cell = |width: &usize| {
+            let word = "0".repeat(*width / 3);
+            format!("{word} {}", "0".repeat(*width - word.len() - 1))
+        };
+        let cells: Vec<String> = widths.iter().map(cell).collect();
+        let table = crate::report::Table {
+            title: String::new(),
+            note: String::new(),
+            columns: ["a", "b", "c", "d", "e", "f"].map(str::to_owned).to_vec(),
+            rows: vec![cells],
+        };
+        let whole = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+        for width in whole..whole + 8 {
+            let text = render_tables(std::slice::from_ref(&table), width);
+            assert_eq!(text.lines().count(), 3, "{width}:\n{text}");
+        }
     }
 
     #[test]

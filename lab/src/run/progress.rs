@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::journal::{Begun, Cases, Journal, Title};
 use super::overall::Overall;
+use crate::report::visible::visible;
 
 /// A progress bar that several threads can advance.
 #[derive(Clone, Debug)]
@@ -112,8 +113,9 @@ impl Progress {
     }
 
     fn label(&self, label: impl Into<Cow<'static, str>>) {
+        let label = visible(&label.into()).into_owned();
         if let Some((overall, nth)) = &self.of {
-            return overall.label(*nth, label.into().into_owned());
+            return overall.label(*nth, label);
         }
         self.bar.set_style(style());
         self.bar.reset();

@@ -9,6 +9,7 @@ use super::{Answer, AnswerCell, AnswerRow};
 use crate::measure::stats::Verdict;
 use crate::report::paint::Paint;
 use crate::report::value::{NOTHING, human, ratio_of};
+use crate::report::visible::visible;
 use crate::report::wrap::wrap;
 
 /// The spaces between two columns.
@@ -61,7 +62,7 @@ struct Cell {
 impl Cell {
     fn plain(text: impl Into<String>) -> Self {
         Self {
-            text: text.into(),
+            text: visible(&text.into()).replace('\n', " "),
             word: "",
             verdict: None,
         }
