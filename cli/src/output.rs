@@ -20,9 +20,9 @@ use tempfile::NamedTempFile;
 
 /// The width of tables, in columns, if the results do not go to a terminal.
 const WIDTH: usize = 110;
-/// The smallest and the largest width of tables, in columns. Narrower tables would wrap too often,
 /// The width of tables, in columns, if the results go to a terminal of unknown width.
 const WIDTH_UNKNOWN: usize = 80;
+/// The smallest and the largest width of tables, in columns. Narrower tables would wrap too often,
 /// and wider ones are hard to read.
 const WIDTH_RANGE: (usize, usize) = (80, 160);
 
@@ -156,7 +156,9 @@ impl Sink {
     /// results of the runs are not lost if a name is wrong.
     pub(crate) fn check_metrics(&self, reports: &[Report]) -> anyhow::Result<()> {
         let known: Vec<&str> = reports.iter().flat_map(pick::metrics).collect();
-        Ok(pick::check(&self.extent.metric, &known)?)
+        let unmeasured = reports.iter().flat_map(|report| &report.answer.unmeasured);
+        let unmeasured: Vec<&str> = unmeasured.map(String::as_str).collect();
+        Ok(pick::check(&self.extent.metric, &known, &unmeasured)?)
     }
 
     /// Writes a table that belongs to no single report. With JSON and CSV, writes nothing, because
@@ -443,9 +445,6 @@ mod tests {
     }
 
     #[test]
-    fn a_format_refuses_an_option_that_changes_nothing() {
-        let metric = Extent {
-    #[test]
     fn a_terminal_of_unknown_width_has_80_columns() {
         let terminals = [Some(0), None, Some(60), Some(100), Some(200)];
         let widths = terminals.map(|columns| width_of(columns, true));
@@ -453,6 +452,9 @@ mod tests {
         assert_eq!(width_of(None, false), 110);
     }
 
+    #[test]
+    fn a_format_refuses_an_option_that_changes_nothing() {
+        let metric = Extent {
             verbose: false,
             metric: vec!["waits".to_owned()],
         };

@@ -226,7 +226,7 @@ fn check_metrics(
     for experiment in experiments {
         known.extend(experiment.reported_metrics(effort)?);
     }
-    Ok(pick::check(names, &known)?)
+    Ok(pick::check(names, &known, &[])?)
 }
 
 /// Returns an error if the user gives `--memory` and names an experiment on which this option has

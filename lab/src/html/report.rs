@@ -3,7 +3,7 @@
 use super::text::{code, escape};
 use crate::report::answer::remarks::remarks;
 use crate::report::answer::text::published;
-use crate::report::answer::words::word;
+use crate::report::answer::words::{APART, word};
 use crate::report::answer::{Answer, AnswerRow};
 use crate::report::layout::{self, Align, Block, Grid};
 use crate::report::value::{NOTHING, human, human_estimate};
@@ -102,7 +102,8 @@ fn cell(row: &AnswerRow, nth: usize) -> String {
     let word = if word.is_empty() {
         String::new()
     } else {
-        format!("<span class=\"word {word}\">{word}</span>")
+        let mark = if row.is_apart(cell) { APART } else { "" };
+        format!("<span class=\"word {word}\">{word}{mark}</span>")
     };
     let design = escape(&cell.design);
     format!("<td class=\"r\" title=\"{design}\">{value}{word}</td>")

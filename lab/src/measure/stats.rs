@@ -34,6 +34,18 @@ pub struct Estimate {
     pub high: f64,
 }
 
+#[cfg(test)]
+impl Estimate {
+    /// An estimate for a test: `median` with an interval of no width.
+    pub(crate) const fn exactly(median: f64) -> Self {
+        Self {
+            median,
+            low: median,
+            high: median,
+        }
+    }
+}
+
 /// Estimates the median of `values`. Returns `None` if there are no values.
 ///
 /// # Panics

@@ -68,6 +68,8 @@ pub fn run(
     );
     metrics::fill(&mut report, plan, &planned.machine, &runs);
     report.answer = metrics::answer(&report, plan, runs.designs(), identical);
+    let of_tasks = metrics::unmeasured_of_tasks(&report, plan, prepared.workload);
+    report.answer.unmeasured.extend(of_tasks);
     let mut lists = Vec::new();
     let mut recordings = Vec::new();
     for (design, kept) in designs.iter().zip(kept) {

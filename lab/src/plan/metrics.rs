@@ -134,6 +134,22 @@ pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Compa
     report.tables.extend(sources(report, plan, machine));
 }
 
+/// The metrics of tasks that no run in `report` has measured, because no task has ended. If `plan`
+/// names its metrics, the answer already has those of them that no run has measured.
+pub(super) fn unmeasured_of_tasks(
+    report: &Report,
+    plan: &Plan,
+    workload: &Workload,
+) -> Vec<String> {
+    if !plan.metrics.is_empty() || workload.task.is_none() {
+        return Vec::new();
+    }
+    let is_measured =
+        |metric: &Metric| report.rows.iter().any(|row| row.metric.name == metric.name);
+    let unmeasured = tasks::METRICS.into_iter().filter(|of| !is_measured(of));
+    unmeasured.map(|of| of.name.into_owned()).collect()
+}
+
 /// The metrics with which a report begins if the plan names none: how often and how long CPUs wait
 /// for the zone locks, and how many pages the workload allocates.
 const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "pages_allocated_per_s"];

@@ -156,6 +156,7 @@ fn rows(
             .iter()
             .find(|row| row.b == *label && row.metric.name == metric);
         let (ratio, verdict) = match verdict {
+            _ if mine.is_none() => (String::new(), "not measured"),
             _ if nth > 0 && runs.are_identical(0, nth) => (String::new(), "identical runs"),
             Some(row) => (ratio(row), words(row)),
             None => (String::new(), ""),
@@ -207,4 +208,43 @@ fn about(plan: &Plan, sweep: &Sweep, points: &[Point]) -> String {
         plan.designs[0].label,
         plan.designs[0].label,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::plan::data::{Axis, AxisValue};
+    use crate::run::jobs::Jobs;
+
+    #[test]
+    fn a_metric_that_a_point_did_not_measure_is_said_not_to_be_measured() {
+        let plan = Plan {
+            length_ms: Some(1),
+            seeds: 1,
+            metrics: vec!["task_time_mean_ns".to_owned()],
+            ..command::plan("stress-vm", "laptop-2", &["linux", "tree"], &[]).unwrap()
+        };
+        let sweep = Sweep {
+            axes: vec![Axis {
+                target: Target::Workload("workers".to_owned()),
+                values: vec![AxisValue::Whole(1)],
+            }],
+            random: None,
+        };
+        let how = How {
+            jobs: Jobs::new(NonZeroUsize::MIN),
+            record: None,
+            watch: None,
+            trace: None,
+        };
+        let points = sweep::points(&plan, &sweep).unwrap();
+        let report = run(&plan, &sweep, &points, &how, &Progress::hidden()).unwrap();
+        let verdicts = report.tables[0].rows.iter().map(|row| &row[4]);
+        assert_eq!(
+            verdicts.collect::<Vec<_>>(),
+            ["not measured", "not measured"]
+        );
+    }
 }

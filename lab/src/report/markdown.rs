@@ -1,6 +1,7 @@
 //! A report as Markdown, for a cover letter, an issue or a page of the book.
 
 use super::Report;
+use super::answer::remarks::caveats;
 use super::layout::{self, Align, Block, Grid, blocks, title};
 use super::pick::Detail;
 use super::summary;
@@ -24,6 +25,8 @@ pub fn render(report: &Report, detail: Detail<'_>) -> String {
     if !table.rows.is_empty() {
         parts.push(render_tables(&[table]).trim_end().to_owned());
     }
+    let caveats = caveats(answer, report.seeds.len());
+    parts.extend(caveats.iter().map(|text| visible(text).into_owned()));
     let identical = answer.identical.iter().map(ToString::to_string);
     parts.extend(identical.map(|text| visible(&text).into_owned()));
     let rest = match detail {

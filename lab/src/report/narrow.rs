@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 
+use super::answer::{Identical, of_designs};
 use super::paint::Paint;
 use super::pick::Detail;
 use super::wrap::wrap;
-use super::{Report, Table, mail, sample, summary, table};
+use super::{Report, Table, csv, mail, markdown, sample, summary, table};
 use crate::measure::stats::Verdict;
 
 const VERDICTS: [Verdict; 5] = [
@@ -58,6 +59,43 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// Generates reports as [`any_report`], but with names that are longer than a terminal, and that
+    /// have control characters.
+    fn report_of_hostile_names()(
+        report in any_report(),
+        names in prop::array::uniform4("[a-z+|\\-\x1b\x07\t\r\u{9b}\u{202e}]{1,260}"),
+    ) -> Report {
+        let mut report = report;
+        let [a, b, metric, text] = names;
+        let renamed = |old: &str| if old == "A" { a.clone() } else { b.clone() };
+        for row in &mut report.rows {
+            row.design = renamed(if row.design == report.verdicts[0].a { "A" } else { "B" });
+        }
+        for row in &mut report.verdicts {
+            (row.a, row.b) = (a.clone(), b.clone());
+        }
+        let designs = [a, b];
+        let metrics: Vec<String> = report.rows.iter().map(|row| row.metric.name.to_string()).collect();
+        let metrics: Vec<&str> = metrics.iter().map(String::as_str).collect();
+        let figures = (&report.rows[..], &report.verdicts[..]);
+        let identical = vec![Identical { a: text.clone(), b: text.clone(), why: text.clone() }];
+        report.answer = of_designs(text.clone(), &designs, &metrics, figures, identical);
+        report.answer.unmeasured = vec![metric.clone()];
+        for of in report.answer.rows.iter_mut().take(1) {
+            of.what.clone_from(&metric);
+        }
+        report.experiment.clone_from(&text);
+        report.machine.clone_from(&text);
+        for table in &mut report.tables {
+            for cell in table.rows.iter_mut().flatten().chain(&mut table.columns) {
+                cell.push_str(&text);
+            }
+        }
+        report
+    }
+}
+
 /// Returns the first line of `text` that is longer than `width` characters.
 fn too_long(text: &str, width: usize) -> Option<&str> {
     text.lines().find(|line| line.chars().count() > width)
@@ -79,6 +117,28 @@ proptest! {
         for word in cells.flat_map(|cell| cell.split_whitespace()) {
             prop_assert!(shown.contains(&word), "{} is lost or broken in\n{}", word, text);
         }
+    }
+
+    #[test]
+    fn names_of_any_length_fit_and_their_control_characters_are_visible(
+        report in report_of_hostile_names(),
+        width in 60..161_usize,
+    ) {
+        let obeyed = |c: char| c != '\n' && c.is_control() || "\u{9b}\u{202e}".contains(c);
+        for detail in [Detail::Answer, Detail::Whole] {
+            let text = table::render(&report, width, detail, Paint::Plain);
+            prop_assert_eq!(too_long(&text, width), None);
+            prop_assert!(!text.contains(obeyed), "{:?}", text);
+            prop_assert!(!markdown::render(&report, detail).contains(obeyed));
+        }
+        let text = mail::render(&report, "plimsoll compare");
+        prop_assert_eq!(too_long(&text, mail::WIDTH), None);
+        prop_assert!(!text.contains(obeyed), "{:?}", text);
+        prop_assert!(!csv::render(&report, Detail::Answer).contains(obeyed));
+        let summary = [summary::table(std::slice::from_ref(&report))];
+        let text = table::render_tables(&summary, width);
+        prop_assert_eq!(too_long(&text, width), None);
+        prop_assert!(!text.contains(obeyed), "{:?}", text);
     }
 
     #[test]

@@ -54,10 +54,19 @@ pub(crate) fn names_metric(name: &str, metric: &str) -> bool {
 ///
 /// # Errors
 /// [`Error::Unknown`] for the first name that is not in `known`. The error offers the nearest known
-/// names.
-pub fn check<S: AsRef<str>>(names: &[String], known: &[S]) -> Result<(), Error> {
+/// names. [`Error::Invalid`] for the first name that is in `unmeasured`, the names of metrics that
+/// exist, but that no run has measured.
+pub fn check<S: AsRef<str>>(names: &[String], known: &[S], unmeasured: &[S]) -> Result<(), Error> {
     let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     for name in names {
+        let mut not = unmeasured.iter().map(AsRef::as_ref);
+        if !known.iter().any(|metric| names_metric(name, metric))
+            && not.any(|metric| names_metric(name, metric))
+        {
+            return Err(Error::Invalid(format!(
+                "no run measured the metric `{name}`; longer runs may measure it"
+            )));
+        }
         if !known.iter().any(|metric| names_metric(name, metric)) {
             return Err(Error::unknown("metric", name, &known));
         }
@@ -99,12 +108,22 @@ mod tests {
     fn an_unknown_metric_is_bad_input_that_offers_names() {
         let report = sample();
         let known = metrics(&report);
-        check(&["contentions".to_owned(), "total_wait".to_owned()], &known).unwrap();
-        let error = check(&["contention".to_owned()], &known).unwrap_err();
+        check(
+            &["contentions".to_owned(), "total_wait".to_owned()],
+            &known,
+            &[],
+        )
+        .unwrap();
+        let error = check(&["contention".to_owned()], &known, &[]).unwrap_err();
         assert!(error.is_bad_input());
         assert_eq!(
             error.to_string(),
             "no metric is called `contention`; did you mean `contentions`?"
+        );
+        let error = check(&["task_time".to_owned()], &known, &["task_time_ns"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no run measured the metric `task_time`; longer runs may measure it"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! The answers of several reports in one table.
 
 use super::answer::text::published;
-use super::answer::words::{full, verdicts};
+use super::answer::words::{marked, verdicts};
 use super::answer::{Answer, AnswerRow};
 use super::value::{NOTHING, human};
 use super::{Report, Table};
@@ -120,9 +120,9 @@ fn of_sides(answer: &Answer) -> Table {
         let of_metric = |(row, values): (&AnswerRow, &Vec<String>)| {
             let mut compared = row.compared();
             let compared = compared.find(|(at, ..)| *at == nth);
-            let verdict = compared.map_or("", |(.., of)| full(of.verdict, &row.metric));
+            let verdict = compared.map(|(_, cell, of)| marked(row, cell, of));
             let value = values.get(nth).map_or(NOTHING, String::as_str);
-            [value.to_owned(), verdict.to_owned()]
+            [value.to_owned(), verdict.unwrap_or_default()]
         };
         let cells = answer.rows.iter().zip(&values).flat_map(of_metric);
         [side].into_iter().chain(cells).collect()

@@ -4,7 +4,7 @@
 //! compared design. If there are too many sides, the table has a row for each side and a column for
 //! each metric, so that no side is left out.
 
-use super::words::word;
+use super::words::{APART, word};
 use super::{Answer, AnswerCell, AnswerRow};
 use crate::measure::stats::Verdict;
 use crate::report::paint::Paint;
@@ -56,6 +56,8 @@ pub(super) fn draw(answer: &Answer, width: usize, paint: Paint) -> Drawn {
 struct Cell {
     text: String,
     word: &'static str,
+    /// [`APART`] if the word rests on other seeds than the numbers. Otherwise empty.
+    mark: &'static str,
     verdict: Option<Verdict>,
 }
 
@@ -64,6 +66,7 @@ impl Cell {
         Self {
             text: visible(&text.into()).replace('\n', " "),
             word: "",
+            mark: "",
             verdict: None,
         }
     }
@@ -73,11 +76,22 @@ impl Cell {
             return Self::plain(NOTHING);
         };
         let verdict = cell.compared.map(|compared| compared.verdict);
+        let word = verdict.map_or("", |verdict| word(verdict, &row.metric));
         Self {
             text: human(cell.estimate.median, row.metric.unit),
-            word: verdict.map_or("", |verdict| word(verdict, &row.metric)),
+            word,
+            mark: if row.is_apart(cell) && !word.is_empty() {
+                APART
+            } else {
+                ""
+            },
             verdict,
         }
+    }
+
+    /// The number of characters of the word and its mark.
+    const fn word_width(&self) -> usize {
+        self.word.len() + self.mark.len()
     }
 }
 
@@ -133,7 +147,7 @@ impl Grid {
         let of_column = |nth: usize| {
             let cells = self.rows.iter().map(|row| &row[nth]);
             let text = cells.clone().map(|cell| cell.text.chars().count());
-            let word = cells.map(|cell| cell.word.len()).max().unwrap_or(0);
+            let word = cells.map(Cell::word_width).max().unwrap_or(0);
             let head = self.heads[nth].text.chars().count();
             let head = head.saturating_sub(with_gap(word));
             [text.max().unwrap_or(0).max(head), word]
@@ -161,7 +175,7 @@ impl Grid {
     fn sentences(&self, width: usize) -> Vec<Vec<String>> {
         let value = |(head, cell): (&Cell, &Cell)| match cell.verdict {
             Some(_) if !cell.word.is_empty() => {
-                format!("{} {} ({})", head.text, cell.text, cell.word)
+                format!("{} {} ({}{})", head.text, cell.text, cell.word, cell.mark)
             }
             _ => format!("{} {}", head.text, cell.text),
         };
@@ -203,7 +217,8 @@ fn draw_line(cells: &[Cell], widths: &[[usize; 2]], paint: Paint) -> String {
         if *word > 0 {
             line.push(' ');
             line.push_str(&paint.word(cell.word));
-            line.push_str(&" ".repeat(word - cell.word.len()));
+            line.push_str(cell.mark);
+            line.push_str(&" ".repeat(word - cell.word_width()));
         }
     }
     line.trim_end().to_owned()

@@ -21,7 +21,7 @@ pub(crate) use self::sides::letters;
 use super::misses::Beside;
 use super::{Row, VerdictRow};
 use crate::measure::metric::Metric;
-use crate::measure::stats::{self, Estimate};
+use crate::measure::stats::{self, Estimate, Verdict};
 
 /// The largest number of rows of an answer.
 pub const ROWS_MAX: usize = 3;
@@ -45,6 +45,10 @@ pub struct Answer {
     pub designs: Vec<String>,
     /// The metrics that the answer shows, at most [`ROWS_MAX`].
     pub rows: Vec<AnswerRow>,
+    /// The names of those metrics that the report should show, but that no run of any design has
+    /// measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmeasured: Vec<String>,
     /// The sides (compared designs) whose runs were identical to the runs of the first side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identical: Vec<Identical>,
@@ -131,6 +135,18 @@ impl AnswerRow {
         })
     }
 
+    /// Returns whether the verdict of `cell` rests on other seeds than the medians, because only one
+    /// of the two compared designs has measured the metric on some seeds. Then the medians may
+    /// contradict the verdict.
+    pub(crate) fn is_apart(&self, cell: &AnswerCell) -> bool {
+        let first = self.cells.first().and_then(Option::as_ref);
+        let seeds = first.map_or(0, |first| first.seeds.max(cell.seeds));
+        let verdict = cell.compared.map(|of| of.verdict);
+        let has_verdict = verdict.is_some_and(|verdict| verdict != Verdict::TooFewSeeds);
+        // The number of pairs is 0 in a report that an older version of Plimsoll has kept.
+        has_verdict && (1..seeds).contains(&cell.pairs)
+    }
+
     /// Returns whether every compared design has been measured and has the value 0 on every seed.
     pub(crate) fn is_all_zero(&self) -> bool {
         let is_zero = |cell: &Option<AnswerCell>| cell.as_ref().is_some_and(|cell| cell.is_zero);
@@ -149,8 +165,8 @@ pub(crate) fn published_ratio(figures: &[Beside], metric: &str, a: &str, b: &str
 }
 
 /// Makes the answer of a command that compares designs of the user's choice. The first of `designs`
-/// is A, and the others are B. `metrics` are the names of the metrics to show, if the rows have
-/// these metrics. `identical` has the designs whose runs were identical to the runs of A.
+/// is A, and the others are B. `metrics` are the names of the metrics to show. If there are no rows
+/// of a metric, the answer says that it was not measured. `identical` has the designs whose runs were identical to the runs of A.
 #[must_use]
 pub fn of_designs(
     question: String,
@@ -187,6 +203,9 @@ pub fn of_designs(
             published_ratio: None,
         })
     };
+    let is_measured = |name: &&&str| rows.iter().any(|row| row.metric.name == **name);
+    let unmeasured = metrics.iter().filter(|name| !is_measured(name));
+    let unmeasured = unmeasured.map(|name| (*name).to_owned()).collect();
     let rows: Vec<AnswerRow> = metrics.iter().filter_map(row).take(ROWS_MAX).collect();
     let sides = letters(designs.len());
     Answer {
@@ -195,6 +214,7 @@ pub fn of_designs(
         sides,
         designs: designs.to_vec(),
         rows,
+        unmeasured,
         identical,
     }
 }
@@ -222,6 +242,7 @@ mod tests {
         );
         let whats: Vec<&str> = answer.rows.iter().map(|row| &*row.what).collect();
         assert_eq!(whats, ["total wait", "contentions"]);
+        assert_eq!(answer.unmeasured, ["no_such_metric"]);
         assert_eq!(answer.sides, ["A", "B"]);
         let cell = answer.rows[1].cells[1].as_ref().expect("B was measured");
         assert_eq!(cell.estimate.median, 117.0);

@@ -119,14 +119,6 @@ mod tests {
     use crate::measure::stats::{Comparison, Estimate, Verdict};
     use crate::report::{many_designs, sample};
 
-    fn estimate(median: f64) -> Estimate {
-        Estimate {
-            median,
-            low: median,
-            high: median,
-        }
-    }
-
     #[test]
     fn the_sample_begins_with_its_answer() {
         let text = lines(&sample(), 80, Paint::Plain).join("\n");
@@ -281,11 +273,11 @@ mod tests {
         ) -> AnswerRow {
             let cell = |nth: usize| (nth != 1 || !missing).then(|| AnswerCell {
                 design: format!("design-{nth}"),
-                estimate: estimate(values[nth]),
+                estimate: Estimate::exactly(values[nth]),
                 seeds: pairs,
                 is_zero: values[nth] == 0.0,
                 compared: (nth > 0).then(|| Comparison {
-                    ratio: estimate(values[nth] / values[0].max(1.0)),
+                    ratio: Estimate::exactly(values[nth] / values[0].max(1.0)),
                     verdict: verdicts[nth - 1],
                 }),
                 pairs,

@@ -1,13 +1,17 @@
 //! Puts verdicts into words. A sentence must not claim more than the verdicts on which it is based.
 
-use super::{AnswerRow, COLUMNS_MAX, Identical};
+use super::{AnswerCell, AnswerRow, COLUMNS_MAX, Identical};
 use crate::measure::metric::{Better, Metric};
 use crate::measure::stats::{self, Verdict};
 
 /// The name of a metric in words, such as `total wait` for `total_wait_ns`.
 pub(crate) fn plain(metric: &Metric) -> String {
-    let name = metric.name.strip_suffix("_ns").unwrap_or(&metric.name);
-    name.replace('_', " ")
+    plain_name(&metric.name)
+}
+
+/// The `name` of a metric in words, as in [`plain`].
+pub(super) fn plain_name(name: &str) -> String {
+    name.strip_suffix("_ns").unwrap_or(name).replace('_', " ")
 }
 
 /// One word for the verdict on `metric`. Empty if the runs show no difference, because one word
@@ -22,6 +26,10 @@ pub(crate) const fn word(verdict: Verdict, metric: &Metric) -> &'static str {
         (Verdict::NoDifference | Verdict::TooFewSeeds, _) => "",
     }
 }
+
+/// The mark beside a verdict that rests on other seeds than the medians. A line below the table
+/// explains the mark.
+pub(crate) const APART: &str = "*";
 
 /// The verdict on `metric` in full words.
 pub(crate) const fn full(verdict: Verdict, metric: &Metric) -> &'static str {
@@ -43,19 +51,24 @@ pub(crate) fn list<T: AsRef<str>>(parts: &[T]) -> String {
     }
 }
 
+/// The verdict `of` on `cell`, a cell of `row`, in full words, with its mark if it has one.
+pub(crate) fn marked(row: &AnswerRow, cell: &AnswerCell, of: stats::Comparison) -> String {
+    let mark = if row.is_apart(cell) { APART } else { "" };
+    format!("{}{mark}", full(of.verdict, &row.metric))
+}
+
 /// The verdicts on all compared designs in `row`, in words, such as
 /// `patch: better; ours: no difference seen`.
 pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
     if row.is_all_zero() {
         return "0 in all".to_owned();
     }
-    let found: Vec<(usize, &str)> = row
-        .compared()
-        .map(|(nth, _, compared)| (nth, full(compared.verdict, &row.metric)))
-        .collect();
-    match found[..] {
+    let found = row.compared();
+    let found = found.map(|(nth, cell, of)| (nth, marked(row, cell, of)));
+    let found: Vec<(usize, String)> = found.collect();
+    match &found[..] {
         [(_, one), (_, other)] if one == other => format!("both {one}"),
-        [(_, only)] => only.to_owned(),
+        [(_, only)] => only.clone(),
         _ => {
             let each = found
                 .iter()
@@ -208,18 +221,9 @@ fn clause(nth: usize, verdict: Verdict, a: &str, rows: &[AnswerRow]) -> Option<S
 mod tests {
     use std::slice;
 
-    use super::super::AnswerCell;
     use super::*;
     use crate::measure::metric::Unit;
     use crate::measure::stats::{Comparison, Estimate};
-
-    fn estimate(median: f64) -> Estimate {
-        Estimate {
-            median,
-            low: median,
-            high: median,
-        }
-    }
 
     fn row(name: &'static str, values: [f64; 2], verdict: Verdict) -> AnswerRow {
         let metric = if name == "rate" {
@@ -230,7 +234,7 @@ mod tests {
         let cell = |design: &str, value, compared| {
             Some(AnswerCell {
                 design: design.to_owned(),
-                estimate: estimate(value),
+                estimate: Estimate::exactly(value),
                 seeds: 6,
                 is_zero: value == 0.0,
                 compared,
@@ -238,7 +242,7 @@ mod tests {
             })
         };
         let compared = Comparison {
-            ratio: estimate(values[1] / values[0].max(1.0)),
+            ratio: Estimate::exactly(values[1] / values[0].max(1.0)),
             verdict,
         };
         AnswerRow {
@@ -427,5 +431,8 @@ mod tests {
         assert_eq!(text(Verdict::Equal), "equal on every seed");
         let zero = row("waits", [0.0, 0.0], Verdict::Equal);
         assert_eq!(verdicts(&sides, &zero), "0 in all");
+        let mut apart = row("waits", [2.0, 1.0], Verdict::Lower);
+        apart.cells[0].as_mut().expect("A was measured").seeds = 9;
+        assert_eq!(verdicts(&sides, &apart), "better*");
     }
 }

@@ -135,7 +135,7 @@ impl Diff {
                 known.push(&row.metric.name);
             }
         }
-        pick::check(names, &known)?;
+        pick::check(names, &known, &[])?;
         for compared in &mut self.comparisons {
             compared.rows.retain(|row| {
                 let mut names = names.iter();

@@ -1,11 +1,13 @@
 //! One experiment as one JSON object on one line. Other programs read these objects. So keys can be
 //! added, but must never be removed or renamed.
 
+mod answer;
+
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::answer::{Answer, AnswerCell, AnswerRow, Identical};
+use self::answer::AnswerObject;
 use super::misses::{Beside, Values};
 use super::{Decided, DecidedHeadline, DecidingPrice, Report, Row, Table, VerdictRow};
 use crate::bench::{self, Found};
@@ -13,8 +15,9 @@ use crate::exact::{Judgement, Outcome};
 
 /// The version of the format of all objects except reports.
 const SCHEMA: u32 = 1;
-/// The version of the format of reports. Version 2 added `answer`.
-const SCHEMA_OF_REPORTS: u32 = 2;
+/// The version of the format of reports. Version 2 added `answer`. Version 3 added `seeds`, `is_zero`
+/// and `pairs` to the values and the verdicts, and `unmeasured` to the answer.
+const SCHEMA_OF_REPORTS: u32 = 3;
 
 /// Renders `report` without a newline. A number that is not finite becomes `null`.
 ///
@@ -150,75 +153,6 @@ struct Object<'a> {
     decided: Option<DecidedObject<'a>>,
 }
 
-/// The answer. `cells` has an element for each of `sides` (the heads of the columns). The element
-/// is `null` if the side has no design.
-#[derive(Serialize)]
-struct AnswerObject<'a> {
-    question: &'a str,
-    sentence: &'a str,
-    sides: &'a [String],
-    rows: Vec<AnswerRowObject<'a>>,
-    identical: &'a [Identical],
-}
-
-#[derive(Serialize)]
-struct AnswerRowObject<'a> {
-    what: &'a str,
-    metric: &'a str,
-    unit: &'a str,
-    cells: Vec<Option<AnswerCellObject<'a>>>,
-    published_ratio: Option<f64>,
-}
-
-/// The value of one side (a compared design), and the ratio of this value to the value of the first
-/// side. The first side has no ratio.
-#[derive(Serialize)]
-struct AnswerCellObject<'a> {
-    design: &'a str,
-    median: Option<f64>,
-    low: Option<f64>,
-    high: Option<f64>,
-    ratio: Option<f64>,
-    verdict: Option<&'a str>,
-}
-
-impl<'a> AnswerObject<'a> {
-    fn of(answer: &'a Answer) -> Self {
-        let row = |row: &'a AnswerRow| AnswerRowObject {
-            what: &row.what,
-            metric: &row.metric.name,
-            unit: row.metric.unit.symbol(),
-            cells: row
-                .cells
-                .iter()
-                .map(|cell| cell.as_ref().map(AnswerCellObject::of))
-                .collect(),
-            published_ratio: row.published_ratio.and_then(finite),
-        };
-        Self {
-            question: &answer.question,
-            sentence: &answer.sentence,
-            sides: &answer.sides,
-            rows: answer.rows.iter().map(row).collect(),
-            identical: &answer.identical,
-        }
-    }
-}
-
-impl<'a> AnswerCellObject<'a> {
-    fn of(cell: &'a AnswerCell) -> Self {
-        let compared = cell.compared;
-        Self {
-            design: &cell.design,
-            median: finite(cell.estimate.median),
-            low: finite(cell.estimate.low),
-            high: finite(cell.estimate.high),
-            ratio: compared.and_then(|compared| finite(compared.ratio.median)),
-            verdict: compared.map(|compared| compared.verdict.words()),
-        }
-    }
-}
-
 /// A published figure beside ours. `published` and `ours` have a value for each of `designs`. If
 /// only a change was published, `published` is empty.
 #[derive(Serialize)]
@@ -315,6 +249,8 @@ struct RowObject<'a> {
     median: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
+    seeds: Option<usize>,
+    is_zero: Option<bool>,
     published: Option<f64>,
 }
 
@@ -327,6 +263,8 @@ impl<'a> RowObject<'a> {
             median: finite(row.estimate.median),
             low: finite(row.estimate.low),
             high: finite(row.estimate.high),
+            seeds: (row.seeds > 0).then_some(row.seeds),
+            is_zero: (row.seeds > 0).then_some(row.is_zero),
             published: row.published.and_then(finite),
         }
     }
@@ -341,6 +279,7 @@ struct VerdictObject<'a> {
     low: Option<f64>,
     high: Option<f64>,
     verdict: &'a str,
+    pairs: Option<usize>,
 }
 
 impl<'a> VerdictObject<'a> {
@@ -354,6 +293,7 @@ impl<'a> VerdictObject<'a> {
             low: finite(ratio.low),
             high: finite(ratio.high),
             verdict: row.comparison.verdict.words(),
+            pairs: (row.pairs > 0).then_some(row.pairs),
         }
     }
 }
@@ -397,7 +337,7 @@ mod tests {
     #[test]
     fn the_object_has_the_keys_that_other_programs_rely_on() {
         let object: Value = serde_json::from_str(&render(&sample())).unwrap();
-        assert_eq!(object["schema"], 2);
+        assert_eq!(object["schema"], 3);
         assert_eq!(object["hash"], "00123456789abcde");
         let answer = &object["answer"];
         assert_eq!(answer["sides"], json!(["A", "B"]));
@@ -410,11 +350,13 @@ mod tests {
         assert_eq!(object["seeds"], json!([1, 2, 3, 4, 5, 6, 7, 8]));
         let row = json!({
             "design": "aligned", "metric": "contentions", "unit": "1",
-            "median": 872.0, "low": 784.8000000000001, "high": 959.2, "published": 872.0,
+            "median": 872.0, "low": 784.8000000000001, "high": 959.2, "seeds": 8, "is_zero": false,
+            "published": 872.0,
         });
         assert_eq!(object["rows"][0], row);
         assert_eq!(object["rows"][2]["published"], Value::Null);
         assert_eq!(object["verdicts"][0]["verdict"], "B is lower");
+        assert_eq!(object["verdicts"][0]["pairs"], 8);
         assert_eq!(
             object["tables"][0]["columns"],
             json!(["caller", "max wait"])
@@ -436,6 +378,42 @@ mod tests {
             Value::Null
         );
         assert!(!text.contains('\n') && !text.contains("inf") && !text.contains("NaN"));
+    }
+
+    #[test]
+    fn the_object_has_the_numbers_of_seeds_and_null_if_they_are_not_known() {
+        let mut report = sample();
+        report.answer.unmeasured = vec!["task_time_mean_ns".to_owned()];
+        let cells = |report: &Report| {
+            let object: Value = serde_json::from_str(&render(report)).unwrap();
+            let cells = &object["answer"]["rows"][0]["cells"];
+            let numbers =
+                |of: &Value| [&of["seeds"], &of["is_zero"], &of["pairs"]].map(Value::clone);
+            let unmeasured = object["answer"]["unmeasured"].clone();
+            ([0, 1].map(|nth| numbers(&cells[nth])), object, unmeasured)
+        };
+        let (numbers, _, unmeasured) = cells(&report);
+        assert_eq!(
+            numbers.map(|of| json!(of)),
+            [json!([8, false, null]), json!([8, false, 8])]
+        );
+        assert_eq!(unmeasured, json!(["task_time_mean_ns"]));
+        report.rows[0].seeds = 0;
+        report.verdicts[0].pairs = 0;
+        for cell in report.answer.rows[0].cells.iter_mut().flatten() {
+            (cell.seeds, cell.pairs) = (0, 0);
+        }
+        let (numbers, object, _) = cells(&report);
+        assert_eq!(
+            numbers.map(|of| json!(of)),
+            [json!([null, null, null]), json!([null, null, null])]
+        );
+        let row = &object["rows"][0];
+        assert_eq!(
+            (&row["seeds"], &row["is_zero"]),
+            (&Value::Null, &Value::Null)
+        );
+        assert_eq!(object["verdicts"][0]["pairs"], Value::Null);
     }
 
     #[test]
@@ -489,7 +467,7 @@ mod tests {
     #[test]
     fn keys_come_in_the_documented_order() {
         insta::assert_snapshot!(render(&sample())[..180], @r#"
-        {"schema":2,"experiment":"vmstat","machine":"grace-72","card":"mid","seeds":[1,2,3,4,5,6,7,8],"hash":"00123456789abcde","answer":{"question":"What do phases of the vmstat work gain
+        {"schema":3,"experiment":"vmstat","machine":"grace-72","card":"mid","seeds":[1,2,3,4,5,6,7,8],"hash":"00123456789abcde","answer":{"question":"What do phases of the vmstat work gain
         "#);
     }
 }
