@@ -89,19 +89,8 @@ fn of_comparison(of: &Compared) -> Table {
     } else {
         format!("A: {}; B: {}", of.a, of.b)
     };
-    let mut last = None;
-    let mut shown = Vec::new();
-    for row in &of.rows {
-        let design = if last == Some(&row.design) {
-            ""
-        } else {
-            &row.design
-        };
-        last = Some(&row.design);
-        shown.push((design, row));
-    }
-    tabulate!(title, pairing(&of.rows), &shown, |(design, row)| {
-        "design" => design,
+    tabulate!(title, pairing(&of.rows), &of.rows, |row| {
+        "design" => row.design,
         "metric" => head(&row.metric),
         "A" => human_estimate(&row.a, row.metric.unit),
         "B" => human_estimate(&row.b, row.metric.unit),
@@ -128,20 +117,19 @@ fn verdict(row: &DiffRow) -> String {
     })
 }
 
-/// A sentence about the seeds whose values are compared.
+/// A sentence about the seeds of the medians, and about the seeds whose values are compared.
 fn pairing(rows: &[DiffRow]) -> String {
     let pairs = rows.iter().map(|row| row.pairs);
-    match (pairs.clone().min(), pairs.max()) {
-        (None, _) | (_, None) => String::new(),
+    let both = match (pairs.clone().min(), pairs.max()) {
+        (None, _) | (_, None) => return String::new(),
         (_, Some(0)) => {
-            "The runs have no seed in common, so their values cannot be paired.".to_owned()
+            return "The runs have no seed in common, so their values cannot be paired.".to_owned();
         }
-        (Some(least), Some(most)) if least == most => {
-            format!("Ratios are of values with the same seed; both runs have {most} of the seeds.")
-        }
-        (Some(least), Some(most)) => format!(
-            "Ratios are of values with the same seed; both runs have {least} to {most} of the \
-             seeds."
-        ),
-    }
+        (Some(least), Some(most)) if least == most => most.to_string(),
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+    };
+    format!(
+        "A and B are medians over all seeds of a run, which may contradict B / A: ratios are of \
+         values with the same seed, and both runs have {both} of the seeds."
+    )
 }

@@ -104,7 +104,8 @@ fn values_with_the_same_seed_are_compared_and_what_one_run_lacks_is_listed() {
     linux   wait        1.45 µs   875 ns [700–1,050]  0.500 [0.500–0.500]  B is lower (better)
                     [1.10–1.80]
 
-    Ratios are of values with the same seed; both runs have 6 of the seeds.
+    A and B are medians over all seeds of a run, which may contradict B / A: ratios are of
+    values with the same seed, and both runs have 6 of the seeds.
 
     In one run only
     run  comparison             what
@@ -141,6 +142,13 @@ fn the_user_chooses_metrics_that_both_runs_have() {
     assert_eq!(
         shown(&[]),
         Ok(vec!["wait_ns".to_owned(), "faults".to_owned()])
+    );
+    let table = &found.tables()[1];
+    let designs = table.rows.iter().map(|row| &row[0]);
+    assert_eq!(
+        designs.collect::<Vec<_>>(),
+        ["linux"; 2],
+        "each row names its design"
     );
     assert_eq!(shown(&["wait"]), Ok(vec!["wait_ns".to_owned()]));
     assert_eq!(shown(&["faults"]), Ok(vec!["faults".to_owned()]));
