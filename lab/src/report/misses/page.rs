@@ -83,11 +83,25 @@ pub fn updated(
 /// Makes the page again from the values that are stored at its end. A figure that was declared
 /// after these values were measured counts as not measured.
 ///
+/// The page shows the runs in the order in which their figures are declared, so the page does not
+/// depend on the order in which the experiments ran.
+///
 /// # Errors
 /// If a stored value belongs to a figure that is not declared.
 pub fn of_stored(mut declared: Vec<Beside>, stored: &[Stored]) -> Result<String, Error> {
     stored::fill(&mut declared, stored)?;
-    Ok(page(&declared, stored))
+    let mut stored = stored.to_vec();
+    stored.sort_by_key(|run| first_figure(&declared, run));
+    Ok(page(&declared, &stored))
+}
+
+/// Returns the index of the first declared figure that `run` can measure.
+fn first_figure(declared: &[Beside], run: &Stored) -> Option<usize> {
+    declared.iter().position(|figure| {
+        let place = figure.place.as_ref();
+        place
+            .is_some_and(|place| place.experiment == run.experiment && place.machine == run.machine)
+    })
 }
 
 /// Returns whether an experiment measures the figure, but has not run since the figure was
@@ -381,6 +395,9 @@ mod tests {
             declared
         };
         let page = of_reports(declared(), &both).unwrap();
+        let [first, second] = both.clone();
+        let other_order = of_reports(declared(), &[second, first]).unwrap();
+        assert_eq!(page, other_order, "the order of the runs does not matter");
         let again = [of("turin-316", &[1, 2, 3])];
         let page = updated(&page, declared(), &again).unwrap();
         let kept = Stored::read(&page).unwrap();
