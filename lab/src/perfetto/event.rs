@@ -7,17 +7,17 @@ use std::cmp::Reverse;
 /// variant is an index into a list of [`Slices`](crate::slices::Slices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    Run(usize),
+    Run(u32),
     /// A task was preempted. This is a single event at the end of the time in which the task ran.
     Preempted,
-    Disturbed(usize),
-    Held(usize),
-    Waited(usize),
+    Disturbed(u32),
+    Held(u32),
+    Waited(u32),
     /// A single event at the release of a lock: the waiter whose wait has this index in `waits` got
     /// the lock.
-    Released(usize),
-    Phase(usize),
-    Mark(usize),
+    Released(u32),
+    Phase(u32),
+    Mark(u32),
 }
 
 /// A slice on a track (a row in the viewer). If it ends where it begins, it is a single event.
@@ -36,10 +36,31 @@ pub(super) enum Edge {
     Instant(What),
 }
 
-/// Turns the slices of one track into edges in order of time. If a slice would end after the slice
-/// around it, the slice is shortened. Returns the edges, each with its time, and how many slices
-/// were shortened.
-pub(super) fn edges(mut slices: Vec<Slice>) -> (Vec<(u64, Edge)>, usize) {
+/// An event of a trace before it is encoded. A trace has millions of events, so they are small.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    /// The virtual time, in nanoseconds.
+    pub(super) at: u64,
+    /// The index of the track in the list of all tracks of the trace.
+    pub(super) track: u32,
+    pub(super) happens: Happens,
+}
+
+/// What happens at an event of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Happens {
+    Edge(Edge),
+    /// A counted quantity has a new value, which has this index in the list of all values of the
+    /// trace.
+    Counted(u32),
+}
+
+const _: () = assert!(size_of::<Event>() <= 24);
+
+/// Turns the slices of one track into edges, and passes each edge with its time to `put`, in order
+/// of time. If a slice would end after the slice around it, the slice is shortened. Returns how
+/// many slices were shortened.
+pub(super) fn edges(mut slices: Vec<Slice>, mut put: impl FnMut(u64, Edge)) -> usize {
     // Among events that begin at the same time, single events come first. The slices follow, the
     // longest first.
     let rank = |slice: &Slice| {
@@ -47,28 +68,28 @@ pub(super) fn edges(mut slices: Vec<Slice>) -> (Vec<(u64, Edge)>, usize) {
         (slice.from, !is_single, Reverse(slice.until))
     };
     slices.sort_by_key(rank);
-    let (mut edges, mut open, mut shortened) = (Vec::with_capacity(2 * slices.len()), vec![], 0);
+    let (mut open, mut shortened) = (vec![], 0);
     for slice in slices {
         let is_single = slice.from == slice.until;
         // If an event without duration happens just when the slice around it ends, the event still
         // belongs to this slice.
         let has_ended = |end: u64| end < slice.from || (end == slice.from && !is_single);
         while let Some(end) = open.pop_if(|end| has_ended(*end)) {
-            edges.push((end, Edge::End));
+            put(end, Edge::End);
         }
         if is_single {
-            edges.push((slice.from, Edge::Instant(slice.what)));
+            put(slice.from, Edge::Instant(slice.what));
             continue;
         }
         let around = open.last().copied().unwrap_or(u64::MAX);
         shortened += usize::from(slice.until > around);
         open.push(slice.until.min(around));
-        edges.push((slice.from, Edge::Begin(slice.what)));
+        put(slice.from, Edge::Begin(slice.what));
     }
     while let Some(end) = open.pop() {
-        edges.push((end, Edge::End));
+        put(end, Edge::End);
     }
-    (edges, shortened)
+    shortened
 }
 
 #[cfg(test)]
@@ -78,12 +99,20 @@ mod tests {
     use super::*;
 
     fn slice(from: u64, until: u64) -> Slice {
-        let what = What::Run(usize::try_from(until).expect("small"));
+        let what = What::Run(u32::try_from(until).expect("small"));
         Slice { from, until, what }
     }
 
+    /// The edges of slices that begin and end at these times, and how many were shortened.
+    fn edges_of(slices: impl Iterator<Item = (u64, u64)>) -> (Vec<(u64, Edge)>, usize) {
+        let slices = slices.map(|(from, until)| slice(from, until)).collect();
+        let mut all = Vec::new();
+        let shortened = edges(slices, |at, edge| all.push((at, edge)));
+        (all, shortened)
+    }
+
     fn text(slices: &[(u64, u64)]) -> (String, usize) {
-        let (edges, shortened) = edges(slices.iter().map(|of| slice(of.0, of.1)).collect());
+        let (edges, shortened) = edges_of(slices.iter().copied());
         let edge = |(at, edge): &(u64, Edge)| match edge {
             Edge::Begin(What::Run(until)) => format!("{at}({until}"),
             Edge::End => format!("{at})"),
@@ -116,8 +145,8 @@ mod tests {
         /// slice that begins also ends.
         #[test]
         fn edges_are_in_order_and_balanced(slices in prop::collection::vec((0..50_u64, 0..20_u64), 0..30)) {
-            let slices = slices.iter().map(|(from, length)| slice(*from, from + length));
-            let (edges, _) = edges(slices.collect());
+            let slices = slices.iter().map(|(from, length)| (*from, from + length));
+            let (edges, _) = edges_of(slices);
             prop_assert!(edges.is_sorted_by_key(|(at, _)| *at));
             let mut depth = 0;
             for (_, edge) in &edges {

@@ -43,11 +43,16 @@ pub(super) enum Value {
     Text(&'static str),
 }
 
+/// The texts and numbers that a viewer shows with an event, each with its name. There are at most
+/// four. They are in an array because a trace makes millions of them, one after the other, and a
+/// `Vec` would allocate memory for each.
+type Values = [Option<(&'static str, Value)>; 4];
+
 /// The name of an event, and the text and numbers that a viewer shows with it.
 pub(super) struct Label {
     pub(super) name: Name,
     pub(super) category: &'static str,
-    pub(super) values: Vec<(&'static str, Value)>,
+    pub(super) values: Values,
     /// The id of the flow (an arrow in the viewer) that begins at this event.
     pub(super) flow: Option<u64>,
     /// The id of the flow (an arrow in the viewer) that ends at this event.
@@ -59,7 +64,7 @@ impl Label {
         Self {
             name,
             category,
-            values: Vec::new(),
+            values: [None; 4],
             flow: None,
             flow_end: None,
         }
@@ -69,44 +74,43 @@ impl Label {
     /// first wait in `slices` has the id `first_flow`.
     pub(super) fn of(what: What, slices: &Slices, first_flow: u64) -> Self {
         match what {
-            What::Run(nth) => Self::new(runs(slices.runs[nth].runs), "run"),
+            What::Run(nth) => Self::new(runs(slices.runs[nth as usize].runs), "run"),
             What::Preempted => Self::new(Name::Plain("preempted"), "run"),
             What::Disturbed(nth) => {
-                let kind = slices.disturbed[nth].kind.name();
+                let kind = slices.disturbed[nth as usize].kind.name();
                 Self::new(Name::Plain(kind), "disturbance")
             }
             What::Held(nth) => Self::of_hold(slices, nth),
             What::Waited(nth) => Self::of_wait(slices, nth, first_flow),
             What::Released(nth) => {
-                let to = slices.waits[nth].wait.cpu.0;
+                let to = slices.waits[nth as usize].wait.cpu.0;
                 Self {
-                    flow_end: Some(first_flow + nth as u64),
+                    flow_end: Some(first_flow + u64::from(nth)),
                     ..Self::new(Name::ReleasesTo(to), "hold")
                 }
             }
             What::Phase(nth) => {
-                let phase = &slices.phases[nth];
+                let phase = &slices.phases[nth as usize];
                 let on = ("began on CPU", Value::Number(phase.cpu.0.into()));
                 Self {
-                    values: vec![on],
+                    values: [Some(on), None, None, None],
                     ..Self::new(Name::Plain(phase.phase.name()), "phase")
                 }
             }
             What::Mark(nth) => {
-                let mark = &slices.marks[nth];
-                let numbers = mark.numbers.iter();
-                Self {
-                    values: numbers
-                        .map(|(name, value)| (*name, Value::Number(*value)))
-                        .collect(),
-                    ..Self::new(Name::Plain(mark.what), "event")
+                let mark = &slices.marks[nth as usize];
+                let mut label = Self::new(Name::Plain(mark.what), "event");
+                debug_assert!(mark.numbers.len() <= label.values.len(), "they all fit");
+                for ((name, number), value) in mark.numbers.iter().zip(&mut label.values) {
+                    *value = Some((name, Value::Number(*number)));
                 }
+                label
             }
         }
     }
 
-    fn of_hold(slices: &Slices, nth: usize) -> Self {
-        let held = &slices.holds[nth];
+    fn of_hold(slices: &Slices, nth: u32) -> Self {
+        let held = &slices.holds[nth as usize];
         let hold = &held.hold;
         let mut label = Self::new(Name::Hold(hold.class, hold.site), "hold");
         if let Some(moved) = &held.moved {
@@ -115,24 +119,27 @@ impl Label {
                 ("blocks", moved.blocks),
                 ("lists of CPU", moved.lists_of.0),
             ];
-            let numbers = numbers.map(|(name, value)| (name, Value::Number(value.into())));
-            label.values.extend(numbers);
+            for ((name, number), value) in numbers.into_iter().zip(&mut label.values) {
+                *value = Some((name, Value::Number(number.into())));
+            }
         }
         if hold.access == Access::Read {
-            label.values.push(("held as", Value::Text("a reader")));
+            label.values[3] = Some(("held as", Value::Text("a reader")));
         }
         label
     }
 
-    fn of_wait(slices: &Slices, nth: usize, first_flow: u64) -> Self {
-        let waited = &slices.waits[nth];
+    fn of_wait(slices: &Slices, nth: u32, first_flow: u64) -> Self {
+        let waited = &slices.waits[nth as usize];
         let (wait, releaser) = (&waited.wait, &waited.releaser);
         let held = releaser.hold.and_then(|number| slices.hold(number));
         Self {
-            flow: held.map(|_| first_flow + nth as u64),
-            values: vec![
-                ("released by CPU", Value::Number(releaser.cpu.0.into())),
-                ("released at", Value::Text(releaser.site.name())),
+            flow: held.map(|_| first_flow + u64::from(nth)),
+            values: [
+                Some(("released by CPU", Value::Number(releaser.cpu.0.into()))),
+                Some(("released at", Value::Text(releaser.site.name()))),
+                None,
+                None,
             ],
             ..Self::new(Name::Wait(wait.class, wait.site), "wait")
         }

@@ -73,11 +73,11 @@ impl Tracks {
         }
         tracks.add_runs(slices);
         tracks.add_locks(slices);
-        for (nth, phase) in slices.phases.iter().enumerate() {
+        for (nth, phase) in (0..).zip(&slices.phases) {
             let track = Track::Task(phase.task);
             tracks.add(track, phase.from, phase.until, What::Phase(nth));
         }
-        for (nth, mark) in slices.marks.iter().enumerate() {
+        for (nth, mark) in (0..).zip(&slices.marks) {
             let track = Track::Cpu(mark.cpu.0, Lane::Work);
             tracks.add(track, mark.at, mark.at, What::Mark(nth));
         }
@@ -94,14 +94,14 @@ impl Tracks {
     }
 
     fn add_runs(&mut self, slices: &Slices) {
-        for (nth, run) in slices.runs.iter().enumerate() {
+        for (nth, run) in (0..).zip(&slices.runs) {
             let track = Track::Cpu(run.cpu.0, Lane::Work);
             self.add(track, run.from, run.until, What::Run(nth));
             if run.preempted {
                 self.add(track, run.until, run.until, What::Preempted);
             }
         }
-        for (nth, of) in slices.disturbed.iter().enumerate() {
+        for (nth, of) in (0..).zip(&slices.disturbed) {
             let track = Track::Cpu(of.cpu.0, Lane::Disturbances);
             self.add(track, of.from, of.until, What::Disturbed(nth));
         }
@@ -111,10 +111,10 @@ impl Tracks {
     /// release of the lock that let the waiter go on.
     fn add_locks(&mut self, slices: &Slices) {
         let of_hold = |hold: &Hold| track_of(hold.class, hold.cpu, hold.task);
-        for (nth, Held { hold, .. }) in slices.holds.iter().enumerate() {
+        for (nth, Held { hold, .. }) in (0..).zip(&slices.holds) {
             self.add(of_hold(hold), hold.from, hold.until, What::Held(nth));
         }
-        for (nth, Waited { wait, releaser }) in slices.waits.iter().enumerate() {
+        for (nth, Waited { wait, releaser }) in (0..).zip(&slices.waits) {
             let track = track_of(wait.class, wait.cpu, wait.task);
             self.add(track, wait.from, wait.until, What::Waited(nth));
             if let Some(held) = releaser.hold.and_then(|number| slices.hold(number)) {

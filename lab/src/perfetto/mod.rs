@@ -4,32 +4,24 @@
 //! JSON format of Chrome would be simpler to write. But in that format, tracks have no chosen
 //! order, a flow cannot end at a single event, and files are about five times as large.
 
+mod encoder;
 mod event;
 mod label;
 mod layout;
 mod proto;
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::hash::Hash;
 use std::io::{self, Write};
-use std::ops::Range;
 
-use prost::Message;
-use prost::encoding::{WireType, encode_key, encode_varint};
-use rustc_hash::FxHashMap;
-
-use self::event::{Edge, edges};
-use self::label::{Label, Name, Value};
+use self::encoder::Encoder;
+use self::event::{Edge, Event, Happens, Slice, edges};
 use self::layout::{Track, Tracks};
 use self::proto::{
-    CounterDescriptor, DebugAnnotation, EXPLICIT, InternedData, NEEDS_STATE, Named, PACKET,
-    ProcessDescriptor, STATE_CLEARED, TracePacket, TrackDescriptor, TrackEvent, Type,
+    CounterDescriptor, EXPLICIT, ProcessDescriptor, STATE_CLEARED, TracePacket, TrackDescriptor,
+    Type,
 };
 use crate::slices::Slices;
 
-/// The id of the sequence of packets. A trace that we write has only one sequence.
-const SEQUENCE: u32 = 1;
 /// How many ids of tracks are reserved for each run.
 const RUN: u64 = 1 << 32;
 
@@ -40,62 +32,35 @@ const RUN: u64 = 1 << 32;
 /// If `out` cannot be written to.
 pub fn write(runs: &[Slices], out: &mut dyn Write) -> io::Result<usize> {
     let mut trace = Trace::default();
-    for (nth, run) in (1..).zip(runs) {
-        trace.add(nth, run);
+    for (pid, run) in (1..).zip(runs) {
+        trace.add(pid, run);
     }
     trace.write(out)
 }
 
-/// A trace in memory.
+/// A trace in memory, whose events are not encoded yet.
 #[derive(Default)]
-struct Trace {
-    tracks: Vec<TrackDescriptor>,
-    /// For each event, its time, and where its packet is in `packets`.
-    events: Vec<(u64, Range<usize>)>,
-    /// The encoded packets of the events. Packets that are not encoded would take several times as
-    /// much memory.
-    packets: Vec<u8>,
-    names: Names<Name>,
-    categories: Names<&'static str>,
-    values: Names<&'static str>,
+struct Trace<'a> {
+    descriptors: Vec<TrackDescriptor>,
+    tracks: Vec<OfTrack<'a>>,
+    events: Vec<Event>,
+    values: Vec<i64>,
     /// The number of flows (arrows in the viewer) in all runs that have been added so far.
     flows: u64,
 }
 
-/// Names, each with an id. The ids begin at 1.
-struct Names<K> {
-    numbers: FxHashMap<K, u64>,
-    named: Vec<Named>,
+/// What the events of a track need to be encoded.
+struct OfTrack<'a> {
+    uuid: u64,
+    run: &'a Slices,
+    /// The id of the run's first flow.
+    first_flow: u64,
 }
 
-impl<K> Default for Names<K> {
-    fn default() -> Self {
-        Self {
-            numbers: FxHashMap::default(),
-            named: Vec::new(),
-        }
-    }
-}
-
-impl<K: Copy + Display + Eq + Hash> Names<K> {
-    fn number(&mut self, name: K) -> u64 {
-        if let Some(number) = self.numbers.get(&name) {
-            return *number;
-        }
-        let number = self.named.len() as u64 + 1;
-        self.numbers.insert(name, number);
-        self.named.push(Named {
-            iid: Some(number),
-            name: Some(name.to_string()),
-        });
-        number
-    }
-}
-
-impl Trace {
-    fn add(&mut self, pid: u32, run: &Slices) {
+impl<'a> Trace<'a> {
+    fn add(&mut self, pid: u32, run: &'a Slices) {
         let process = u64::from(pid) * RUN;
-        self.tracks.push(TrackDescriptor {
+        self.descriptors.push(TrackDescriptor {
             uuid: Some(process),
             process: Some(ProcessDescriptor {
                 pid: i32::try_from(pid).ok(),
@@ -107,10 +72,11 @@ impl Trace {
         let Tracks { slices, values } = Tracks::of(run);
         let mut tracks: Vec<Track> = slices.keys().chain(values.keys()).copied().collect();
         tracks.sort_unstable();
-        let uuids: BTreeMap<Track, u64> = tracks.iter().copied().zip(process + 1..).collect();
-        for (rank, track) in (0..).zip(&tracks) {
-            self.tracks.push(TrackDescriptor {
-                uuid: Some(uuids[track]),
+        let first = index(self.tracks.len());
+        let indices: BTreeMap<Track, u32> = tracks.iter().copied().zip(first..).collect();
+        for ((rank, uuid), track) in (0..).zip(process + 1..).zip(&tracks) {
+            self.descriptors.push(TrackDescriptor {
+                uuid: Some(uuid),
                 name: Some(track.name()),
                 parent_uuid: Some(process),
                 counter: track.unit().map(|unit| CounterDescriptor {
@@ -119,111 +85,75 @@ impl Trace {
                 sibling_order_rank: Some(rank),
                 ..TrackDescriptor::default()
             });
+            self.tracks.push(OfTrack {
+                uuid,
+                run,
+                first_flow: self.flows + 1,
+            });
         }
-        for (track, slices) in slices {
-            let uuid = uuids[&track];
-            let (edges, shortened) = edges(slices);
-            debug_assert_eq!(shortened, 0, "the slices of {} nest", track.name());
-            for (at, edge) in edges {
-                let event = self.event(uuid, edge, run);
-                self.push(at, event);
-            }
-        }
-        for (track, values) in values {
-            let uuid = uuids[&track];
-            for (at, value) in values {
-                self.push(at, counter(uuid, value));
-            }
-        }
+        self.add_slices(slices, &indices);
+        self.add_values(values, &indices);
         self.flows += run.waits.len() as u64;
     }
 
-    fn push(&mut self, at: u64, event: TrackEvent) {
-        let from = self.packets.len();
-        let packet = TracePacket {
-            timestamp: Some(at),
-            sequence_flags: Some(NEEDS_STATE),
-            track_event: Some(event),
-            ..TracePacket::default()
-        };
-        encode(packet, &mut self.packets);
-        self.events.push((at, from..self.packets.len()));
-    }
-
-    fn event(&mut self, uuid: u64, edge: Edge, run: &Slices) -> TrackEvent {
-        let (kind, what) = match edge {
-            Edge::Begin(what) => (Type::SliceBegin, what),
-            Edge::Instant(what) => (Type::Instant, what),
-            Edge::End => {
-                return TrackEvent {
-                    r#type: Some(Type::SliceEnd.into()),
-                    track_uuid: Some(uuid),
-                    ..TrackEvent::default()
-                };
-            }
-        };
-        let Label {
-            name,
-            category,
-            values,
-            flow,
-            flow_end,
-        } = Label::of(what, run, self.flows + 1);
-        TrackEvent {
-            r#type: Some(kind.into()),
-            track_uuid: Some(uuid),
-            name_iid: Some(self.names.number(name)),
-            category_iids: Some(self.categories.number(category)),
-            debug_annotations: values
-                .into_iter()
-                .map(|(name, value)| self.annotation(name, value))
-                .collect(),
-            flow_ids: flow,
-            terminating_flow_ids: flow_end,
-            ..TrackEvent::default()
+    fn add_slices(&mut self, slices: BTreeMap<Track, Vec<Slice>>, indices: &BTreeMap<Track, u32>) {
+        self.events
+            .reserve(slices.values().map(|of| 2 * of.len()).sum());
+        for (of, slices) in slices {
+            let track = indices[&of];
+            let shortened = edges(slices, |at, edge| {
+                let happens = Happens::Edge(edge);
+                self.events.push(Event { at, track, happens });
+            });
+            debug_assert_eq!(shortened, 0, "the slices of {} nest", of.name());
         }
     }
 
-    fn annotation(&mut self, name: &'static str, value: Value) -> DebugAnnotation {
-        let name_iid = Some(self.values.number(name));
-        let (uint_value, string_value) = match value {
-            Value::Number(number) => (Some(number), None),
-            Value::Text(text) => (None, Some(text.to_owned())),
-        };
-        DebugAnnotation {
-            name_iid,
-            uint_value,
-            string_value,
+    fn add_values(
+        &mut self,
+        values: BTreeMap<Track, Vec<(u64, i64)>>,
+        indices: &BTreeMap<Track, u32>,
+    ) {
+        for (of, values) in values {
+            let track = indices[&of];
+            for (at, value) in values {
+                let happens = Happens::Counted(index(self.values.len()));
+                self.values.push(value);
+                self.events.push(Event { at, track, happens });
+            }
         }
     }
 
     fn write(mut self, out: &mut dyn Write) -> io::Result<usize> {
-        let first = TracePacket {
+        let mut encoder = Encoder::new(out);
+        encoder.put(TracePacket {
             sequence_flags: Some(STATE_CLEARED),
-            interned_data: Some(InternedData {
-                event_categories: self.categories.named,
-                event_names: self.names.named,
-                debug_annotation_names: self.values.named,
-            }),
             ..TracePacket::default()
-        };
-        let mut head = Vec::new();
-        encode(first, &mut head);
-        for track in self.tracks {
-            let descriptor = TracePacket {
+        })?;
+        for track in self.descriptors {
+            encoder.put(TracePacket {
                 track_descriptor: Some(track),
                 ..TracePacket::default()
-            };
-            encode(descriptor, &mut head);
+            })?;
         }
-        out.write_all(&head)?;
         // The sort is stable, so the events of a track that have the same time keep their order.
-        self.events.sort_by_key(|(at, _)| *at);
-        let count = self.events.len();
-        for (_, place) in self.events {
-            out.write_all(&self.packets[place])?;
+        self.events.sort_by_key(|event| event.at);
+        for event in &self.events {
+            let track = &self.tracks[event.track as usize];
+            let (at, uuid, of) = (event.at, track.uuid, (track.run, track.first_flow));
+            match event.happens {
+                Happens::Edge(Edge::Begin(what)) => {
+                    encoder.put_begin(at, uuid, Type::SliceBegin, what, of)
+                }
+                Happens::Edge(Edge::Instant(what)) => {
+                    encoder.put_begin(at, uuid, Type::Instant, what, of)
+                }
+                Happens::Edge(Edge::End) => encoder.put_end(at, uuid),
+                Happens::Counted(nth) => encoder.put_value(at, uuid, self.values[nth as usize]),
+            }?;
         }
-        Ok(count)
+        encoder.flush()?;
+        Ok(self.events.len())
     }
 }
 
@@ -232,22 +162,7 @@ fn title(run: &Slices) -> String {
     format!("{} on {}, seed {}", run.design, run.machine, run.seed)
 }
 
-fn counter(uuid: u64, value: i64) -> TrackEvent {
-    TrackEvent {
-        r#type: Some(Type::Counter.into()),
-        track_uuid: Some(uuid),
-        counter_value: Some(value),
-        ..TrackEvent::default()
-    }
-}
-
-/// Appends one packet of the trace to `buffer`.
-fn encode(packet: TracePacket, buffer: &mut Vec<u8>) {
-    let packet = TracePacket {
-        trusted_packet_sequence_id: Some(SEQUENCE),
-        ..packet
-    };
-    encode_key(PACKET, WireType::LengthDelimited, buffer);
-    encode_varint(packet.encoded_len() as u64, buffer);
-    packet.encode_raw(buffer);
+/// The index of the next element of a list that has `len` elements.
+fn index(len: usize) -> u32 {
+    u32::try_from(len).expect("a trace in memory has less than 4 billion events")
 }

@@ -13,8 +13,6 @@ pub(super) struct TracePacket {
     pub(super) timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
     pub(super) trusted_packet_sequence_id: Option<u32>,
-    #[prost(message, optional, tag = "11")]
-    pub(super) track_event: Option<TrackEvent>,
     #[prost(message, optional, tag = "12")]
     pub(super) interned_data: Option<InternedData>,
     #[prost(uint32, optional, tag = "13")]
@@ -63,28 +61,6 @@ pub(super) struct CounterDescriptor {
     pub(super) unit_name: Option<String>,
 }
 
-/// In Perfetto's definition, categories, flows and ends of flows are repeated fields. Our events
-/// have at most one of each, which is encoded in the same way as an optional field.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TrackEvent {
-    #[prost(uint64, optional, tag = "3")]
-    pub(super) category_iids: Option<u64>,
-    #[prost(message, repeated, tag = "4")]
-    pub(super) debug_annotations: Vec<DebugAnnotation>,
-    #[prost(enumeration = "Type", optional, tag = "9")]
-    pub(super) r#type: Option<i32>,
-    #[prost(uint64, optional, tag = "10")]
-    pub(super) name_iid: Option<u64>,
-    #[prost(uint64, optional, tag = "11")]
-    pub(super) track_uuid: Option<u64>,
-    #[prost(int64, optional, tag = "30")]
-    pub(super) counter_value: Option<i64>,
-    #[prost(fixed64, optional, tag = "47")]
-    pub(super) flow_ids: Option<u64>,
-    #[prost(fixed64, optional, tag = "48")]
-    pub(super) terminating_flow_ids: Option<u64>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub(super) enum Type {
@@ -93,16 +69,6 @@ pub(super) enum Type {
     SliceEnd = 2,
     Instant = 3,
     Counter = 4,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct DebugAnnotation {
-    #[prost(uint64, optional, tag = "1")]
-    pub(super) name_iid: Option<u64>,
-    #[prost(uint64, optional, tag = "3")]
-    pub(super) uint_value: Option<u64>,
-    #[prost(string, optional, tag = "6")]
-    pub(super) string_value: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -123,4 +89,31 @@ pub(super) struct Named {
     pub(super) iid: Option<u64>,
     #[prost(string, optional, tag = "2")]
     pub(super) name: Option<String>,
+}
+
+/// The numbers of the fields of `TracePacket` in a packet with an event.
+pub(super) mod packet {
+    pub(in super::super) const TIMESTAMP: u32 = 8;
+    pub(in super::super) const SEQUENCE: u32 = 10;
+    pub(in super::super) const EVENT: u32 = 11;
+    pub(in super::super) const FLAGS: u32 = 13;
+}
+
+/// The numbers of the fields of `TrackEvent`, and of the message `DebugAnnotation` in its field
+/// `debug_annotations` (here `VALUE`), which has the name and the content of a value.
+///
+/// In Perfetto's definition, categories, flows and ends of flows are repeated fields. Our events
+/// have at most one of each, which is encoded in the same way as an optional field.
+pub(super) mod event {
+    pub(in super::super) const CATEGORY: u32 = 3;
+    pub(in super::super) const VALUE: u32 = 4;
+    pub(in super::super) const VALUE_NAME: u32 = 1;
+    pub(in super::super) const VALUE_NUMBER: u32 = 3;
+    pub(in super::super) const VALUE_TEXT: u32 = 6;
+    pub(in super::super) const TYPE: u32 = 9;
+    pub(in super::super) const NAME: u32 = 10;
+    pub(in super::super) const TRACK: u32 = 11;
+    pub(in super::super) const COUNTER: u32 = 30;
+    pub(in super::super) const FLOW: u32 = 47;
+    pub(in super::super) const FLOW_END: u32 = 48;
 }

@@ -91,17 +91,19 @@ pub(crate) fn read(trace: &[u8]) -> Read {
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     let mut open: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
     let mut latest = 0;
-    for packet in bytes(trace, 1) {
+    for (nth, packet) in bytes(trace, 1).into_iter().enumerate() {
         assert_eq!(
             number(packet, 10),
             Some(1),
             "all packets are of one sequence"
         );
+        let clears_names = number(packet, 13) == Some(1);
+        assert_eq!(clears_names, nth == 0, "only the first packet clears names");
         for data in bytes(packet, 12) {
-            assert_eq!(number(packet, 13), Some(1), "the names begin anew");
             for name in bytes(data, 2) {
                 let (number, name) = (number(name, 1), text(name, 2));
-                names.insert(number.expect("a number"), name.expect("a name"));
+                let before = names.insert(number.expect("a number"), name.expect("a name"));
+                assert_eq!(before, None, "an id has one name");
             }
         }
         for track in bytes(packet, 60) {
