@@ -29,6 +29,9 @@ const BUFFER: usize = 1 << 16;
 pub(super) struct Encoder<'a> {
     out: &'a mut dyn Write,
     buffer: Vec<u8>,
+    /// The fields that are the same in each packet with an event: the id of the sequence, and the
+    /// flag that says that the packet uses ids of names.
+    in_each: Vec<u8>,
     /// The fields of the event that is being encoded.
     event: Vec<u8>,
     /// The fields of the value that is being encoded.
@@ -40,9 +43,13 @@ pub(super) struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     pub(super) fn new(out: &'a mut dyn Write) -> Self {
+        let mut in_each = Vec::new();
+        uint64::encode(packet::SEQUENCE, &SEQUENCE.into(), &mut in_each);
+        uint64::encode(packet::FLAGS, &NEEDS_STATE.into(), &mut in_each);
         Self {
             out,
             buffer: Vec::with_capacity(2 * BUFFER),
+            in_each,
             event: Vec::new(),
             value: Vec::new(),
             names: Names::default(),
@@ -125,15 +132,13 @@ impl<'a> Encoder<'a> {
             })?;
         }
         let fields = uint64::encoded_len(packet::TIMESTAMP, &at)
-            + uint64::encoded_len(packet::SEQUENCE, &SEQUENCE.into())
-            + uint64::encoded_len(packet::FLAGS, &NEEDS_STATE.into())
+            + self.in_each.len()
             + encoded_len_of_bytes(packet::EVENT, &self.event);
         encode_key(PACKET, WireType::LengthDelimited, &mut self.buffer);
         encode_varint(fields as u64, &mut self.buffer);
         uint64::encode(packet::TIMESTAMP, &at, &mut self.buffer);
-        uint64::encode(packet::SEQUENCE, &SEQUENCE.into(), &mut self.buffer);
         put_bytes(packet::EVENT, &self.event, &mut self.buffer);
-        uint64::encode(packet::FLAGS, &NEEDS_STATE.into(), &mut self.buffer);
+        self.buffer.extend_from_slice(&self.in_each);
         self.flush_if_long()
     }
 

@@ -12,12 +12,13 @@ use std::collections::BTreeMap;
 use plimsoll_mm::site::LockClass;
 use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::Hold;
+use rustc_hash::FxHashMap;
 
 use super::event::{Slice, What};
 use crate::slices::{Counted, Held, Slices, Waited};
 
 /// A track of a run. A viewer shows the tracks in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Track {
     Waiting(LockClass),
     Counted(Counted),
@@ -26,7 +27,7 @@ pub(super) enum Track {
 }
 
 /// One of the two tracks that the trace shows for each CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Lane {
     Work,
     Disturbances,
@@ -58,7 +59,7 @@ impl Track {
 /// The tracks of a run, which are the rows in the viewer.
 #[derive(Default)]
 pub(super) struct Tracks {
-    pub(super) slices: BTreeMap<Track, Vec<Slice>>,
+    pub(super) slices: FxHashMap<Track, Vec<Slice>>,
     /// The values of each track that has values, in order of time.
     pub(super) values: BTreeMap<Track, Vec<(u64, i64)>>,
 }

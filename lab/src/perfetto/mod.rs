@@ -13,6 +13,8 @@ mod proto;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use rustc_hash::FxHashMap;
+
 use self::encoder::Encoder;
 use self::event::{Edge, Event, Happens, Slice, edges};
 use self::layout::{Track, Tracks};
@@ -69,7 +71,7 @@ impl<'a> Trace<'a> {
             child_ordering: Some(EXPLICIT),
             ..TrackDescriptor::default()
         });
-        let Tracks { slices, values } = Tracks::of(run);
+        let Tracks { mut slices, values } = Tracks::of(run);
         let mut tracks: Vec<Track> = slices.keys().chain(values.keys()).copied().collect();
         tracks.sort_unstable();
         let first = index(self.tracks.len());
@@ -91,16 +93,20 @@ impl<'a> Trace<'a> {
                 first_flow: self.flows + 1,
             });
         }
-        self.add_slices(slices, &indices);
+        self.add_slices(&mut slices, &indices);
         self.add_values(values, &indices);
         self.flows += run.waits.len() as u64;
     }
 
-    fn add_slices(&mut self, slices: BTreeMap<Track, Vec<Slice>>, indices: &BTreeMap<Track, u32>) {
-        self.events
-            .reserve(slices.values().map(|of| 2 * of.len()).sum());
-        for (of, slices) in slices {
-            let track = indices[&of];
+    fn add_slices(
+        &mut self,
+        slices: &mut FxHashMap<Track, Vec<Slice>>,
+        indices: &BTreeMap<Track, u32>,
+    ) {
+        let count: usize = slices.values().map(Vec::len).sum();
+        self.events.reserve(2 * count);
+        for (of, &track) in indices {
+            let slices = slices.remove(of).unwrap_or_default();
             let shortened = edges(slices, |at, edge| {
                 let happens = Happens::Edge(edge);
                 self.events.push(Event { at, track, happens });

@@ -155,7 +155,7 @@ pub struct Count {
 }
 
 /// A quantity that is counted over time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
     /// How many pages are on the page lists of all CPUs.
     Listed,
