@@ -40,6 +40,18 @@ impl Bits {
         }
     }
 
+    /// Adds the page at `offset`, which must not be in the set yet. Returns the word that now has the
+    /// page's bit.
+    #[inline]
+    pub(super) fn add_page(&mut self, offset: u32) -> u64 {
+        let (word, bit) = at(offset);
+        let before = self.0[word];
+        debug_assert_eq!(before >> bit & 1, 0, "no page is here twice");
+        let bits = before | 1 << bit;
+        self.0[word] = bits;
+        bits
+    }
+
     /// Adds the pages whose bits are 1 in `bits`. These are bits of one word of the set: the word
     /// that has the bit of the page at `offset`. None of the pages may be in the set yet.
     #[inline]
@@ -64,11 +76,19 @@ impl Bits {
     /// Returns whether the set has all pages of the block of `order` around the page at `offset`.
     #[inline]
     pub(super) fn has_around(&self, offset: u32, order: Order) -> bool {
+        let (word, _) = at(offset);
+        self.has_around_in(self.0[word], offset, order)
+    }
+
+    /// Returns the same as [`Bits::has_around`]. `bits` is the word that has the bit of the page at
+    /// `offset`: a caller that has just stored this word need not load it again.
+    #[inline]
+    pub(super) fn has_around_in(&self, bits: u64, offset: u32, order: Order) -> bool {
         let pages = order.pages().0;
         let (word, bit) = at(offset & !(pages - 1));
         if pages <= 64 {
-            let bits = ones(pages) << bit;
-            self.0[word] & bits == bits
+            let wanted = ones(pages) << bit;
+            bits & wanted == wanted
         } else {
             let words = &self.0[word..word + (pages / 64) as usize];
             words.iter().all(|bits| *bits == u64::MAX)

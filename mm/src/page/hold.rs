@@ -97,9 +97,13 @@ impl<M: Machine> Zone<M> {
             gauge.moved_run(machine, Order::ZERO, count_of(got));
             got
         });
+        // In a zone with bitmaps, blocks have no owners, so no page needs `note_taken`.
+        debug_assert!(!self.owners.has_inboxes());
         for &page in &pages[..got] {
             self.tags.set(page, tag::listed(Order::ZERO));
-            self.note_taken(machine, page, Order::ZERO);
+            let (pfn, order) = (self.pfn(page), Order::ZERO);
+            let listed = true;
+            machine.emit(Event::ZoneLocked { pfn, order, listed });
         }
         pcp.extend_cold(list, &pages[..got]);
         gauge.moved

@@ -93,6 +93,17 @@ impl Bitmaps {
         self.freed(links, page - offset, order.pages().0, least, has)
     }
 
+    /// Frees the single page at `page`, as [`Bitmaps::give`] does, but faster.
+    #[inline]
+    pub(super) fn give_page(&mut self, links: &mut Links, page: u32) -> Option<u32> {
+        let offset = page % HUGE;
+        let split = &mut self.blocks[(page / HUGE) as usize];
+        let word = split.bits.add_page(offset);
+        let least = split.least(Order::ZERO);
+        let has = |bits: &Bits, up| bits.has_around_in(word, offset, up);
+        self.freed(links, page - offset, 1, least, has)
+    }
+
     /// Frees the pages whose bits are 1 in `bits`, which must not be 0. All of them have their bits
     /// in the word with the index `word`, counted from the start of the zone. If the huge block
     /// around these pages is now whole, takes that block out of the bitmaps, and returns its first

@@ -238,7 +238,7 @@ impl Buddy {
                 let whole = bitmaps.give_word(&mut self.links, word, bits);
                 (bits.count_ones(), whole)
             } else {
-                (1, bitmaps.give(&mut self.links, page, Order::ZERO))
+                (1, bitmaps.give_page(&mut self.links, page))
             };
             rest = &rest[count as usize..];
             self.free += Pages(count);
