@@ -395,6 +395,26 @@ pub trait Front<M: Machine> {
     /// if the stack is at its limit, or if the caller cannot use the stack at the moment.
     fn push(&self, machine: &M, page: u32) -> bool;
 
+    /// Pops up to `pages.len()` pages into `pages`. The page that was pushed last comes first.
+    /// Returns the number of pages. The result is that of as many calls of [`Front::pop`].
+    fn pop_run(&self, machine: &M, pages: &mut [u32]) -> usize {
+        let mut got = 0;
+        while got < pages.len()
+            && let Some(page) = self.pop(machine)
+        {
+            pages[got] = page;
+            got += 1;
+        }
+        got
+    }
+
+    /// Pushes `pages`, whose tags the caller has set, in their order. Returns how many of them it
+    /// has pushed. A stack that has no room for all of them may refuse all of them.
+    fn push_run(&self, machine: &M, pages: &[u32]) -> usize {
+        let pushed = pages.iter().take_while(|&&page| self.push(machine, page));
+        pushed.count()
+    }
+
     /// Returns whether the caller can use the stack now. If no other CPU uses the stack, the caller
     /// becomes its user. Otherwise, the caller takes the stack over after many such calls, if the
     /// other CPU has not used the stack between them.

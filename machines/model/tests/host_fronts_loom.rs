@@ -95,6 +95,14 @@ fn a_restartable_stack_loses_no_page() {
 }
 
 #[test]
+fn a_stack_from_which_runs_are_taken_loses_no_page() {
+    explore(None, laws::an_owner_of_runs_meets_a_drain);
+    explore(Some(3), laws::runs_meet_a_drain);
+    explore(Some(3), laws::runs_meet_single_pages);
+    explore(Some(3), laws::runs_of_two_cpus_meet);
+}
+
+#[test]
 fn counters_by_restartable_sequences_are_exact() {
     explore(Some(3), counters::two_threads_add_on_a_cpu);
     explore(Some(3), counters::a_home_moves);

@@ -97,6 +97,14 @@ fn a_restartable_stack_loses_no_page() {
 }
 
 #[test]
+fn a_stack_from_which_runs_are_taken_loses_no_page() {
+    explore(4000, laws::an_owner_of_runs_meets_a_drain);
+    explore(4000, laws::runs_meet_a_drain);
+    explore(4000, laws::runs_meet_single_pages);
+    explore(4000, laws::runs_of_two_cpus_meet);
+}
+
+#[test]
 fn counters_by_restartable_sequences_are_exact() {
     explore(4000, counters::two_threads_add_on_a_cpu);
     explore(4000, counters::a_home_moves);

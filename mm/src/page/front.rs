@@ -142,10 +142,11 @@ impl<M: Machine> Zone<M> {
         let (first, rest) = run[..taken].split_first_mut()?;
         machine.spend(Work::PcpAlloc, count_of(1 + rest.len()));
         // `rest` begins with the page that was freed last, which must be pushed last.
-        let pushed = rest.iter().rev();
-        let pushed = pushed.take_while(|&&page| slot.front.push(machine, page));
-        let left = rest.len() - pushed.count();
-        self.list_fronted(machine, &mut rest[..left]);
+        rest.reverse();
+        let pushed = slot.front.push_run(machine, rest);
+        let left = &mut rest[pushed..];
+        left.reverse();
+        self.list_fronted(machine, left);
         self.tags.set(*first, tag::allocated(Order::ZERO));
         Some(*first)
     }
@@ -211,13 +212,7 @@ impl<M: Machine> Zone<M> {
             }
             let mut run = [0; RUN];
             let most = RUN.min(half(slot.front.limit()).max(1));
-            let mut len = 0;
-            while len < most
-                && let Some(page) = slot.front.pop(machine)
-            {
-                run[len] = page;
-                len += 1;
-            }
+            let len = slot.front.pop_run(machine, &mut run[..most]);
             if len < RUN || !slot.front.give_run(machine, &run) {
                 self.list_fronted(machine, &mut run[..len]);
             }

@@ -130,6 +130,24 @@ impl Front<Host> for HostFront {
         }
     }
 
+    fn pop_run(&self, machine: &Host, pages: &mut [u32]) -> usize {
+        match machine.fronts() {
+            Fronts::Restartable => rseq::pop_run(rseq::mine(), &self.stack, pages),
+            Fronts::Owned => locks::mine().map_or(0, |me| self.stack.pop_run_at(me, pages)),
+            Fronts::Off => 0,
+        }
+    }
+
+    /// Pushes all pages or none.
+    fn push_run(&self, machine: &Host, pages: &[u32]) -> usize {
+        let pushed = match machine.fronts() {
+            Fronts::Restartable => rseq::push_run(rseq::mine(), &self.stack, pages),
+            Fronts::Owned => locks::mine().is_some_and(|me| self.stack.push_run_at(me, pages)),
+            Fronts::Off => false,
+        };
+        if pushed { pages.len() } else { 0 }
+    }
+
     fn admits(&self, machine: &Host) -> bool {
         self.admit(machine)
     }

@@ -45,6 +45,14 @@ pub(super) fn push(_area: &Area, _stack: &Stack, _page: u32) -> bool {
     false
 }
 
+pub(super) fn pop_run(_area: &Area, _stack: &Stack, _pages: &mut [u32]) -> usize {
+    0
+}
+
+pub(super) fn push_run(_area: &Area, _stack: &Stack, _pages: &[u32]) -> bool {
+    false
+}
+
 pub(super) fn free(_: &Area, _: &Stack, _page: u32, _tag: &AtomicU8, _tags: [u8; 2]) -> Freed {
     Freed::Unchanged
 }

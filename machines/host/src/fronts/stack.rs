@@ -141,6 +141,85 @@ impl Stack {
         pushed.is_some()
     }
 
+    /// Pops up to `pages.len()` pages for the calling thread, which `me` identifies. The page that
+    /// was pushed last comes first in `pages`. Returns the number of pages.
+    pub(crate) fn pop_run_at(&self, me: Sitter<'_>, pages: &mut [u32]) -> usize {
+        let popped = self.sit(me, || {
+            // Relaxed is enough for these accesses, for the reasons given in `pop_at`.
+            let state = self.state.load(Relaxed);
+            let (len, after) = self.top(state, pages);
+            if len > 0 {
+                self.state.store(after, Relaxed);
+            }
+            Some(len)
+        });
+        popped.unwrap_or(0)
+    }
+
+    /// Pushes all of `pages` in their order for the calling thread, which `me` identifies. Returns
+    /// `false`, without having pushed any, if the stack has no room for all of them.
+    pub(crate) fn push_run_at(&self, me: Sitter<'_>, pages: &[u32]) -> bool {
+        let pushed = self.sit(me, || {
+            // Relaxed is enough for these accesses, for the reasons given in `push_at`.
+            let state = self.state.load(Relaxed);
+            let from = Self::depth(state);
+            let until = from + pages.len();
+            if until > self.limit.load(Relaxed) as usize {
+                return None;
+            }
+            for (place, page) in self.pages.get(from..until)?.iter().zip(pages) {
+                place.store(*page, Relaxed);
+            }
+            let after = state.wrapping_add(OPERATION) + pages.len() as u64;
+            self.state.store(after, Relaxed);
+            Some(())
+        });
+        pushed.is_some()
+    }
+
+    /// Pops up to `pages.len()` pages for a thread that runs on the real CPU `cpu`. The page that
+    /// was pushed last comes first in `pages`. Returns the number of pages.
+    ///
+    /// The pages are copied first. They are popped by a single restartable sequence, `commit`,
+    /// which gets the state that the stack had and the state that it gets. The sequence stores the
+    /// new state only if the thread runs on the stack's home and the state is still the old one.
+    /// Because the state counts all pushes and pops, the copied pages are then still the topmost.
+    pub(crate) fn pop_run_on(
+        &self,
+        cpu: u32,
+        pages: &mut [u32],
+        commit: impl Fn(u64, u64) -> bool,
+    ) -> usize {
+        // The loop ends: `commit` fails only if another thread has used the stack in the meantime,
+        // or if this CPU is not the stack's home any more.
+        loop {
+            // Acquire pairs with the Release in `admit`. So this thread sees the pages that other
+            // users have pushed.
+            if self.home.load(Acquire) != cpu {
+                return 0;
+            }
+            // Relaxed is enough for this load and those of the pages: if another thread on this CPU
+            // uses the stack in the meantime, `commit` fails.
+            let state = self.state.load(Relaxed);
+            let (len, after) = self.top(state, pages);
+            if len == 0 || commit(state, after) {
+                return len;
+            }
+        }
+    }
+
+    /// Copies the topmost pages of a stack with this state to `pages`, the page that was pushed
+    /// last first. Returns their number, and the state after they have been popped.
+    fn top(&self, state: u64, pages: &mut [u32]) -> (usize, u64) {
+        let depth = Self::depth(state);
+        let len = pages.len().min(depth);
+        let topmost = self.pages[depth - len..depth].iter().rev();
+        // Relaxed is enough: the caller says why.
+        let copied = pages.iter_mut().zip(topmost);
+        copied.for_each(|(to, page)| *to = page.load(Relaxed));
+        (len, state.wrapping_add(OPERATION) - len as u64)
+    }
+
     /// Runs `f` if the calling thread, which `me` identifies, is the stack's user, and neither
     /// holds a lock nor uses a stack already.
     #[inline(always)]

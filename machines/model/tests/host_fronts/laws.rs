@@ -234,6 +234,70 @@ impl World {
         })
     }
 
+    /// The restartable sequence that pops copied pages, step by step as in assembly
+    /// (`rseq/x86_64.rs`).
+    fn commit_on(&self, cpu: usize, before: u64, after: u64) -> bool {
+        let stack = &self.stack;
+        self.cpus[cpu].restart(|sequence| {
+            if stack.home.load(Acquire) as usize != cpu || stack.state.load(Relaxed) != before {
+                return Some(false);
+            }
+            sequence.step(|| stack.state.store(after, Relaxed))?;
+            Some(true)
+        })
+    }
+
+    /// The restartable sequence that pushes a run of pages, step by step as in assembly
+    /// (`rseq/x86_64.rs`).
+    fn push_run_on(&self, cpu: usize, pages: &[u32]) -> bool {
+        let stack = &self.stack;
+        self.cpus[cpu].restart(|sequence| {
+            if stack.home.load(Acquire) as usize != cpu {
+                return Some(false);
+            }
+            let state = stack.state.load(Relaxed);
+            let depth = usize::try_from(state % OPERATION).expect("few pages");
+            if depth + pages.len() > stack.limit.load(Relaxed) as usize {
+                return Some(false);
+            }
+            for (place, page) in stack.pages[depth..].iter().zip(pages) {
+                sequence.step(|| place.store(*page, Relaxed))?;
+            }
+            let after = state + OPERATION + pages.len() as u64;
+            sequence.step(|| stack.state.store(after, Relaxed))?;
+            Some(true)
+        })
+    }
+
+    /// Pops a run of pages, uses them, and pushes them again. Returns the pages if they could not
+    /// be pushed.
+    fn pop_and_push_run_on(&self, cpu: usize) -> Vec<u32> {
+        let mut run = [0; PAGES as usize];
+        let number = u32::try_from(cpu).expect("few CPUs");
+        let commit = |before, after| self.commit_on(cpu, before, after);
+        let len = self.stack.pop_run_on(number, &mut run, commit);
+        let run = &run[..len];
+        run.iter().for_each(|&page| self.touch(page));
+        if len == 0 || self.push_run_on(cpu, run) {
+            Vec::new()
+        } else {
+            run.to_vec()
+        }
+    }
+
+    /// Does the same as the thread on seat 0, the stack's first owner. Then notes that this owner
+    /// is done.
+    fn pop_and_push_run_at_last(&self) -> Vec<u32> {
+        let (me, mut run) = (seat(0), [0; PAGES as usize]);
+        let len = self.stack.pop_run_at(me, &mut run);
+        let run = &run[..len];
+        run.iter().for_each(|&page| self.touch(page));
+        let is_pushed = len > 0 && self.stack.push_run_at(me, run);
+        *self.is_done.lock().expect("no thread panics inside") = true;
+        self.done.notify_all();
+        if is_pushed { Vec::new() } else { run.to_vec() }
+    }
+
     fn pop_and_push_on(&self, cpu: usize) -> Option<u32> {
         let page = self.pop_on(cpu)?;
         self.touch(page);
@@ -291,4 +355,43 @@ pub(crate) fn cpus_and_a_drain_meet() {
     let kept = world.pop_and_push_on(0);
     let others = others.map(join).into_iter().flatten();
     world.is_whole(join(drain).into_iter().chain(kept).chain(others));
+}
+
+/// Asserts that no page is lost or owned twice if the owner of a stack moves all pages at once
+/// while another thread empties the stack.
+pub(crate) fn an_owner_of_runs_meets_a_drain() {
+    let world = World::new(seat(0).number());
+    let drain = spawn(&world, |world| world.empty(World::stop_owner));
+    let kept = world.pop_and_push_run_at_last();
+    world.is_whole(join(drain).into_iter().chain(kept));
+}
+
+/// Asserts that no page is lost or owned twice if a thread moves all pages of the stack of its CPU
+/// at once while another thread empties the stack.
+pub(crate) fn runs_meet_a_drain() {
+    let world = World::new(0);
+    let drain = spawn(&world, |world| world.empty(World::stop_cpu));
+    let kept = world.pop_and_push_run_on(0);
+    world.is_whole(join(drain).into_iter().chain(kept));
+}
+
+/// Asserts that no page is lost or owned twice if one thread of a CPU moves all pages of the CPU's
+/// stack at once, and another thread of the CPU moves single pages.
+pub(crate) fn runs_meet_single_pages() {
+    let world = World::new(0);
+    let other = spawn(&world, |world| world.pop_and_push_on(0));
+    let kept = world.pop_and_push_run_on(0);
+    world.is_whole(join(other).into_iter().chain(kept));
+}
+
+/// Asserts that no page is lost or owned twice if a thread of another CPU takes over a stack whose
+/// user moves all pages at once, and does the same.
+pub(crate) fn runs_of_two_cpus_meet() {
+    let world = World::new(0);
+    let other = spawn(&world, |world| {
+        world.stack.admit(1, 1, |home| world.stop_cpu(home));
+        world.pop_and_push_run_on(1)
+    });
+    let kept = world.pop_and_push_run_on(0);
+    world.is_whole(join(other).into_iter().chain(kept));
 }

@@ -143,6 +143,97 @@ pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     pushed != 0
 }
 
+/// Pushes all of `pages` in their order if the stack then has at most as many pages as its limit,
+/// and the thread runs on the stack's *home*, the CPU whose threads may use the stack.
+pub(crate) fn push_run(area: &Area, stack: &Stack, pages: &[u32]) -> bool {
+    if pages.is_empty() {
+        return true;
+    }
+    let pushed: u64;
+    // SAFETY: as for `push`. The sequence reads only entries of `pages`, of which there is at least
+    // one, and writes as many entries of the stack, all below the limit.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "ldr {t:w}, [{area}, #4]",
+            "ldar {s:w}, [{stack}]",
+            "cmp {t:w}, {s:w}",
+            "b.ne 27f",
+            "ldr {s}, [{stack}, #8]",
+            "ldr {u:w}, [{stack}, #4]",
+            "and {t}, {s}, #0xffff",
+            "sub {u}, {u}, {t}",
+            "cmp {u}, {len}",
+            "b.lt 27f",
+            "add {t}, {stack}, {t}, lsl #2",
+            "add {t}, {t}, #16",
+            "mov {n}, #0",
+            "30:",
+            "ldr {u:w}, [{pages}, {n}, lsl #2]",
+            "str {u:w}, [{t}, {n}, lsl #2]",
+            "add {n}, {n}, #1",
+            "cmp {n}, {len}",
+            "b.ne 30b",
+            "add {s}, {s}, #16, lsl #12",
+            "add {s}, {s}, {len}",
+            "str {s}, [{stack}, #8]",
+            "25:",
+            "mov {u:w}, #1",
+            "b 28f",
+            "27:",
+            "mov {u:w}, #0",
+            "28:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            pages = in(reg) pages.as_ptr(),
+            len = in(reg) pages.len(),
+            t = out(reg) _,
+            s = out(reg) _,
+            u = out(reg) pushed,
+            n = out(reg) _,
+            options(nostack),
+        );
+    }
+    pushed != 0
+}
+
+/// Replaces the stack's state `before` by `after` if the thread runs on the stack's *home*, the CPU
+/// whose threads may use the stack. Returns `false`, without having done anything, if the stack has
+/// another state or home.
+pub(crate) fn commit(area: &Area, stack: &Stack, before: u64, after: u64) -> bool {
+    let done: u64;
+    // SAFETY: the sequence reads the stack's `home` and `state`, and writes `state`, all of them
+    // atomics. It writes the address of its description, which is never freed, to the thread's own
+    // area.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "ldr {t:w}, [{area}, #4]",
+            "ldar {s:w}, [{stack}]",
+            "cmp {t:w}, {s:w}",
+            "b.ne 27f",
+            "ldr {s}, [{stack}, #8]",
+            "cmp {s}, {before}",
+            "b.ne 27f",
+            "str {after}, [{stack}, #8]",
+            "25:",
+            "mov {t:w}, #1",
+            "b 28f",
+            "27:",
+            "mov {t:w}, #0",
+            "28:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            before = in(reg) before,
+            after = in(reg) after,
+            t = out(reg) done,
+            s = out(reg) _,
+            options(nostack),
+        );
+    }
+    done != 0
+}
+
 /// Changes the tag of a page from `old` to `new`, then pushes the page. Does so only if the stack's
 /// *home*, the CPU whose threads may use the stack, is the CPU on which the thread runs. The
 /// function runs two restartable sequences. The last step of the first sequence, its commit, stores

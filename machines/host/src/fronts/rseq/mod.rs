@@ -18,7 +18,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-pub(super) use ops::{add, free, pop, push};
+use super::stack::Stack;
+pub(super) use ops::{add, free, pop, push, push_run};
 use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
 /// The area that a thread shares with the kernel (Linux: `struct rseq`).
@@ -129,6 +130,15 @@ pub(crate) fn leave() {
     MINE.set(&NONE);
 }
 
+/// Pops up to `pages.len()` pages if the thread runs on the stack's *home*, the CPU whose threads may
+/// use the stack. The page that was pushed last comes first in `pages`. Returns the number of pages.
+pub(super) fn pop_run(area: &Area, stack: &Stack, pages: &mut [u32]) -> usize {
+    let Some(cpu) = area.cpu() else { return 0 };
+    stack.pop_run_on(cpu, pages, |before, after| {
+        ops::commit(area, stack, before, after)
+    })
+}
+
 /// Makes every restartable sequence that another thread runs on `cpu` at the moment start again,
 /// and acts as a full barrier on that CPU.
 #[cold]
@@ -145,7 +155,7 @@ mod tests {
     use plimsoll_mm::machine::Freed;
 
     use super::*;
-    use crate::fronts::stack::{NOBODY, Stack};
+    use crate::fronts::stack::NOBODY;
 
     /// Returns an area that the kernel does not know. So the kernel never stops a restartable
     /// sequence that uses this area.
@@ -177,6 +187,32 @@ mod tests {
         );
         let operations = stack.state.load(Relaxed) >> 16;
         assert_eq!(operations, 4, "two pushes and two pops");
+    }
+
+    #[test]
+    fn a_run_is_pushed_and_popped_whole_and_at_home_only() {
+        let (here, elsewhere) = (&area_on(3), &area_on(4));
+        let stack = &Stack::new();
+        stack.limit.store(5, Relaxed);
+        stack.home.store(3, Relaxed);
+        assert!(push_run(here, stack, &[]), "nothing to push");
+        assert!(push_run(here, stack, &[10, 20, 30, 40]));
+        assert!(!push_run(here, stack, &[50, 60]), "there is room for one");
+        assert!(!push_run(elsewhere, stack, &[50]) && !push_run(&NONE, stack, &[50]));
+        assert!(push_run(here, stack, &[50]));
+        let mut run = [0; 3];
+        assert_eq!(pop_run(elsewhere, stack, &mut run), 0);
+        assert_eq!((pop_run(here, stack, &mut run), run), (3, [50, 40, 30]));
+        assert_eq!(pop(here, stack), Some(20));
+        let rest = pop_run(here, stack, &mut run);
+        assert_eq!((rest, run, stack.len()), (1, [10, 40, 30], 0));
+        assert_eq!(pop_run(here, stack, &mut run), 0, "it is empty");
+        let operations = stack.state.load(Relaxed) >> 16;
+        assert_eq!(
+            operations, 5,
+            "two runs pushed, two popped, one page popped"
+        );
+        assert!(!ops::commit(here, stack, 7, 8), "the state is another one");
     }
 
     #[test]
@@ -241,6 +277,10 @@ mod tests {
         assert_eq!(free(area, stack, 5, tag, [7, 9]), Freed::Pushed);
         note();
         assert_eq!(add(area, &stack.home, &AtomicI64::new(0), 1), Some(1));
+        note();
+        assert!(push_run(area, stack, &[6]));
+        note();
+        assert_eq!(pop_run(area, stack, &mut [0]), 1);
         note();
         for [first, end, again] in seen {
             assert!((8..100).contains(&(end - first)), "{first:#x} to {end:#x}");

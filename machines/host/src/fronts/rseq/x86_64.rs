@@ -138,6 +138,91 @@ pub(crate) fn push(area: &Area, stack: &Stack, page: u32) -> bool {
     pushed != 0
 }
 
+/// Pushes all of `pages` in their order if the stack then has at most as many pages as its limit,
+/// and the thread runs on the stack's *home*, the CPU whose threads may use the stack.
+pub(crate) fn push_run(area: &Area, stack: &Stack, pages: &[u32]) -> bool {
+    if pages.is_empty() {
+        return true;
+    }
+    let pushed: u32;
+    // SAFETY: as for `push`. The sequence reads only entries of `pages`, of which there is at least
+    // one, and writes as many entries of the stack, all below the limit.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "mov {t:e}, dword ptr [{area} + 4]",
+            "cmp {t:e}, dword ptr [{stack}]",
+            "jne 27f",
+            "mov {s}, qword ptr [{stack} + 8]",
+            "movzx {t:e}, {s:x}",
+            "mov {u:e}, dword ptr [{stack} + 4]",
+            "sub {u}, {t:r}",
+            "cmp {u}, {len}",
+            "jl 27f",
+            "lea {t:r}, [{stack} + 4 * {t:r} + 16]",
+            "xor {n:e}, {n:e}",
+            "30:",
+            "mov {u:e}, dword ptr [{pages} + 4 * {n}]",
+            "mov dword ptr [{t:r} + 4 * {n}], {u:e}",
+            "add {n}, 1",
+            "cmp {n}, {len}",
+            "jne 30b",
+            "lea {s}, [{s} + {len} + 0x10000]",
+            "mov qword ptr [{stack} + 8], {s}",
+            "25:",
+            "mov {t:e}, 1",
+            "jmp 28f",
+            "27:",
+            "xor {t:e}, {t:e}",
+            "28:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            pages = in(reg) pages.as_ptr(),
+            len = in(reg) pages.len(),
+            t = out(reg) pushed,
+            s = out(reg) _,
+            u = out(reg) _,
+            n = out(reg) _,
+            options(nostack),
+        );
+    }
+    pushed != 0
+}
+
+/// Replaces the stack's state `before` by `after` if the thread runs on the stack's *home*, the CPU
+/// whose threads may use the stack. Returns `false`, without having done anything, if the stack has
+/// another state or home.
+pub(crate) fn commit(area: &Area, stack: &Stack, before: u64, after: u64) -> bool {
+    let done: u32;
+    // SAFETY: the sequence reads the stack's `home` and `state`, and writes `state`, all of them
+    // atomics. It writes the address of its description, which is never freed, to the thread's own
+    // area.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "mov {t:e}, dword ptr [{area} + 4]",
+            "cmp {t:e}, dword ptr [{stack}]",
+            "jne 27f",
+            "cmp {before}, qword ptr [{stack} + 8]",
+            "jne 27f",
+            "mov qword ptr [{stack} + 8], {after}",
+            "25:",
+            "mov {t:e}, 1",
+            "jmp 28f",
+            "27:",
+            "xor {t:e}, {t:e}",
+            "28:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            before = in(reg) before,
+            after = in(reg) after,
+            t = out(reg) done,
+            options(nostack),
+        );
+    }
+    done != 0
+}
+
 /// Changes the tag of a page from `old` to `new`, then pushes the page. Does so only if the thread
 /// runs on the stack's *home*, the CPU whose threads may use the stack. The function runs two
 /// restartable sequences. The last step of the first sequence, its commit, stores the tag. So if
