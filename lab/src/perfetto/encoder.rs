@@ -1,5 +1,6 @@
-//! Encodes the events of a trace one by one, and writes them to the file. A name is written in full
-//! only before the event that uses it first; events refer to names by their ids.
+//! Encodes the events of a trace one by one, and writes them to the file. In the sequence of a
+//! track, a name is written in full only before the event that uses it first; events refer to names
+//! by their ids.
 
 use std::fmt::Display;
 use std::hash::Hash;
@@ -12,13 +13,14 @@ use prost::encoding::{
 };
 use rustc_hash::FxHashMap;
 
-use super::event::What;
+use super::event::{Edge, What};
 use super::label::{Label, Name, Value};
-use super::proto::{InternedData, NEEDS_STATE, Named, PACKET, TracePacket, Type, event, packet};
+use super::proto::{
+    InternedData, NEEDS_STATE, Named, PACKET, STATE_CLEARED, TracePacket, TrackDescriptor, Type,
+    event, packet,
+};
 use crate::slices::Slices;
 
-/// The id of the sequence of packets. A trace that we write has only one sequence.
-const SEQUENCE: u32 = 1;
 /// Encoded packets are written once they have this number of bytes.
 const BUFFER: usize = 1 << 16;
 
@@ -29,6 +31,10 @@ const BUFFER: usize = 1 << 16;
 pub(super) struct Encoder<'a> {
     out: &'a mut dyn Write,
     buffer: Vec<u8>,
+    /// The id of the sequence of packets that is being written.
+    sequence: u32,
+    /// The number of events written.
+    events: usize,
     /// The fields that are the same in each packet with an event: the id of the sequence, and the
     /// flag that says that the packet uses ids of names.
     in_each: Vec<u8>,
@@ -43,13 +49,12 @@ pub(super) struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     pub(super) fn new(out: &'a mut dyn Write) -> Self {
-        let mut in_each = Vec::new();
-        uint64::encode(packet::SEQUENCE, &SEQUENCE.into(), &mut in_each);
-        uint64::encode(packet::FLAGS, &NEEDS_STATE.into(), &mut in_each);
         Self {
             out,
             buffer: Vec::with_capacity(2 * BUFFER),
-            in_each,
+            sequence: 0,
+            events: 0,
+            in_each: Vec::new(),
             event: Vec::new(),
             value: Vec::new(),
             names: Names::default(),
@@ -58,11 +63,41 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes the end of a slice on the track `uuid`. `at` is the virtual time, in nanoseconds.
-    pub(super) fn put_end(&mut self, at: u64, uuid: u64) -> io::Result<()> {
+    /// Begins the sequence of a track. The events that follow, until the next call, belong to this
+    /// sequence.
+    pub(super) fn begin(&mut self, track: TrackDescriptor) -> io::Result<()> {
+        self.sequence += 1;
+        self.names.clear();
+        self.categories.clear();
+        self.values.clear();
+        self.in_each.clear();
+        uint64::encode(packet::SEQUENCE, &self.sequence.into(), &mut self.in_each);
+        uint64::encode(packet::FLAGS, &NEEDS_STATE.into(), &mut self.in_each);
+        self.put(TracePacket {
+            sequence_flags: Some(STATE_CLEARED),
+            track_descriptor: Some(track),
+            ..TracePacket::default()
+        })
+    }
+
+    /// Writes the beginning or the end of a slice, or a single event, on the track `uuid`. `at` is
+    /// the virtual time, in nanoseconds. `of` is the run, and the id of the run's first flow.
+    pub(super) fn put_edge(
+        &mut self,
+        at: u64,
+        uuid: u64,
+        edge: Edge,
+        of: (&Slices, u64),
+    ) -> io::Result<()> {
         self.event.clear();
-        put_kind(&mut self.event, Type::SliceEnd);
-        uint64::encode(event::TRACK, &uuid, &mut self.event);
+        match edge {
+            Edge::Begin(what) => self.encode_labelled(uuid, Type::SliceBegin, what, of),
+            Edge::Instant(what) => self.encode_labelled(uuid, Type::Instant, what, of),
+            Edge::End => {
+                put_kind(&mut self.event, Type::SliceEnd);
+                uint64::encode(event::TRACK, &uuid, &mut self.event);
+            }
+        }
         self.put_event(at)
     }
 
@@ -75,20 +110,11 @@ impl<'a> Encoder<'a> {
         self.put_event(at)
     }
 
-    /// Writes the beginning of a slice, or a single event, on the track `uuid`. `at` is the virtual
-    /// time, in nanoseconds. `of` is the run, and the id of the run's first flow.
-    pub(super) fn put_begin(
-        &mut self,
-        at: u64,
-        uuid: u64,
-        kind: Type,
-        what: What,
-        of: (&Slices, u64),
-    ) -> io::Result<()> {
+    /// Encodes an event with its name, its values and its flows.
+    fn encode_labelled(&mut self, uuid: u64, kind: Type, what: What, of: (&Slices, u64)) {
         let label = Label::of(what, of.0, of.1);
         let category = self.categories.number(label.category);
         let name = self.names.number(label.name);
-        self.event.clear();
         uint64::encode(event::CATEGORY, &category, &mut self.event);
         for (name, value) in label.values.into_iter().flatten() {
             self.add_value(name, value);
@@ -102,7 +128,6 @@ impl<'a> Encoder<'a> {
         if let Some(flow) = &label.flow_end {
             fixed64::encode(event::FLOW_END, flow, &mut self.event);
         }
-        self.put_event(at)
     }
 
     /// Adds a value, which a viewer shows with the event, to the event that is being encoded.
@@ -122,8 +147,9 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes the packet of the event that has just been encoded, with the names that no earlier
-    /// event has used.
+    /// event of the sequence has used.
     fn put_event(&mut self, at: u64) -> io::Result<()> {
+        self.events += 1;
         if let Some(names) = self.new_names() {
             self.put(TracePacket {
                 sequence_flags: Some(NEEDS_STATE),
@@ -142,7 +168,7 @@ impl<'a> Encoder<'a> {
         self.flush_if_long()
     }
 
-    /// Returns the names that no event has used before, if there are any.
+    /// Returns the names that no event of the sequence has used before, if there are any.
     fn new_names(&mut self) -> Option<InternedData> {
         let has_new = !self.names.new.is_empty()
             || !self.categories.new.is_empty()
@@ -154,10 +180,10 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// Writes one packet of the trace.
-    pub(super) fn put(&mut self, packet: TracePacket) -> io::Result<()> {
+    /// Writes one packet of the sequence.
+    fn put(&mut self, packet: TracePacket) -> io::Result<()> {
         let packet = TracePacket {
-            trusted_packet_sequence_id: Some(SEQUENCE),
+            trusted_packet_sequence_id: Some(self.sequence),
             ..packet
         };
         encode_key(PACKET, WireType::LengthDelimited, &mut self.buffer);
@@ -173,11 +199,17 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Writes all packets that are encoded but not written yet.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Writes the packets that are encoded but not written yet. Returns the number of events in the
+    /// trace.
+    pub(super) fn finish(mut self) -> io::Result<usize> {
+        self.flush()?;
+        Ok(self.events)
     }
 }
 
@@ -200,7 +232,7 @@ fn encoded_len_of_bytes(tag: u32, bytes: &[u8]) -> usize {
 /// Names, each with an id. The ids begin at 1.
 struct Names<K> {
     numbers: FxHashMap<K, u64>,
-    /// The names that have been used by no event that is already written.
+    /// The names that no event written so far has used.
     new: Vec<Named>,
 }
 
@@ -214,6 +246,11 @@ impl<K> Default for Names<K> {
 }
 
 impl<K: Copy + Display + Eq + Hash> Names<K> {
+    fn clear(&mut self) {
+        self.numbers.clear();
+        self.new.clear();
+    }
+
     fn number(&mut self, name: K) -> u64 {
         if let Some(number) = self.numbers.get(&name) {
             return *number;

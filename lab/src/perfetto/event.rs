@@ -2,6 +2,7 @@
 //! time and can lie inside one another, and single events.
 
 use std::cmp::Reverse;
+use std::io;
 
 /// The slice or single event of a run from which an event of the trace is made. The number in a
 /// variant is an index into a list of [`Slices`](crate::slices::Slices).
@@ -36,31 +37,16 @@ pub(super) enum Edge {
     Instant(What),
 }
 
-/// An event of a trace before it is encoded. A trace has millions of events, so they are small.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
-    /// The virtual time, in nanoseconds.
-    pub(super) at: u64,
-    /// The index of the track in the list of all tracks of the trace.
-    pub(super) track: u32,
-    pub(super) happens: Happens,
-}
-
-/// What happens at an event of a trace.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Happens {
-    Edge(Edge),
-    /// A counted quantity has a new value, which has this index in the list of all values of the
-    /// trace.
-    Counted(u32),
-}
-
-const _: () = assert!(size_of::<Event>() <= 24);
-
 /// Turns the slices of one track into edges, and passes each edge with its time to `put`, in order
 /// of time. If a slice would end after the slice around it, the slice is shortened. Returns how
 /// many slices were shortened.
-pub(super) fn edges(mut slices: Vec<Slice>, mut put: impl FnMut(u64, Edge)) -> usize {
+///
+/// # Errors
+/// If `put` fails.
+pub(super) fn edges(
+    mut slices: Vec<Slice>,
+    mut put: impl FnMut(u64, Edge) -> io::Result<()>,
+) -> io::Result<usize> {
     // Among events that begin at the same time, single events come first. The slices follow, the
     // longest first.
     let rank = |slice: &Slice| {
@@ -75,21 +61,21 @@ pub(super) fn edges(mut slices: Vec<Slice>, mut put: impl FnMut(u64, Edge)) -> u
         // belongs to this slice.
         let has_ended = |end: u64| end < slice.from || (end == slice.from && !is_single);
         while let Some(end) = open.pop_if(|end| has_ended(*end)) {
-            put(end, Edge::End);
+            put(end, Edge::End)?;
         }
         if is_single {
-            put(slice.from, Edge::Instant(slice.what));
+            put(slice.from, Edge::Instant(slice.what))?;
             continue;
         }
         let around = open.last().copied().unwrap_or(u64::MAX);
         shortened += usize::from(slice.until > around);
         open.push(slice.until.min(around));
-        put(slice.from, Edge::Begin(slice.what));
+        put(slice.from, Edge::Begin(slice.what))?;
     }
     while let Some(end) = open.pop() {
-        put(end, Edge::End);
+        put(end, Edge::End)?;
     }
-    shortened
+    Ok(shortened)
 }
 
 #[cfg(test)]
@@ -107,8 +93,11 @@ mod tests {
     fn edges_of(slices: impl Iterator<Item = (u64, u64)>) -> (Vec<(u64, Edge)>, usize) {
         let slices = slices.map(|(from, until)| slice(from, until)).collect();
         let mut all = Vec::new();
-        let shortened = edges(slices, |at, edge| all.push((at, edge)));
-        (all, shortened)
+        let shortened = edges(slices, |at, edge| {
+            all.push((at, edge));
+            Ok(())
+        });
+        (all, shortened.expect("a list takes them"))
     }
 
     fn text(slices: &[(u64, u64)]) -> (String, usize) {

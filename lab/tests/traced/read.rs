@@ -88,17 +88,17 @@ pub(crate) struct Read {
 
 pub(crate) fn read(trace: &[u8]) -> Read {
     let mut read = Read::default();
-    let mut names: BTreeMap<u64, String> = BTreeMap::new();
+    // For each sequence of packets, its names by their ids, and the time of its last event.
+    let mut sequences: BTreeMap<u64, (BTreeMap<u64, String>, u64)> = BTreeMap::new();
     let mut open: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
-    let mut latest = 0;
-    for (nth, packet) in bytes(trace, 1).into_iter().enumerate() {
-        assert_eq!(
-            number(packet, 10),
-            Some(1),
-            "all packets are of one sequence"
+    for packet in bytes(trace, 1) {
+        let sequence = number(packet, 10).expect("a sequence");
+        let (clears_names, is_new) = (
+            number(packet, 13) == Some(1),
+            !sequences.contains_key(&sequence),
         );
-        let clears_names = number(packet, 13) == Some(1);
-        assert_eq!(clears_names, nth == 0, "only the first packet clears names");
+        assert_eq!(clears_names, is_new, "only the first packet clears names");
+        let (names, latest) = sequences.entry(sequence).or_default();
         for data in bytes(packet, 12) {
             for name in bytes(data, 2) {
                 let (number, name) = (number(name, 1), text(name, 2));
@@ -121,8 +121,8 @@ pub(crate) fn read(trace: &[u8]) -> Read {
             continue;
         };
         let at = number(packet, 8).expect("a time");
-        assert!(at >= latest, "times ascend");
-        latest = at;
+        assert!(at >= *latest, "the times of a sequence ascend");
+        *latest = at;
         let track = number(event, 11).expect("a track");
         assert!(read.tracks.contains_key(&track), "the track has a name");
         for (of, field) in read.flows.iter_mut().zip([47, 48]) {
