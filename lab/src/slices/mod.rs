@@ -24,7 +24,7 @@ pub use self::window::Window;
 /// window. A trace with this number of slices has about 13 MB.
 pub const SLICES_MAX: usize = 250_000;
 /// How many slices (things that a CPU or a task did) of a run can be kept at most. Together with
-/// the trace that is made from them, they take about 1.5 GB of memory.
+/// the trace that is made from them, they take about 600 MB of memory.
 pub const SLICES_MOST: usize = 8_000_000;
 /// How many of the longest waits of each run are kept.
 pub const LONGEST: usize = 10;
