@@ -177,8 +177,8 @@ impl Stack {
         pushed.is_some()
     }
 
-    /// Pops up to `pages.len()` pages for a thread that runs on the real CPU `cpu`. The page that
-    /// was pushed last comes first in `pages`. Returns the number of pages.
+    /// Pops up to `pages.len()` pages for a thread that runs on the real CPU that `cpu` returns. The
+    /// page that was pushed last comes first in `pages`. Returns the number of pages.
     ///
     /// The pages are copied first. They are popped by a single restartable sequence, `commit`,
     /// which gets the state that the stack had and the state that it gets. The sequence stores the
@@ -186,13 +186,14 @@ impl Stack {
     /// Because the state counts all pushes and pops, the copied pages are then still the topmost.
     pub(crate) fn pop_run_on(
         &self,
-        cpu: u32,
+        cpu: impl Fn() -> Option<u32>,
         pages: &mut [u32],
         commit: impl Fn(u64, u64) -> bool,
     ) -> usize {
         // The loop ends: `commit` fails only if another thread has used the stack in the meantime,
-        // or if this CPU is not the stack's home any more.
-        loop {
+        // or if the thread does not run on the stack's home any more. So each turn asks for the CPU
+        // again: the kernel may have moved the thread.
+        while let Some(cpu) = cpu() {
             // Acquire pairs with the Release in `admit`. So this thread sees the pages that other
             // users have pushed.
             if self.home.load(Acquire) != cpu {
@@ -206,6 +207,7 @@ impl Stack {
                 return len;
             }
         }
+        0
     }
 
     /// Copies the topmost pages of a stack with this state to `pages`, the page that was pushed

@@ -275,7 +275,7 @@ impl World {
         let mut run = [0; PAGES as usize];
         let number = u32::try_from(cpu).expect("few CPUs");
         let commit = |before, after| self.commit_on(cpu, before, after);
-        let len = self.stack.pop_run_on(number, &mut run, commit);
+        let len = self.stack.pop_run_on(|| Some(number), &mut run, commit);
         let run = &run[..len];
         run.iter().for_each(|&page| self.touch(page));
         if len == 0 || self.push_run_on(cpu, run) {

@@ -133,10 +133,8 @@ pub(crate) fn leave() {
 /// Pops up to `pages.len()` pages if the thread runs on the stack's *home*, the CPU whose threads may
 /// use the stack. The page that was pushed last comes first in `pages`. Returns the number of pages.
 pub(super) fn pop_run(area: &Area, stack: &Stack, pages: &mut [u32]) -> usize {
-    let Some(cpu) = area.cpu() else { return 0 };
-    stack.pop_run_on(cpu, pages, |before, after| {
-        ops::commit(area, stack, before, after)
-    })
+    let commit = |before, after| ops::commit(area, stack, before, after);
+    stack.pop_run_on(|| area.cpu(), pages, commit)
 }
 
 /// Makes every restartable sequence that another thread runs on `cpu` at the moment start again,
@@ -213,6 +211,24 @@ mod tests {
             "two runs pushed, two popped, one page popped"
         );
         assert!(!ops::commit(here, stack, 7, 8), "the state is another one");
+    }
+
+    /// The kernel moves a thread to another CPU after the thread has copied the pages of a run. The
+    /// thread pops nothing, and does not wait until it is back on the first CPU.
+    #[test]
+    fn a_thread_that_is_moved_pops_no_run() {
+        let (area, stack) = (&area_on(3), &Stack::new());
+        stack.home.store(3, Relaxed);
+        stack.limit.store(1, Relaxed);
+        assert!(push(area, stack, 10));
+        let tries = AtomicU32::new(0);
+        let commit = |before, after| {
+            assert_eq!(tries.fetch_add(1, Relaxed), 0, "it gives up");
+            area.cpu_id.store(4, Relaxed);
+            ops::commit(area, stack, before, after)
+        };
+        assert_eq!(stack.pop_run_on(|| area.cpu(), &mut [0], commit), 0);
+        assert_eq!(stack.len(), 1);
     }
 
     #[test]
