@@ -102,6 +102,7 @@ fn a_stack_from_which_runs_are_taken_loses_no_page() {
     explore(4000, laws::runs_meet_a_drain);
     explore(4000, laws::runs_meet_single_pages);
     explore(4000, laws::runs_of_two_cpus_meet);
+    explore(4000, laws::runs_meet_a_change_of_home);
 }
 
 #[test]

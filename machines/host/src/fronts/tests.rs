@@ -11,12 +11,13 @@ use plimsoll_mm::units::CpuId;
 
 use super::front::HostFront;
 use super::homes::Homes;
+use super::kinds::Fronts;
 use super::rseq;
-use super::stack::Stack;
+use super::stack::{OPERATION, Stack};
 use super::sync::STRANGE_MAX;
-use crate::Host;
 use crate::affinity::{self, CpuMask};
 use crate::locks::{self, Sitter};
+use crate::{Host, OwnerLocks};
 
 /// A stack with room for two pages, whose user is the calling thread.
 fn stack() -> Option<(Stack, Sitter<'static>)> {
@@ -60,6 +61,51 @@ fn a_stack_takes_no_more_pages_than_its_limit() {
         iter::from_fn(|| stack.pop_at(me)).collect::<Vec<_>>(),
         [2, 1]
     );
+}
+
+#[test]
+fn a_run_is_pushed_whole_or_not_at_all() {
+    let Some((stack, me)) = stack() else { return };
+    stack.limit.store(5, Relaxed);
+    assert!(stack.push_run_at(me, &[1, 2, 3, 4]));
+    assert!(!stack.push_run_at(me, &[5, 6]), "there is room for one");
+    let mut run = [0; 3];
+    assert_eq!((stack.pop_run_at(me, &mut run), run), (3, [4, 3, 2]));
+    assert_eq!((stack.pop_run_at(me, &mut run), run[0]), (1, 1));
+    assert_eq!(stack.pop_run_at(me, &mut run), 0, "it is empty");
+    let operations = stack.state.load(Relaxed) / OPERATION;
+    assert_eq!(operations, 3, "one run pushed, and two popped");
+}
+
+/// A front of each kind pushes and pops runs, and says how many pages it has pushed.
+#[test]
+fn a_front_pushes_all_pages_of_a_run_or_none() {
+    for kind in [Fronts::Restartable, Fronts::Owned] {
+        let host = Host::with_fronts(Topology::flat(1), kind, OwnerLocks::Exchanged);
+        let front = HostFront::of_a_zone(1).next().expect("one CPU has a front");
+        front.set_limit(4);
+        host.fronts().prepare_thread();
+        if !front.admits(&host) {
+            continue;
+        }
+        // The kernel can move this thread to a real CPU whose threads may not use the front.
+        let at_home = |use_front: &mut dyn FnMut() -> usize, wanted| {
+            let mut turns = iter::repeat_with(|| {
+                front.admits(&host);
+                use_front()
+            });
+            assert!(
+                turns.by_ref().take(5000).any(|pages| pages == wanted),
+                "{kind}"
+            );
+        };
+        at_home(&mut || front.push_run(&host, &[1, 2, 3]), 3);
+        assert_eq!(front.push_run(&host, &[4, 5]), 0, "{kind}: no room for two");
+        assert_eq!(front.pages(), 3);
+        let mut run = [0; 4];
+        at_home(&mut || front.pop_run(&host, &mut run), 3);
+        assert_eq!((&run[..3], front.pages()), (&[3, 2, 1][..], 0));
+    }
 }
 
 #[test]

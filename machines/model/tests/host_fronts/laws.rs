@@ -395,3 +395,13 @@ pub(crate) fn runs_of_two_cpus_meet() {
     let kept = world.pop_and_push_run_on(0);
     world.is_whole(join(other).into_iter().chain(kept));
 }
+
+/// Asserts that a thread that pops a run sees the pages that the stack's previous user has pushed,
+/// even if another thread has made the CPU of this thread the stack's user.
+pub(crate) fn runs_meet_a_change_of_home() {
+    let world = World::new(0);
+    let other = spawn(&world, |world| world.pop_and_push_run_on(1));
+    let kept = world.pop_and_push_run_on(0);
+    world.stack.admit(1, 1, |home| world.stop_cpu(home));
+    world.is_whole(join(other).into_iter().chain(kept));
+}

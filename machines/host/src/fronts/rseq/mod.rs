@@ -213,6 +213,34 @@ mod tests {
         assert!(!ops::commit(here, stack, 7, 8), "the state is another one");
     }
 
+    #[test]
+    fn a_run_is_popped_only_from_the_same_state_at_home() {
+        let (here, elsewhere) = (&area_on(3), &area_on(4));
+        let stack = &Stack::new();
+        stack.home.store(3, Relaxed);
+        stack.limit.store(2, Relaxed);
+        assert!(push_run(here, stack, &[10, 20]));
+        let state = stack.state.load(Relaxed);
+        assert!(!ops::commit(elsewhere, stack, state, state + 1));
+        assert!(!ops::commit(&NONE, stack, state, state + 1));
+        let later = state + (1 << 40);
+        assert!(!ops::commit(here, stack, later, later), "many pushes later");
+        assert_eq!(stack.state.load(Relaxed), state);
+        assert!(ops::commit(here, stack, state, state + 1));
+        assert_eq!(stack.state.load(Relaxed), state + 1);
+    }
+
+    #[test]
+    fn a_stack_above_its_limit_gets_no_run() {
+        let (here, stack) = (&area_on(0), &Stack::new());
+        stack.home.store(0, Relaxed);
+        stack.limit.store(3, Relaxed);
+        assert!(push_run(here, stack, &[10, 20, 30]));
+        stack.limit.store(1, Relaxed);
+        assert!(!push_run(here, stack, &[40]));
+        assert_eq!((stack.len(), pop(here, stack)), (3, Some(30)));
+    }
+
     /// The kernel moves a thread to another CPU after the thread has copied the pages of a run. The
     /// thread pops nothing, and does not wait until it is back on the first CPU.
     #[test]
@@ -229,6 +257,34 @@ mod tests {
         };
         assert_eq!(stack.pop_run_on(|| area.cpu(), &mut [0], commit), 0);
         assert_eq!(stack.len(), 1);
+    }
+
+    /// The store of a stack's new state is the last instruction of a sequence. If it came after the
+    /// end of the sequence, the kernel would let a thread that it has stopped store an old state.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_sequence_ends_with_the_store_of_the_state() {
+        let (area, stack) = (&area_on(0), &Stack::new());
+        stack.home.store(0, Relaxed);
+        stack.limit.store(2, Relaxed);
+        let (page, run) = (&mut [0], &[5]);
+        let uses: [&mut dyn FnMut() -> bool; 4] = [
+            &mut || push(area, stack, 5),
+            &mut || pop(area, stack).is_some(),
+            &mut || push_run(area, stack, run),
+            &mut || pop_run(area, stack, page) == 1,
+        ];
+        for (nth, uses) in uses.into_iter().enumerate() {
+            assert!(uses());
+            let [_, end, _] = description(area);
+            // SAFETY: these four bytes are part of the code of the sequence.
+            let last = unsafe { *std::ptr::with_exposed_provenance::<[u8; 4]>(end - 4) };
+            // The instruction is a `mov` (0x89) to the address of the stack plus 8.
+            assert!(
+                last[..2].contains(&0x89) && last[3] == 8,
+                "{nth}: {last:x?}"
+            );
+        }
     }
 
     #[test]
