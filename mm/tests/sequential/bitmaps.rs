@@ -1,6 +1,7 @@
 //! Tests of a zone that keeps its free pages in bitmaps: what moves between the zone and the page
 //! lists, and what the zone has after it was set up, has shrunk or has grown.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plimsoll_mm::Manager;
@@ -94,6 +95,28 @@ fn a_hold_moves_at_most_a_batch_of_pages() {
     let drain = || world.manager.pages().drain_cpu(&world.machine, CpuId(0));
     let (_, _, events) = world.watch.during(drain);
     assert_eq!(most(events), batch);
+    world.is_whole();
+}
+
+/// Each single page that moves from the zone to a list causes one event, which names the page.
+#[test]
+fn each_page_of_a_refill_causes_an_event() {
+    let world = World::new();
+    let take = || (0..300).map(|_| world.take(Order::ZERO)).collect();
+    let (held, _, events): (Vec<Pfn>, _, _) = world.watch.during(take);
+    let moved = events.into_iter().filter_map(|event| match event {
+        Event::ZoneLocked { pfn, order, listed } => Some((pfn, order, listed)),
+        _ => None,
+    });
+    let moved: Vec<_> = moved.collect();
+    assert_eq!(moved.len(), 300 + world.listed() as usize);
+    let moved: BTreeSet<_> = moved.into_iter().collect();
+    assert!(
+        held.iter()
+            .all(|&pfn| moved.contains(&(pfn, Order::ZERO, true)))
+    );
+    held.into_iter()
+        .for_each(|pfn| world.free(pfn, Order::ZERO));
     world.is_whole();
 }
 

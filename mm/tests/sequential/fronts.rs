@@ -245,6 +245,14 @@ fn a_refill_that_loses_the_front_loses_no_page() {
     assert_eq!(world.listed(0), 63);
     world.depot.limit_pushes(None);
     users.extend((0..63).map(|_| world.take()));
+    let (pushed, left) = held[RUN..LIMIT - 1].split_at(10);
+    let newest_first: Vec<Pfn> = pushed
+        .iter()
+        .rev()
+        .chain(left.iter().rev())
+        .copied()
+        .collect();
+    assert_eq!(users[LIMIT + 1..], newest_first);
     let mut all = held.clone();
     users.sort_unstable();
     all.sort_unstable();
