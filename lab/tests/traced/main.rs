@@ -10,10 +10,18 @@ use plimsoll_lab::plan::drive::{self, How};
 use plimsoll_lab::plan::{command, prepare};
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::progress::Progress;
-use plimsoll_lab::slices::{Held, Limits, SLICES_MOST, Slices, Traces, Waited, Window};
+use plimsoll_lab::slices::{
+    Count, Counted, Disturbed, Held, Limits, Mark, Moved, PhaseSlice, Releaser, Run, SLICES_MOST,
+    Slices, Traces, Waited, Window,
+};
 use plimsoll_lab::{explain, perfetto};
+use plimsoll_mm::event::Phase;
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::{CpuId, Nanos, Pages};
+use plimsoll_sim::profile::Disturbance;
+use plimsoll_sim::{Access, Hold, Runs, Wait};
 
-use self::read::{Read, read};
+use self::read::{Read, lines, read};
 
 /// A plan that runs two designs on 72 CPUs for a few milliseconds.
 fn plan() -> Plan {
@@ -46,8 +54,10 @@ fn traced(plan: &Plan, limits: Limits) -> Vec<Slices> {
 /// Writes a trace of `runs`, reads the trace again, and returns its contents.
 fn written(runs: &[Slices]) -> Read {
     let mut trace = Vec::new();
-    perfetto::write(runs, &mut trace).expect("memory takes it");
-    read(&trace)
+    let events = perfetto::write(runs, &mut trace).expect("memory takes it");
+    let read = read(&trace);
+    assert_eq!(read.events, events);
+    read
 }
 
 fn whole_run() -> Limits {
@@ -84,6 +94,124 @@ fn a_trace_has_every_slice_and_each_flow_goes_from_a_wait_to_its_release() {
         "nearly all waits have a flow"
     );
     assert!(begins.iter().all(|(flow, at)| *at <= ends[flow]));
+}
+
+/// Two holds by task 7 on CPU 0. `like` is any hold.
+fn holds(like: Hold) -> Vec<Held> {
+    let held = |number, class, site, access, moved| Held {
+        number,
+        hold: Hold {
+            class,
+            site,
+            access,
+            cpu: CpuId(0),
+            task: 7,
+            from: Nanos(number * 10),
+            until: Nanos(number * 10 + 10),
+            ..like
+        },
+        moved,
+    };
+    let moved = Moved {
+        pages: Pages(63),
+        blocks: 9,
+        lists_of: CpuId(3),
+    };
+    vec![
+        held(1, LockClass::Zone, Site::Refill, Access::Spin, Some(moved)),
+        held(3, LockClass::Mmap, Site::Fault, Access::Read, None),
+    ]
+}
+
+/// Two waits by task 8 on CPU 1, the first of which ends with the first of the [`holds`]. `like` is
+/// any wait.
+fn waits(like: Wait) -> Vec<Waited> {
+    let waited = |from, until, hold| Waited {
+        wait: Wait {
+            class: LockClass::Zone,
+            site: Site::Spill,
+            cpu: CpuId(1),
+            task: 8,
+            from: Nanos(from),
+            until: Nanos(until),
+            ..like
+        },
+        releaser: Releaser {
+            cpu: CpuId(0),
+            site: Site::Refill,
+            hold,
+        },
+    };
+    vec![waited(12, 20, Some(1)), waited(25, 26, None)]
+}
+
+/// A short run with at least one event of each kind. `hold` and `wait` are any hold and wait.
+fn small_run(hold: Hold, wait: Wait) -> Slices {
+    let count = |at, value| Count {
+        at: Nanos(at),
+        what: Counted::Listed,
+        value,
+    };
+    Slices {
+        cpus: 2,
+        runs: vec![Run {
+            cpu: CpuId(0),
+            runs: Runs::Task(7),
+            from: Nanos(0),
+            until: Nanos(90),
+            preempted: true,
+        }],
+        holds: holds(hold),
+        waits: waits(wait),
+        disturbed: vec![Disturbed {
+            cpu: CpuId(1),
+            kind: Disturbance::Steal,
+            from: Nanos(50),
+            until: Nanos(60),
+        }],
+        phases: vec![PhaseSlice {
+            task: 7,
+            cpu: CpuId(1),
+            phase: Phase::Exit,
+            from: Nanos(30),
+            until: Nanos(45),
+        }],
+        marks: vec![Mark {
+            cpu: CpuId(0),
+            at: Nanos(15),
+            what: "split",
+            numbers: vec![("a", 1), ("b", 2), ("c", 3), ("d", 400)],
+        }],
+        counts: vec![count(5, 300), count(45, 299)],
+        ..Slices::default()
+    }
+}
+
+/// Each event of a trace has its own name, category, values and flow, and belongs to its own run.
+#[test]
+fn a_small_trace_has_these_lines() {
+    let real = traced(&plan(), whole_run()).remove(0);
+    let small = || small_run(real.holds[0].hold, real.waits[0].wait);
+    let second = Slices {
+        holds: small().holds.split_off(1),
+        counts: vec![Count {
+            value: -8,
+            ..small().counts[0]
+        }],
+        waits: Vec::new(),
+        marks: Vec::new(),
+        phases: Vec::new(),
+        disturbed: Vec::new(),
+        ..small()
+    };
+    let runs = [("a", small()), ("b", second), ("c", small())];
+    let runs = runs.map(|(design, run)| run.named("m", design));
+    written(&runs);
+    let mut trace = Vec::new();
+    perfetto::write(&runs, &mut trace).expect("memory takes it");
+    let lines = lines(&trace);
+    let wanted: Vec<&str> = include_str!("small.txt").lines().collect();
+    assert_eq!(lines, wanted, "{}", lines.join("\n"));
 }
 
 /// The total times of what was kept of `runs`, for three kinds of tracks: those of CPUs, those of

@@ -84,12 +84,100 @@ pub(crate) struct Read {
     /// ends, by the id of the flow.
     pub(crate) flows: [BTreeMap<u64, u64>; 2],
     pub(crate) values: BTreeMap<u64, Vec<(u64, i64)>>,
+    /// How many events the trace has.
+    pub(crate) events: usize,
+}
+
+/// The lists of names of a trace, each with the number of its field in `InternedData`.
+const CATEGORIES: usize = 1;
+const EVENTS: usize = 2;
+const VALUES: usize = 3;
+
+/// The names that the packets of a sequence have introduced up to a place in the trace, by their
+/// ids, for each list of names.
+#[derive(Default)]
+struct Names([BTreeMap<u64, String>; 3]);
+
+impl Names {
+    fn learn(&mut self, packet: &[u8]) {
+        for data in bytes(packet, 12) {
+            assert_eq!(number(packet, 13), Some(2), "the packet adds to the names");
+            for (field, names) in (1..).zip(&mut self.0) {
+                for name in bytes(data, field) {
+                    let (number, name) = (number(name, 1), text(name, 2));
+                    let before = names.insert(number.expect("a number"), name.expect("a name"));
+                    assert_eq!(before, None, "an id has one name");
+                }
+            }
+        }
+    }
+
+    fn of(&self, list: usize, id: u64) -> &str {
+        let name = self.0[list - 1].get(&id);
+        name.expect("an earlier packet has the name")
+    }
+}
+
+/// Returns the tracks and the events of a trace in their order, each as one line of text.
+pub(crate) fn lines(trace: &[u8]) -> Vec<String> {
+    let mut sequences: BTreeMap<u64, Names> = BTreeMap::new();
+    let (mut tracks, mut lines) = (BTreeMap::<u64, String>::new(), Vec::new());
+    for packet in bytes(trace, 1) {
+        let sequence = number(packet, 10).expect("a sequence");
+        let names = sequences.entry(sequence).or_default();
+        names.learn(packet);
+        for track in bytes(packet, 60) {
+            let process = number(track, 5).map(|id| tracks[&id].clone());
+            let name = match (process, bytes(track, 3).first()) {
+                (Some(process), _) => format!("{process}, {}", text(track, 2).expect("a name")),
+                (None, process) => text(process.expect("a process"), 6).expect("a name"),
+            };
+            let rank = number(track, 12).map_or(String::new(), |rank| format!("{rank}. "));
+            lines.push(format!("{rank}{name}"));
+            tracks.insert(number(track, 1).expect("an id"), name);
+        }
+        for event in bytes(packet, 11) {
+            let at = number(packet, 8).expect("a time");
+            let track = &tracks[&number(event, 11).expect("a track")];
+            lines.push(format!("{at} {track}{}", line(event, names)));
+        }
+    }
+    lines
+}
+
+/// Describes an event without its time and its track.
+fn line(event: &[u8], names: &Names) -> String {
+    let kinds = [(1, "begins"), (2, "ends"), (3, "happens"), (4, "is")];
+    let kind = number(event, 9).and_then(|number| BTreeMap::from(kinds).remove(&number));
+    let mut line = format!(": {}", kind.expect("a type that is known"));
+    if let Some(value) = number(event, 30) {
+        line += &format!(" {}", value.cast_signed());
+    }
+    if let Some(name) = number(event, 10) {
+        let category = number(event, 3).expect("a category");
+        let (name, category) = (names.of(EVENTS, name), names.of(CATEGORIES, category));
+        line += &format!(" {name} [{category}]");
+    }
+    for value in bytes(event, 4) {
+        assert_eq!(fields(value).len(), 2, "a value has a name and a content");
+        let name = names.of(VALUES, number(value, 1).expect("a name"));
+        let content = number(value, 3).map(|number| number.to_string());
+        let content = content.or_else(|| text(value, 6)).expect("a content");
+        line += &format!(", {name}: {content}");
+    }
+    for (field, arrow) in [(47, "->"), (48, "<-")] {
+        let flows = numbers(event, field);
+        flows
+            .iter()
+            .for_each(|flow| line += &format!(" {arrow}{flow}"));
+    }
+    line
 }
 
 pub(crate) fn read(trace: &[u8]) -> Read {
     let mut read = Read::default();
-    // For each sequence of packets, its names by their ids, and the time of its last event.
-    let mut sequences: BTreeMap<u64, (BTreeMap<u64, String>, u64)> = BTreeMap::new();
+    // For each sequence of packets, its names, and the time of its last event.
+    let mut sequences: BTreeMap<u64, (Names, u64)> = BTreeMap::new();
     let mut open: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
     for packet in bytes(trace, 1) {
         let sequence = number(packet, 10).expect("a sequence");
@@ -99,13 +187,7 @@ pub(crate) fn read(trace: &[u8]) -> Read {
         );
         assert_eq!(clears_names, is_new, "only the first packet clears names");
         let (names, latest) = sequences.entry(sequence).or_default();
-        for data in bytes(packet, 12) {
-            for name in bytes(data, 2) {
-                let (number, name) = (number(name, 1), text(name, 2));
-                let before = names.insert(number.expect("a number"), name.expect("a name"));
-                assert_eq!(before, None, "an id has one name");
-            }
-        }
+        names.learn(packet);
         for track in bytes(packet, 60) {
             let id = number(track, 1).expect("an id");
             match bytes(track, 3).first() {
@@ -130,7 +212,13 @@ pub(crate) fn read(trace: &[u8]) -> Read {
                 assert_eq!(of.insert(flow, at), None, "a flow has two ends");
             }
         }
-        let name = || names[&number(event, 10).expect("a name")].clone();
+        assert_eq!(number(packet, 13), Some(2), "the event uses ids of names");
+        read.events += 1;
+        let name = || {
+            names
+                .of(EVENTS, number(event, 10).expect("a name"))
+                .to_owned()
+        };
         let of_track = open.entry(track).or_default();
         match number(event, 9) {
             Some(1) => of_track.push((name(), at)),
