@@ -232,7 +232,7 @@ fn encoded_len_of_bytes(tag: u32, bytes: &[u8]) -> usize {
 /// Names, each with an id. The ids begin at 1.
 struct Names<K> {
     numbers: FxHashMap<K, u64>,
-    /// The names that no event written so far has used.
+    /// The names that no event written so far in the sequence has used.
     new: Vec<Named>,
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Each run is a process of the trace. The events of each track are a sequence of packets of their
 //! own, in order of time; the sequences stand one after the other in the file. (A reader of
-//! Perfetto's format must expect the packets of different sequences in any order.) The format is Perfetto's own (protobuf, `TrackEvent`). The
-//! JSON format of Chrome would be simpler to write. But in that format, tracks have no chosen
-//! order, a flow cannot end at a single event, and files are about five times as large.
+//! Perfetto's format must expect the packets of different sequences in any order.) The format is
+//! Perfetto's own (protobuf, `TrackEvent`). The JSON format of Chrome would be simpler to write.
+//! But in that format, tracks have no chosen order, a flow cannot end at a single event, and files
+//! are about five times as large.
 
 mod encoder;
 mod event;

@@ -166,7 +166,8 @@ pub(crate) fn published_ratio(figures: &[Beside], metric: &str, a: &str, b: &str
 
 /// Makes the answer of a command that compares designs of the user's choice. The first of `designs`
 /// is A, and the others are B. `metrics` are the names of the metrics to show. If there are no rows
-/// of a metric, the answer says that it was not measured. `identical` has the designs whose runs were identical to the runs of A.
+/// of a metric, the answer says that it was not measured. `identical` has the designs whose runs
+/// were identical to the runs of A.
 #[must_use]
 pub fn of_designs(
     question: String,

@@ -216,7 +216,8 @@ impl Stack {
         let depth = Self::depth(state);
         let len = pages.len().min(depth);
         let topmost = self.pages[depth - len..depth].iter().rev();
-        // Relaxed is enough: the caller says why.
+        // Relaxed is enough: either only the caller uses the stack, or `commit` fails if another
+        // thread has changed it.
         let copied = pages.iter_mut().zip(topmost);
         copied.for_each(|(to, page)| *to = page.load(Relaxed));
         (len, state.wrapping_add(OPERATION) - len as u64)
