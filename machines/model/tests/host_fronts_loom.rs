@@ -7,6 +7,8 @@
 mod biased;
 #[path = "host_fronts/counters.rs"]
 mod counters;
+#[path = "host_fronts/frees.rs"]
+mod frees;
 #[path = "../../host/src/fronts/homes.rs"]
 mod homes;
 #[path = "host_fronts/laws.rs"]
@@ -109,4 +111,12 @@ fn counters_by_restartable_sequences_are_exact() {
     explore(Some(3), counters::a_home_moves);
     explore(Some(3), counters::two_cpus_want_the_home);
     explore(Some(1), counters::a_home_moves_among_three);
+}
+
+#[test]
+fn a_freed_page_is_in_one_place() {
+    explore(Some(3), frees::two_threads_of_a_cpu_free);
+    explore(Some(3), frees::two_threads_fill_a_stack);
+    explore(Some(3), frees::frees_meet_a_drain);
+    explore(Some(3), frees::two_threads_free_one_page);
 }

@@ -7,6 +7,8 @@
 mod biased;
 #[path = "host_fronts/counters.rs"]
 mod counters;
+#[path = "host_fronts/frees.rs"]
+mod frees;
 #[path = "../../host/src/fronts/homes.rs"]
 mod homes;
 #[path = "host_fronts/laws.rs"]
@@ -111,4 +113,12 @@ fn counters_by_restartable_sequences_are_exact() {
     explore(4000, counters::a_home_moves);
     explore(4000, counters::two_cpus_want_the_home);
     explore(8000, counters::a_home_moves_among_three);
+}
+
+#[test]
+fn a_freed_page_is_in_one_place() {
+    explore(4000, frees::two_threads_of_a_cpu_free);
+    explore(4000, frees::two_threads_fill_a_stack);
+    explore(4000, frees::frees_meet_a_drain);
+    explore(4000, frees::two_threads_free_one_page);
 }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use plimsoll_host::Host;
 use plimsoll_host::affinity::CpuMask;
 use plimsoll_host::fronts::Fronts;
+use plimsoll_mm::page::Request;
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
 use kernel::Signals;
@@ -98,6 +99,45 @@ fn storm(fronts: Fronts) {
     drop(workers);
     drop(signals);
     load.is_exact();
+}
+
+/// A thread allocates and frees one page, over and over, while another thread sends it signals. A
+/// signal may arrive between the two stores of a free: after the page has got its new tag, and
+/// before the page is in the front. The free must notice this, and must not report that the page
+/// was freed twice.
+#[test]
+fn a_free_that_a_signal_interrupts_succeeds() {
+    let all = [Fronts::Restartable, Fronts::Owned];
+    for fronts in all.into_iter().filter(|fronts| fronts.is_available()) {
+        let load = Load::new(CPUS, fronts);
+        let signals = Signals::installed();
+        let (begun, length) = (Instant::now(), length() / 2);
+        let thread = kernel::this_thread();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while begun.elapsed() < length {
+                    assert!(kernel::interrupt(thread), "the thread lives");
+                }
+            });
+            let _entered = load.host.enter(CpuId(0));
+            let pages = load.manager.pages();
+            let local = pages.local(&load.host, CpuId(0));
+            let request = Request::new(Order::ZERO);
+            while begun.elapsed() < length {
+                for _ in 0..10_000 {
+                    let pfn = local.alloc(&load.host, request).expect("there is memory");
+                    let freed = local.free(&load.host, pfn, Order::ZERO);
+                    assert_eq!(freed, Ok(()), "{fronts:?}");
+                }
+            }
+        });
+        drop(signals);
+        let pages = load.manager.pages();
+        assert_eq!(pages.double_frees(), 0, "{fronts:?}");
+        pages.drain_all_sync(&load.host);
+        let zone = &pages.view(&load.host)[0];
+        assert_eq!(zone.free, zone.managed, "{fronts:?}");
+    }
 }
 
 /// Starts threads that live only for a moment and allocate pages. The calling thread frees the

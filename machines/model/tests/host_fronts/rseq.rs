@@ -41,7 +41,7 @@ impl Cpu {
 
     /// Runs the steps of a sequence repeatedly, until they have run to the end without being
     /// stopped.
-    pub(crate) fn restart<R>(&self, steps: impl Fn(&Sequence<'_>) -> Option<R>) -> R {
+    pub(crate) fn restart<R>(&self, mut steps: impl FnMut(&Sequence<'_>) -> Option<R>) -> R {
         loop {
             if let Some(done) = steps(&self.begin()) {
                 return done;

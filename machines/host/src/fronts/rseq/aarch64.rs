@@ -23,11 +23,11 @@ pub(super) const SIGNATURE: u32 = 0xd428_bc00;
 /// A number that no page has, because a zone has fewer pages than this.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The description of a restartable sequence, and the code to which the kernel jumps to begin a
-/// stopped sequence again. Three labels mark the code: `$begin` is before the code that notes the
-/// sequence, `$first` is before the sequence's first instruction, and `$end` is after its commit.
-macro_rules! described {
-    ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
+/// The description of a restartable sequence. `$descr` is its label. Three other labels mark code:
+/// `$first` is before the first instruction of the sequence, `$end` is after the last one, and
+/// `$again` is where the kernel lets the thread continue if it stops the sequence.
+macro_rules! description {
+    ($descr:literal, $first:literal, $end:literal, $again:literal) => {
         concat!(
             ".pushsection __rseq_cs, \"aw\"\n",
             ".balign 32\n",
@@ -43,14 +43,29 @@ macro_rules! described {
             $again,
             "f\n",
             ".popsection\n",
+        )
+    };
+}
+
+/// Begins, at the label `$again`, the code at which a thread continues if the kernel stops the
+/// sequence. The code ends with `.popsection`.
+macro_rules! abort_handler {
+    ($again:literal) => {
+        concat!(
             ".pushsection .text.unlikely.plimsoll_rseq, \"ax\"\n",
             // The signature is the encoding of an instruction (`brk`).
             ".inst 0xd428bc00\n",
             $again,
-            ": b ",
-            $begin,
-            "f\n",
-            ".popsection\n",
+            ":\n",
+        )
+    };
+}
+
+/// Stores the address of the description `$descr` in the thread's area, and then begins the
+/// sequence. The label `$begin` is before the store, and `$first` before the sequence.
+macro_rules! begin {
+    ($descr:literal, $begin:literal, $first:literal) => {
+        concat!(
             $begin,
             ":\n",
             "adrp {t}, ",
@@ -62,6 +77,22 @@ macro_rules! described {
             "str {t}, [{area}, #8]\n",
             $first,
             ":\n",
+        )
+    };
+}
+
+/// The description and the beginning of a restartable sequence that begins again if the kernel
+/// stops it.
+macro_rules! described {
+    ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
+        concat!(
+            description!($descr, $first, $end, $again),
+            abort_handler!($again),
+            "b ",
+            $begin,
+            "f\n",
+            ".popsection\n",
+            begin!($descr, $begin, $first),
         )
     };
 }
@@ -234,11 +265,9 @@ pub(crate) fn commit(area: &Area, stack: &Stack, before: u64, after: u64) -> boo
     done != 0
 }
 
-/// Changes the tag of a page from `old` to `new`, then pushes the page. Does so only if the stack's
-/// *home*, the CPU whose threads may use the stack, is the CPU on which the thread runs. The
-/// function runs two restartable sequences. The last step of the first sequence, its commit, stores
-/// the tag. So if the thread is preempted between the load and the store of the tag, it loads the
-/// tag again.
+/// Changes the tag of a page from `old` to `new`, and pushes the page. Does so only if the thread
+/// runs on the stack's *home*, the CPU whose threads may use the stack. `x86_64.rs` explains the
+/// code at label 26.
 #[inline(always)]
 pub(crate) fn free(
     area: &Area,
@@ -247,7 +276,63 @@ pub(crate) fn free(
     tag: &AtomicU8,
     [old, new]: [u8; 2],
 ) -> Freed {
-    let tagged: u64;
+    // SAFETY: the reasons are those for `push`. In addition, the sequence reads and writes the tag,
+    // which is an atomic.
+    unsafe {
+        asm!(
+            description!("22", "24", "25", "26"),
+            abort_handler!("26"),
+            "cmn {t}, #1",
+            "b.ne 27f",
+            "ldrb {t:w}, [{tag}]",
+            "cmp {t:w}, {new:w}",
+            "b.ne 27f",
+            "b {tagged}",
+            "27: b 23f",
+            ".popsection",
+            begin!("22", "23", "24"),
+            "ldr {t:w}, [{area}, #4]",
+            "ldar {s:w}, [{stack}]",
+            "cmp {t:w}, {s:w}",
+            "b.ne {unchanged}",
+            "ldrb {t:w}, [{tag}]",
+            "cmp {t:w}, {old:w}",
+            "b.ne {unchanged}",
+            "ldr {s}, [{stack}, #8]",
+            "ldr {u:w}, [{stack}, #4]",
+            "and {t}, {s}, #0xffff",
+            "cmp {t:w}, {u:w}",
+            "b.hs {full}",
+            "add {t}, {stack}, {t}, lsl #2",
+            "str {page:w}, [{t}, #16]",
+            "add {s}, {s}, #16, lsl #12",
+            "add {s}, {s}, #1",
+            "mov {t}, #-1",
+            "strb {new:w}, [{tag}]",
+            "str {s}, [{stack}, #8]",
+            "25:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            page = in(reg) page,
+            tag = in(reg) tag,
+            old = in(reg) u32::from(old),
+            new = in(reg) u32::from(new),
+            t = out(reg) _,
+            s = out(reg) _,
+            u = out(reg) _,
+            tagged = label { return Freed::Tagged },
+            full = label { return retag(area, stack, tag, [old, new]) },
+            unchanged = label { return Freed::Unchanged },
+            options(nostack),
+        );
+    }
+    Freed::Pushed
+}
+
+/// Changes the tag of a page from `old` to `new`, as [`free`] does, but does not push the page.
+#[cold]
+#[inline(never)]
+fn retag(area: &Area, stack: &Stack, tag: &AtomicU8, [old, new]: [u8; 2]) -> Freed {
     // SAFETY: the restartable sequence reads `home` of the stack and the tag, and writes the tag,
     // all of them atomics. It writes the address of its description, which is never freed, to the
     // thread's own area.
@@ -257,32 +342,24 @@ pub(crate) fn free(
             "ldr {t:w}, [{area}, #4]",
             "ldar {s:w}, [{stack}]",
             "cmp {t:w}, {s:w}",
-            "b.ne 27f",
+            "b.ne {unchanged}",
             "ldrb {t:w}, [{tag}]",
             "cmp {t:w}, {old:w}",
-            "b.ne 27f",
+            "b.ne {unchanged}",
             "strb {new:w}, [{tag}]",
             "25:",
-            "mov {t:w}, #1",
-            "b 28f",
-            "27:",
-            "mov {t:w}, #0",
-            "28:",
             area = in(reg) area,
             stack = in(reg) stack,
             tag = in(reg) tag,
             old = in(reg) u32::from(old),
             new = in(reg) u32::from(new),
-            t = out(reg) tagged,
+            t = out(reg) _,
             s = out(reg) _,
+            unchanged = label { return Freed::Unchanged },
             options(nostack),
         );
     }
-    match tagged != 0 {
-        false => Freed::Unchanged,
-        true if push(area, stack, page) => Freed::Pushed,
-        true => Freed::Tagged,
-    }
+    Freed::Tagged
 }
 
 /// Adds `delta` to a word if `home` is the number of the CPU on which the thread runs. Returns the

@@ -267,12 +267,13 @@ mod tests {
         let (area, stack) = (&area_on(0), &Stack::new());
         stack.home.store(0, Relaxed);
         stack.limit.store(2, Relaxed);
-        let (page, run) = (&mut [0], &[5]);
-        let uses: [&mut dyn FnMut() -> bool; 4] = [
+        let (page, run, tag) = (&mut [0], &[5], &AtomicU8::new(7));
+        let uses: [&mut dyn FnMut() -> bool; 5] = [
             &mut || push(area, stack, 5),
             &mut || pop(area, stack).is_some(),
             &mut || push_run(area, stack, run),
             &mut || pop_run(area, stack, page) == 1,
+            &mut || free(area, stack, 5, tag, [7, 9]) == Freed::Pushed,
         ];
         for (nth, uses) in uses.into_iter().enumerate() {
             assert!(uses());

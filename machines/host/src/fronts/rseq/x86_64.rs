@@ -27,11 +27,11 @@ pub(super) const SIGNATURE: u32 = 0x5305_3053;
 /// A number that no page has, because a zone has fewer pages than this.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The description of a restartable sequence, and the code at which the kernel restarts the
-/// sequence. Three labels mark the code. `$begin` is before the code that stores the description's
-/// address. `$first` is before the first instruction of the sequence, and `$end` is after the last.
-macro_rules! described {
-    ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
+/// The description of a restartable sequence. `$descr` is its label. Three other labels mark code:
+/// `$first` is before the first instruction of the sequence, `$end` is after the last one, and
+/// `$again` is where the kernel lets the thread continue if it stops the sequence.
+macro_rules! description {
+    ($descr:literal, $first:literal, $end:literal, $again:literal) => {
         concat!(
             ".pushsection __rseq_cs, \"aw\"\n",
             ".balign 32\n",
@@ -47,16 +47,31 @@ macro_rules! described {
             $again,
             "f\n",
             ".popsection\n",
+        )
+    };
+}
+
+/// Begins, at the label `$again`, the code at which a thread continues if the kernel stops the
+/// sequence. The code ends with `.popsection`.
+macro_rules! abort_handler {
+    ($again:literal) => {
+        concat!(
             ".pushsection .text.unlikely.plimsoll_rseq, \"ax\"\n",
             // The signature is the operand of an instruction that does nothing useful (`ud1`), so
             // that disassemblers decode the next instructions correctly.
             ".byte 0x0f, 0xb9, 0x3d\n",
             ".long 0x53053053\n",
             $again,
-            ": jmp ",
-            $begin,
-            "f\n",
-            ".popsection\n",
+            ":\n",
+        )
+    };
+}
+
+/// Stores the address of the description `$descr` in the thread's area, and then begins the
+/// sequence. The label `$begin` is before the store, and `$first` before the sequence.
+macro_rules! begin {
+    ($descr:literal, $begin:literal, $first:literal) => {
+        concat!(
             $begin,
             ":\n",
             "lea {t:r}, [rip + ",
@@ -65,6 +80,22 @@ macro_rules! described {
             "mov qword ptr [{area} + 8], {t:r}\n",
             $first,
             ":\n",
+        )
+    };
+}
+
+/// The description and the beginning of a restartable sequence that begins again if the kernel
+/// stops it.
+macro_rules! described {
+    ($descr:literal, $begin:literal, $first:literal, $end:literal, $again:literal) => {
+        concat!(
+            description!($descr, $first, $end, $again),
+            abort_handler!($again),
+            "jmp ",
+            $begin,
+            "f\n",
+            ".popsection\n",
+            begin!($descr, $begin, $first),
         )
     };
 }
@@ -223,10 +254,14 @@ pub(crate) fn commit(area: &Area, stack: &Stack, before: u64, after: u64) -> boo
     done != 0
 }
 
-/// Changes the tag of a page from `old` to `new`, then pushes the page. Does so only if the thread
-/// runs on the stack's *home*, the CPU whose threads may use the stack. The function runs two
-/// restartable sequences. The last step of the first sequence, its commit, stores the tag. So if
-/// the thread is preempted between the load and the store of the tag, it loads the tag again.
+/// Changes the tag of a page from `old` to `new`, and pushes the page. Does so only if the thread
+/// runs on the stack's *home*, the CPU whose threads may use the stack.
+///
+/// One restartable sequence does both. If the thread is preempted between the load and the store of
+/// the tag, it loads the tag again. If it is preempted between the store of the tag and the commit,
+/// which is the store of the stack's state, the page has the new tag but is not in the stack. The
+/// code at label 26, to which the kernel then jumps, recognises this case: the sequence sets a
+/// register to -1 just before it stores the tag, and no earlier instruction does so.
 #[inline(always)]
 pub(crate) fn free(
     area: &Area,
@@ -235,55 +270,79 @@ pub(crate) fn free(
     tag: &AtomicU8,
     [old, new]: [u8; 2],
 ) -> Freed {
-    let outcome: u32;
-    // SAFETY: the reasons are those for `push`. In addition, the first sequence reads and writes
-    // the tag, which is an atomic.
+    // SAFETY: the reasons are those for `push`. In addition, the sequence reads and writes the tag,
+    // which is an atomic.
     unsafe {
         asm!(
-            described!("32", "33", "34", "35", "36"),
+            description!("22", "24", "25", "26"),
+            abort_handler!("26"),
+            "cmp {t:r}, -1",
+            "jne 23f",
+            "cmp byte ptr [{tag}], {new:l}",
+            "jne 23f",
+            "jmp {tagged}",
+            ".popsection",
+            begin!("22", "23", "24"),
             "mov {t:e}, dword ptr [{area} + 4]",
             "cmp {t:e}, dword ptr [{stack}]",
-            "jne 27f",
-            "cmp byte ptr [{tag}], {old}",
-            "jne 27f",
-            "mov byte ptr [{tag}], {new}",
-            "35:",
-            described!("22", "23", "24", "25", "26"),
-            "mov {t:e}, dword ptr [{area} + 4]",
-            "cmp {t:e}, dword ptr [{stack}]",
-            "jne 29f",
+            "jne {unchanged}",
+            "cmp byte ptr [{tag}], {old:l}",
+            "jne {unchanged}",
             "mov {s}, qword ptr [{stack} + 8]",
             "movzx {t:e}, {s:x}",
             "cmp {t:e}, dword ptr [{stack} + 4]",
-            "jae 29f",
+            "jae {full}",
             "mov dword ptr [{stack} + 4 * {t:r} + 16], {page:e}",
             "add {s}, 0x10001",
+            "mov {t:r}, -1",
+            "mov byte ptr [{tag}], {new:l}",
             "mov qword ptr [{stack} + 8], {s}",
             "25:",
-            "mov {t:e}, 2",
-            "jmp 28f",
-            "29:",
-            "mov {t:e}, 1",
-            "jmp 28f",
-            "27:",
-            "xor {t:e}, {t:e}",
-            "28:",
             area = in(reg) area,
             stack = in(reg) stack,
             page = in(reg) page,
             tag = in(reg) tag,
-            old = in(reg_byte) old,
-            new = in(reg_byte) new,
-            t = out(reg) outcome,
+            old = in(reg) u32::from(old),
+            new = in(reg) u32::from(new),
+            t = out(reg) _,
             s = out(reg) _,
+            tagged = label { return Freed::Tagged },
+            full = label { return retag(area, stack, tag, [old, new]) },
+            unchanged = label { return Freed::Unchanged },
             options(nostack),
         );
     }
-    match outcome {
-        2 => Freed::Pushed,
-        1 => Freed::Tagged,
-        _ => Freed::Unchanged,
+    Freed::Pushed
+}
+
+/// Changes the tag of a page from `old` to `new`, as [`free`] does, but does not push the page.
+#[cold]
+#[inline(never)]
+fn retag(area: &Area, stack: &Stack, tag: &AtomicU8, [old, new]: [u8; 2]) -> Freed {
+    // SAFETY: the restartable sequence reads `home` of the stack and the tag, and writes the tag,
+    // all of them atomics. It writes the address of its description, which is never freed, to the
+    // thread's own area.
+    unsafe {
+        asm!(
+            described!("22", "23", "24", "25", "26"),
+            "mov {t:e}, dword ptr [{area} + 4]",
+            "cmp {t:e}, dword ptr [{stack}]",
+            "jne {unchanged}",
+            "cmp byte ptr [{tag}], {old}",
+            "jne {unchanged}",
+            "mov byte ptr [{tag}], {new}",
+            "25:",
+            area = in(reg) area,
+            stack = in(reg) stack,
+            tag = in(reg) tag,
+            old = in(reg_byte) old,
+            new = in(reg_byte) new,
+            t = out(reg) _,
+            unchanged = label { return Freed::Unchanged },
+            options(nostack),
+        );
     }
+    Freed::Tagged
 }
 
 /// Adds `delta` to a word if `home` is the number of the CPU on which the thread runs. Returns the
