@@ -25,7 +25,12 @@ use crate::topology;
 /// A machine whose CPUs are played by threads. It has the topology of this computer, or any other
 /// topology.
 #[derive(Clone)]
-pub struct Host(pub(crate) Arc<Shared>);
+pub struct Host {
+    pub(crate) shared: Arc<Shared>,
+    /// How the threads use fronts. This is a copy for each handle, because each allocation and free
+    /// of a page reads it.
+    fronts: Fronts,
+}
 
 type Observer = dyn Fn(CpuId, Nanos, Event) + Send + Sync;
 
@@ -43,7 +48,6 @@ pub(crate) struct Shared {
     /// The deferred jobs: one [`JobQueue`] per CPU.
     pub(crate) job_queues: Box<[JobQueue]>,
     owner_locks: OwnerLocks,
-    fronts: Fronts,
     pub(crate) homes: Homes,
     /// A front (a CPU's stack of free pages) may belong to one thread. If other threads try to use
     /// the front this many times in a row, it passes to one of them.
@@ -128,7 +132,7 @@ impl Host {
             Fronts::Owned | Fronts::Off => Homes::default(),
         };
         let (created, served) = (Instant::now(), AtomicBool::new(false));
-        Self(Arc::new(Shared {
+        let shared = Shared {
             id,
             topology,
             created,
@@ -138,11 +142,14 @@ impl Host {
             observer,
             job_queues,
             owner_locks,
-            fronts,
             homes,
             patience: fronts::PATIENCE,
             served,
-        }))
+        };
+        Self {
+            shared: Arc::new(shared),
+            fronts,
+        }
     }
 
     /// Makes the calling thread play `cpu` (act as this CPU of the machine) until the returned
@@ -153,7 +160,7 @@ impl Host {
     pub fn enter(&self, cpu: CpuId) -> Entered {
         self.assert_has(cpu);
         self.sit_down();
-        Entered::new(self.0.id, cpu)
+        Entered::new(self.shared.id, cpu)
     }
 
     /// Makes the calling thread play `cpu` (act as this CPU of the machine), and pins it to one
@@ -168,13 +175,13 @@ impl Host {
     pub fn enter_pinned(&self, cpu: CpuId) -> Result<Entered, PinError> {
         self.assert_has(cpu);
         self.sit_down();
-        Entered::pinned(self.0.id, cpu, &self.0.allowed)
+        Entered::pinned(self.shared.id, cpu, &self.shared.allowed)
     }
 
     /// The way in which this machine's threads take the locks of page lists.
     #[must_use]
     pub fn owner_locks(&self) -> OwnerLocks {
-        self.0.owner_locks
+        self.shared.owner_locks
     }
 
     /// The way in which this machine's threads use *fronts*, the stacks of free pages in front of
@@ -182,12 +189,12 @@ impl Host {
     #[inline(always)]
     #[must_use]
     pub fn fronts(&self) -> Fronts {
-        self.0.fronts
+        self.fronts
     }
 
     fn sit_down(&self) {
-        self.0.fronts.prepare_thread();
-        if self.0.owner_locks != OwnerLocks::Exchanged {
+        self.fronts.prepare_thread();
+        if self.shared.owner_locks != OwnerLocks::Exchanged {
             locks::sit_down();
         }
     }
@@ -196,16 +203,16 @@ impl Host {
     /// number from memory (Linux: `struct rseq`), or if the machine has no CPU of that number.
     #[inline(always)]
     pub(crate) fn real_cpu_at_once(&self) -> Option<CpuId> {
-        if self.0.fronts != Fronts::Restartable {
+        if self.fronts != Fronts::Restartable {
             return None;
         }
         let cpu = fronts::real_cpu()?;
-        (cpu < self.0.topology.cpus() && !self.is_in_child()).then_some(CpuId(cpu))
+        (cpu < self.shared.topology.cpus() && !self.is_in_child()).then_some(CpuId(cpu))
     }
 
     fn assert_has(&self, cpu: CpuId) {
         self.abort_in_child();
-        let cpus = self.0.topology.cpus();
+        let cpus = self.shared.topology.cpus();
         assert!(cpu.0 < cpus, "CPU {cpu} is not one of the machine's {cpus}");
     }
 
@@ -214,7 +221,7 @@ impl Host {
     #[inline(never)]
     pub(crate) fn this_cpu_slow(&self) -> CpuId {
         self.abort_in_child();
-        CpuId(affinity::current() % self.0.topology.cpus())
+        CpuId(affinity::current() % self.shared.topology.cpus())
     }
 
     /// Aborts the process, with a message, if it is a forked child of the process that created the
@@ -227,7 +234,7 @@ impl Host {
 
     /// Whether this process is a forked child of the process that created the machine.
     pub(crate) fn is_in_child(&self) -> bool {
-        self.0.forks != cpu::forks()
+        self.shared.forks != cpu::forks()
     }
 
     /// Returns whether the locks and counts of each CPU's page lists are on the node of that CPU,
@@ -242,14 +249,14 @@ impl Host {
     }
 
     fn placement_now(&self) -> std::sync::MutexGuard<'_, Placement> {
-        let placement = self.0.placement.lock();
+        let placement = self.shared.placement.lock();
         placement.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moves the pages of an array to the nodes of the CPUs that use them. The array begins at
     /// address `first` and has an element of `each` bytes for each of `cpus` CPUs.
     pub(crate) fn move_to_nodes(&self, first: usize, each: usize, cpus: usize) {
-        let topology = &self.0.topology;
+        let topology = &self.shared.topology;
         let one_node = !numa::nodes_with_memory().is_ok_and(|nodes| nodes.len() > 1);
         let outcome = if one_node || topology.nodes() == 1 {
             Placement::OneNode
@@ -276,13 +283,9 @@ impl Host {
     #[cold]
     #[inline(never)]
     pub(crate) fn tell(&self, event: Event) {
-        if let Some(observer) = &self.0.observer {
+        if let Some(observer) = &self.shared.observer {
             observer(self.this_cpu(), self.now(), event);
         }
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.0
     }
 }
 
@@ -322,7 +325,7 @@ impl Default for Host {
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, cpus) = (self.0.id.0, self.0.topology.cpus());
+        let (id, cpus) = (self.shared.id.0, self.shared.topology.cpus());
         f.debug_struct("Host")
             .field("id", &id)
             .field("cpus", &cpus)

@@ -33,12 +33,12 @@ impl Machine for Host {
 
     #[inline]
     fn topology(&self) -> &Topology {
-        &self.0.topology
+        &self.shared.topology
     }
 
     #[inline]
     fn this_cpu(&self) -> CpuId {
-        match cpu::played(self.0.id) {
+        match cpu::played(self.shared.id) {
             Some(cpu) => cpu,
             None => self.this_cpu_slow(),
         }
@@ -49,7 +49,7 @@ impl Machine for Host {
     /// the machine has no CPU with the real CPU's number.
     #[inline(always)]
     fn this_cpu_at_once(&self) -> Option<CpuId> {
-        match cpu::played(self.0.id) {
+        match cpu::played(self.shared.id) {
             None => self.real_cpu_at_once(),
             played => played,
         }
@@ -57,7 +57,7 @@ impl Machine for Host {
 
     /// The time since the machine was created.
     fn now(&self) -> Nanos {
-        self.0.created.elapsed().into()
+        self.shared.created.elapsed().into()
     }
 
     fn hz(&self) -> Hz {
@@ -103,7 +103,7 @@ impl Machine for Host {
     }
 
     fn make_fronts(&self) -> impl Iterator<Item = HostFront> {
-        HostFront::of_a_zone(self.0.topology.cpus())
+        HostFront::of_a_zone(self.shared.topology.cpus())
     }
 
     /// Moves an array that has one element for each CPU to the nodes of the CPUs, if the computer
@@ -126,21 +126,21 @@ impl Machine for Host {
     /// `_idle` makes no difference: a sleeping worker thread is woken by its own timer. The kernel
     /// decides whether that wakes a real CPU.
     fn defer(&self, cpu: CpuId, job: Job, due: Due, _idle: WhenIdle) {
-        self.0.job_queues[cpu.index()].defer(job, due_at(due, self.now()));
+        self.shared.job_queues[cpu.index()].defer(job, due_at(due, self.now()));
     }
 
     fn cancel(&self, cpu: CpuId, job: Job) {
-        self.0.job_queues[cpu.index()].cancel(job);
+        self.shared.job_queues[cpu.index()].cancel(job);
     }
 
     /// If a running job is deferred again, its state is pending.
     fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
-        self.0.job_queues[cpu.index()].state(job)
+        self.shared.job_queues[cpu.index()].state(job)
     }
 
     #[inline]
     fn emit(&self, event: Event) {
-        if self.0.observer.is_some() {
+        if self.shared.observer.is_some() {
             self.tell(event);
         }
     }

@@ -182,7 +182,7 @@ impl LocalWord<Host> for CpuWord {
     /// instruction.
     #[inline(always)]
     fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
-        let homes = &machine.shared().homes;
+        let homes = &machine.shared.homes;
         match homes.home_of(cpu) {
             Some(home) => homes.add(home, &self.0, delta),
             None => Some(self.add(machine, delta)),

@@ -33,7 +33,7 @@ impl Host {
     ) -> Result<Workers, StartError> {
         // Acquire pairs with the Release in `Workers::finish`: if earlier workers have finished,
         // this thread also sees that their job queues are open again.
-        if self.shared().served.swap(true, Acquire) {
+        if self.shared.served.swap(true, Acquire) {
             return Err(StartError::Started);
         }
         let handler: Arc<Handler> = Arc::new(handler);
@@ -90,7 +90,7 @@ fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
     let _entered = host
         .enter_pinned(cpu)
         .unwrap_or_else(|_unpinned| host.enter(cpu));
-    while let Some(running) = host.shared().job_queues[cpu.index()].next(|| host.now()) {
+    while let Some(running) = host.shared.job_queues[cpu.index()].next(|| host.now()) {
         let job = running.job;
         // The panic is reported to the embedder, which has to judge what the handler left
         // unfinished.
@@ -130,7 +130,7 @@ impl Workers {
     /// Lets running jobs finish, and ends the threads. If handlers panicked, returns the payload of
     /// the first panic as the error.
     fn finish(&mut self) -> thread::Result<()> {
-        let job_queues = &self.host.shared().job_queues;
+        let job_queues = &self.host.shared.job_queues;
         job_queues.iter().for_each(|job_queue| job_queue.close());
         let (mut outcome, mut served) = (Ok(()), false);
         let mut threads = self.threads.drain(..);
@@ -148,7 +148,7 @@ impl Workers {
             }
         }
         // Release pairs with the Acquire in `Host::start`.
-        self.host.shared().served.store(served, Release);
+        self.host.shared.served.store(served, Release);
         let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
         match panics.first.take() {
             Some((_, payload)) => outcome.and(Err(payload)),

@@ -1,6 +1,7 @@
 //! The front of one CPU for one zone: a stack of free pages.
 
 use std::fmt;
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -61,7 +62,7 @@ impl HostFront {
             Fronts::Owned => locks::mine().map(Sitter::number),
             Fronts::Off => None,
         };
-        let patience = machine.shared().patience;
+        let patience = machine.shared.patience;
         me.is_some_and(|me| {
             self.stack
                 .admit(me, patience, |home| self.quiesce(machine, home))
@@ -82,6 +83,7 @@ impl Front<Host> for HostFront {
         if machine.fronts() == Fronts::Restartable {
             return rseq::pop(rseq::mine(), &self.stack);
         }
+        cold_path();
         match machine.fronts() {
             Fronts::Owned => self.stack.pop_at(locks::mine()?),
             Fronts::Restartable | Fronts::Off => None,
@@ -103,6 +105,7 @@ impl Front<Host> for HostFront {
         if machine.fronts() == Fronts::Restartable {
             return rseq::free(rseq::mine(), &self.stack, page, tag, [old, new]);
         }
+        cold_path();
         match machine.fronts() {
             Fronts::Owned => {
                 let Some(me) = locks::mine().filter(|me| self.stack.is_home(*me)) else {
