@@ -19,12 +19,13 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::Request;
 use super::error::FreeError;
 use super::mobility::Mobility;
 use super::pcp::list_of;
 use super::sizing::Sizes;
 use super::tag;
-use super::zone::{PerCpu, Zone};
+use super::zone::{PerCpu, Zone, ZoneRequest};
 use crate::cpus::Cpus;
 use crate::machine::{CpuLock, Freed, Front, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
@@ -32,7 +33,7 @@ use crate::units::{CpuId, Order, count_of};
 
 /// The largest number of pages that move at once between a CPU's front (its stack of free pages)
 /// and its page lists, or between two fronts.
-const RUN: usize = 64;
+pub(super) const RUN: usize = 64;
 
 /// A CPU's stack of free pages (its front) holds at most the number of pages that the CPU's lists
 /// may hold, divided by this number.
@@ -69,9 +70,14 @@ impl<M: Machine> Zone<M> {
     /// Allocates a page from a CPU's stack of free pages (its front), or from the page list if the
     /// stack is empty.
     #[inline(always)]
-    pub(super) fn alloc_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
+    pub(super) fn alloc_front(
+        &self,
+        machine: &M,
+        slot: &PerCpu<M>,
+        request: Request,
+    ) -> Option<u32> {
         match self.pop_front(machine, slot) {
-            None if slot.front.limit() != 0 => self.alloc_behind_front(machine, slot),
+            None if slot.front.limit() != 0 => self.alloc_behind_front(machine, slot, request),
             page => page,
         }
     }
@@ -109,7 +115,7 @@ impl<M: Machine> Zone<M> {
     /// stack, or there is no run, or the list is locked.
     #[cold]
     #[inline(never)]
-    fn alloc_behind_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
+    fn alloc_behind_front(&self, machine: &M, slot: &PerCpu<M>, request: Request) -> Option<u32> {
         if !slot.front.admits(machine) {
             return None;
         }
@@ -133,6 +139,7 @@ impl<M: Machine> Zone<M> {
             0 if room.len() == RUN && slot.front.take_run(machine, room) => {
                 self.keep(room, |page| self.tags.get(page) == tag::FRONTED)
             }
+            0 => self.take_directly(machine, slot, ZoneRequest::first(request), room),
             taken => {
                 let front = |&page: &u32| self.tags.set(page, tag::FRONTED);
                 run[..taken].iter().for_each(front);
@@ -214,7 +221,7 @@ impl<M: Machine> Zone<M> {
             let most = RUN.min(half(slot.front.limit()).max(1));
             let len = slot.front.pop_run(machine, &mut run[..most]);
             if len < RUN || !slot.front.give_run(machine, &run) {
-                self.list_fronted(machine, &mut run[..len]);
+                self.pass_on(machine, slot, &mut run[..len]);
             }
             if slot.front.push(machine, page) {
                 return Ok(());
@@ -223,6 +230,23 @@ impl<M: Machine> Zone<M> {
         match self.list_fronted(machine, &mut [page]) {
             0 => Err(FreeError::NotAllocated(self.pfn(page))),
             _ => Ok(()),
+        }
+    }
+
+    /// Moves pages that were popped from the stack of free pages (`slot.front`) to the zone or to
+    /// the page list. The page that was pushed last comes first in `pages`.
+    fn pass_on(&self, machine: &M, slot: &PerCpu<M>, pages: &mut [u32]) {
+        let given = self.give_directly(machine, slot, pages);
+        let rest = &mut pages[given..];
+        if given > 0 {
+            // One hold of the zone lock may not move all pages.
+            rest.reverse();
+            let pushed = slot.front.push_run(machine, rest);
+            let left = &mut rest[pushed..];
+            left.reverse();
+            self.list_fronted(machine, left);
+        } else {
+            self.list_fronted(machine, rest);
         }
     }
 
@@ -250,7 +274,7 @@ impl<M: Machine> Zone<M> {
 
     /// Moves the pages for which `is_valid` returns `true` to the beginning of `pages`, in their
     /// order. Drops the others. Returns the number of pages that were kept.
-    fn keep(&self, pages: &mut [u32], is_valid: impl Fn(u32) -> bool) -> usize {
+    pub(super) fn keep(&self, pages: &mut [u32], is_valid: impl Fn(u32) -> bool) -> usize {
         let mut kept = 0;
         for at in 0..pages.len() {
             let page = pages[at];

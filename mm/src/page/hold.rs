@@ -89,24 +89,20 @@ impl<M: Machine> Zone<M> {
 
     /// Moves up to `wanted` single pages from the bitmaps of the zone to a page list.
     fn take_singles(&self, machine: &M, pcp: &mut Pcp, list: usize, wanted: u32) -> Moved {
-        let mut gauge = self.gauge(machine, Site::Refill);
         let mut pages = [0; blocks::CAPACITY];
-        let most = (wanted.min(gauge.blocks_left()) as usize).min(pages.len());
-        let got = self.locked(machine, Site::Refill, |buddy| {
-            let got = buddy.take_pages(self.frames(), &mut pages[..most]);
-            gauge.moved_run(machine, Order::ZERO, count_of(got));
-            got
-        });
+        let most = (wanted as usize).min(pages.len());
+        let moved = self.take_run(machine, &mut pages[..most]);
+        let pages = &pages[..moved.blocks as usize];
         // In a zone with bitmaps, blocks have no owners, so no page needs `note_taken`.
         debug_assert!(!self.owners.has_inboxes());
-        for &page in &pages[..got] {
+        for &page in pages {
             self.tags.set(page, tag::listed(Order::ZERO));
             let (pfn, order) = (self.pfn(page), Order::ZERO);
             let listed = true;
             machine.emit(Event::ZoneLocked { pfn, order, listed });
         }
-        pcp.extend_cold(list, &pages[..got]);
-        gauge.moved
+        pcp.extend_cold(list, pages);
+        moved
     }
 
     fn take_blocks(

@@ -58,11 +58,11 @@ impl<'p, M: Machine> Local<'p, M> {
     /// Those of [`PageAllocator::alloc`].
     #[inline(always)]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
-        if is_plain(request)
-            && let Some((zone, slot)) = self.near
-            && let Some(page) = zone.alloc_front(machine, slot)
-        {
-            return Ok(zone.pfn(page));
+        if is_plain(request) {
+            return match self.alloc_near(machine, request) {
+                Some(pfn) => Ok(pfn),
+                None => self.alloc_elsewhere(machine, request),
+            };
         }
         self.pages.alloc(machine, request)
     }
@@ -73,14 +73,43 @@ impl<'p, M: Machine> Local<'p, M> {
     /// Those of [`PageAllocator::free`]; nothing has changed then.
     #[inline(always)]
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        if order == Order::ZERO
-            && let Some((zone, slot)) = self.near
-            && let Some(page) = zone.page(pfn)
-            && let Some(freed) = zone.free_front(machine, slot, page)
-        {
-            return freed;
+        if order == Order::ZERO {
+            return match self.free_near(machine, pfn) {
+                Some(freed) => freed,
+                None => self.free_elsewhere(machine, pfn),
+            };
         }
         self.pages.free(machine, pfn, order)
+    }
+
+    /// Allocates a page from the CPU's stack of free pages.
+    #[inline(always)]
+    fn alloc_near(&self, machine: &M, request: Request) -> Option<Pfn> {
+        let (zone, slot) = self.near?;
+        let page = zone.alloc_front(machine, slot, request)?;
+        Some(zone.pfn(page))
+    }
+
+    /// Frees a page to the CPU's stack of free pages. Returns `None`, without having done anything,
+    /// if the page cannot go there.
+    #[inline(always)]
+    fn free_near(&self, machine: &M, pfn: Pfn) -> Option<Result<(), FreeError>> {
+        let (zone, slot) = self.near?;
+        zone.free_front(machine, slot, zone.page(pfn)?)
+    }
+
+    /// Allocates a single page if the CPU's stack of free pages gives none. This is a function of
+    /// its own so that the code of [`Local::alloc`] is small enough to be inlined.
+    #[inline(never)]
+    fn alloc_elsewhere(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
+        self.pages.alloc(machine, request)
+    }
+
+    /// Frees a single page that cannot go to the CPU's stack of free pages. This is a function of
+    /// its own so that the code of [`Local::free`] is small enough to be inlined.
+    #[inline(never)]
+    fn free_elsewhere(&self, machine: &M, pfn: Pfn) -> Result<(), FreeError> {
+        self.pages.free(machine, pfn, Order::ZERO)
     }
 }
 

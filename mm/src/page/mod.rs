@@ -27,6 +27,7 @@ mod drain;
 mod error;
 mod free;
 mod front;
+mod front_direct;
 mod gauge;
 #[cfg(test)]
 mod grouped_tests;

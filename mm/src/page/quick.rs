@@ -30,7 +30,7 @@ impl<M: Machine> PageAllocator<M> {
         let zone = self.first_zone_from(machine, cpu, request)?;
         let slot = zone.slot(cpu);
         if request.order == Order::ZERO
-            && let Some(page) = zone.alloc_front(machine, slot)
+            && let Some(page) = zone.alloc_front(machine, slot, request)
         {
             return Some(zone.pfn(page));
         }

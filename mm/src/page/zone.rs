@@ -32,6 +32,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::Request;
 use super::buddy::{Buddy, Wanted, absent_blocks};
 use super::holds::{FlushFrom, Holds};
 use super::layout::{FreeIndex, ZoneKind, ZoneLayout};
@@ -310,6 +311,18 @@ pub(super) struct ZoneRequest {
 }
 
 impl ZoneRequest {
+    /// The first attempt to serve `request`, in a zone that does not group pages by mobility.
+    pub(super) fn first(request: Request) -> Self {
+        Self {
+            order: request.order,
+            class: request.class,
+            urgency: request.urgency,
+            mark: Mark::Low,
+            mobility: Mobility::Unmovable,
+            unmixed: false,
+        }
+    }
+
     /// The urgency that says how far below its watermark `mark` the request may go. It is the
     /// request's own urgency only if `mark` is the min watermark, which only the slow path tests.
     /// Otherwise it is `Normal`.

@@ -108,12 +108,19 @@ impl Pcp {
         }
         self.lists[0].extend(pages);
         self.count += count;
+        self.note_quiet_frees(count, input);
+        true
+    }
+
+    /// Records that `count` single pages were freed in a row, with the same result as calling
+    /// [`Pcp::note_free`] for each page, if none of these calls would return pages to the zone.
+    #[inline]
+    pub(super) fn note_quiet_frees(&mut self, count: u32, input: &TuningInput) {
         self.alloc_factor = self.alloc_factor.checked_shr(count).unwrap_or(0);
-        self.freed_high_order &= pages.is_empty();
+        self.freed_high_order &= count == 0;
         let most = input.sizes.batch.0 << input.scale_max;
         if self.free_count < most {
             self.free_count = (self.free_count + count).min(most);
         }
-        true
     }
 }

@@ -1,7 +1,7 @@
 //! Moves of several blocks at once between a page list and a zone that keeps its free pages in
 //! bitmaps.
 
-use super::Pcp;
+use super::{Pcp, TuningInput};
 use crate::units::{Order, count_of};
 
 impl Pcp {
@@ -47,5 +47,34 @@ impl Pcp {
     /// pages in bitmaps. It is half of the pages on the lists, but at most 8 huge blocks.
     pub(in crate::page) fn huge_spill(&self) -> u32 {
         (self.count / 2).min(8 << Order::HUGE.get())
+    }
+
+    /// Returns the number of single pages that a run may have that moves from the zone to the
+    /// caller, and not to the lists, which are empty. Tunes `high`, and records the allocations, as
+    /// if a refill had moved the pages to a list, and allocations had then taken all of them.
+    pub(in crate::page) fn refill_run(&mut self, input: &TuningInput) -> u32 {
+        self.free_count = 0;
+        // A run is never longer than a batch, so `alloc_factor` does not grow.
+        let one_batch = TuningInput {
+            scale_max: 0,
+            ..*input
+        };
+        self.refill_blocks(Order::ZERO, &one_batch)
+    }
+
+    /// Returns whether a run of `len` freed pages should go to the zone and not to a list. This is
+    /// so if the list would then have to return pages to the zone, and the number of pages that the
+    /// lists may have cannot grow. If so, also records the frees. Otherwise changes nothing.
+    pub(in crate::page) fn passes_run(&mut self, len: u32, input: &TuningInput) -> bool {
+        if input.reclaiming || input.below_high || self.quiet_frees(input) >= len {
+            return false;
+        }
+        let sizes = input.sizes;
+        let need = (self.free_count.saturating_add(len)).saturating_add(sizes.batch.0);
+        let may_grow = sizes.high_min != sizes.high_max && self.high < need.min(sizes.high_max.0);
+        if !may_grow {
+            self.note_quiet_frees(len, input);
+        }
+        !may_grow
     }
 }
