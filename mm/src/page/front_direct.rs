@@ -65,7 +65,7 @@ impl<M: Machine> Zone<M> {
             .try_local(machine, Site::PcpAlloc, |pcp| pcp.refill_run(&input));
         let Some(wanted) = wanted else { return 0 };
         let most = room.len().min(wanted as usize);
-        let moved = self.take_run(machine, &mut room[..most]);
+        let moved = self.take_run(machine, Order::ZERO, &mut room[..most]);
         if moved.blocks > 0 {
             self.note_hold(machine, part, moved);
         }
@@ -119,7 +119,7 @@ impl<M: Machine> Zone<M> {
                 }
                 is_valid
             });
-            buddy.give_pages(self.frames(), &run[..kept]);
+            buddy.give_pages(&run[..kept]);
             gauge.moved_run(machine, Order::ZERO, count_of(kept));
         });
         self.note_hold(machine, part, gauge.moved);
@@ -133,14 +133,18 @@ impl<M: Machine> Zone<M> {
         is_some.then_some(most)
     }
 
-    /// Takes up to `pages.len()` single pages from the bitmaps of the zone under one hold of its
-    /// lock, which may take no more pages than the design's limit for one hold.
-    pub(super) fn take_run(&self, machine: &M, pages: &mut [u32]) -> Moved {
+    /// Takes up to `pages.len()` single pages or huge blocks from the bitmaps of the zone under one
+    /// hold of its lock, but not more blocks than the design's limit for one hold.
+    pub(super) fn take_run(&self, machine: &M, order: Order, pages: &mut [u32]) -> Moved {
         let mut gauge = self.gauge(machine, Site::Refill);
         let most = pages.len().min(gauge.blocks_left() as usize);
+        let pages = &mut pages[..most];
         self.locked(machine, Site::Refill, |buddy| {
-            let got = buddy.take_pages(self.frames(), &mut pages[..most]);
-            gauge.moved_run(machine, Order::ZERO, count_of(got));
+            let got = match order {
+                Order::ZERO => buddy.take_pages(pages),
+                _ => buddy.take_huge(pages),
+            };
+            gauge.moved_run(machine, order, count_of(got));
         });
         gauge.moved
     }

@@ -47,8 +47,9 @@ impl<M: Machine> Zone<M> {
         // A refill of single pages is allowed to take larger blocks. It splits these blocks after
         // it has released the zone lock. The refill gets the same pages as if it had taken the
         // pages one by one. A refill of a higher order takes only blocks of that order.
-        let moved = if self.has_bitmaps && what.order == Order::ZERO {
-            self.take_singles(machine, pcp, list, wanted)
+        let moved = if self.has_bitmaps && (what.order == Order::ZERO || what.order == Order::HUGE)
+        {
+            self.take_bits(machine, pcp, list, what.order, wanted)
         } else if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
             self.take_blocks(machine, pcp, list, what, wanted)
         } else {
@@ -87,21 +88,28 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    /// Moves up to `wanted` single pages from the bitmaps of the zone to a page list.
-    fn take_singles(&self, machine: &M, pcp: &mut Pcp, list: usize, wanted: u32) -> Moved {
+    /// Moves up to `wanted` single pages, or huge blocks, from the bitmaps of the zone to a page
+    /// list.
+    fn take_bits(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        list: usize,
+        order: Order,
+        wanted: u32,
+    ) -> Moved {
         let mut pages = [0; blocks::CAPACITY];
         let most = (wanted as usize).min(pages.len());
-        let moved = self.take_run(machine, &mut pages[..most]);
+        let moved = self.take_run(machine, order, &mut pages[..most]);
         let pages = &pages[..moved.blocks as usize];
-        // In a zone with bitmaps, blocks have no owners, so no page needs `note_taken`.
+        // In a zone with bitmaps, blocks have no owners, so no block needs `note_taken`.
         debug_assert!(!self.owners.has_inboxes());
         for &page in pages {
-            self.tags.set(page, tag::listed(Order::ZERO));
-            let (pfn, order) = (self.pfn(page), Order::ZERO);
-            let listed = true;
+            self.tags.set(page, tag::listed(order));
+            let (pfn, listed) = (self.pfn(page), true);
             machine.emit(Event::ZoneLocked { pfn, order, listed });
         }
-        pcp.extend_cold(list, pages);
+        pcp.extend_cold(list, order, pages);
         moved
     }
 
@@ -240,12 +248,12 @@ impl<M: Machine> Zone<M> {
         let got = pcp.take_cold(list, order, &mut room[..most]);
         let pages = &room[..got];
         self.locked(machine, part.site, |buddy| {
-            if order == Order::ZERO {
-                buddy.give_pages(self.frames(), pages);
-            } else {
-                for &page in pages {
-                    buddy.give(self.frames(), page, order);
-                }
+            match order {
+                Order::ZERO => buddy.give_pages(pages),
+                Order::HUGE => buddy.give_huge(pages),
+                _ => pages
+                    .iter()
+                    .for_each(|&page| buddy.give(self.frames(), page, order)),
             }
             gauge.moved_run(machine, order, count_of(got));
         });

@@ -4,21 +4,21 @@
 //! A huge block is *split* if some of its pages are free and some are not. For each huge block,
 //! there is a bitmap of the pages that are free while the block is split. Freeing a page sets its
 //! bit, so pages merge without further work, and no tag changes. When all bits of a huge block are
-//! set, the block is whole, and moves to the free lists of whole blocks.
+//! set, the block is whole, and moves to the sets of whole blocks (`whole.rs`).
 //!
 //! Each split block is on one list: that of the largest order of which the block has a free block.
 //! So an allocation finds a free block of its order if one exists. If several split blocks have
 //! such a free block, the allocation uses a split block whose largest free block is as small as
 //! possible.
 //!
-//! The tags of free pages in a split block have no meaning, except that they say neither
-//! "allocated" nor "free block of a huge or larger order".
+//! The tags of free pages have no meaning, except that they do not say "allocated".
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::list::{End, List};
 use super::order_at;
+use super::whole::Whole;
 use crate::page::bits::Bits;
 use crate::page::links::Links;
 use crate::units::{Order, Pages, count_of};
@@ -27,9 +27,11 @@ use crate::units::{Order, Pages, count_of};
 const SMALL: usize = Order::HUGE.index();
 const HUGE: u32 = Order::HUGE.pages().0;
 
-/// The free pages in the partly free (split) huge blocks of a zone.
+/// The free pages of a zone: of the partly free (split) huge blocks, and of whole blocks.
 #[derive(Debug)]
 pub(super) struct Bitmaps {
+    /// The free blocks of 512 and of 1024 pages.
+    pub(super) whole: Whole,
     blocks: Vec<Split>,
     /// The lists of partly free huge blocks, one list for each order below that of a huge block. A
     /// huge block is on the list for the order of its largest free block.
@@ -73,6 +75,7 @@ impl Bitmaps {
             largest: Order::ZERO,
         };
         Self {
+            whole: Whole::new(spanned),
             blocks: vec![none; spanned.0.div_ceil(HUGE) as usize],
             lists: [List::EMPTY; SMALL],
         }
@@ -155,7 +158,7 @@ impl Bitmaps {
         None
     }
 
-    /// Splits the whole block at `first`, which is not on the free lists any more: all its pages
+    /// Splits the whole block at `first`, which has been taken from the sets of whole blocks: all its pages
     /// are now free pages in the bitmap of the block.
     pub(super) fn open(&mut self, links: &mut Links, first: u32) {
         let split = &mut self.blocks[(first / HUGE) as usize];
@@ -224,18 +227,20 @@ impl Bitmaps {
         split.bits.has_around(page % HUGE, Order::ZERO)
     }
 
-    /// Returns whether there is a free block of `order` or more. `order` must be less than the
-    /// order of a huge block.
+    /// Returns whether there is a free block of `order` or more.
     pub(super) fn has(&self, order: Order) -> bool {
         self.best(order).is_some()
+            || self.whole.count(Order::MAX) > 0
+            || order <= Order::HUGE && self.whole.count(Order::HUGE) > 0
     }
 
-    /// The number of free blocks of `order` in huge blocks that are partly free, if pages are
-    /// merged as far as possible. Looks at all these huge blocks.
+    /// The number of free blocks of `order`, if pages are merged as far as possible. Looks at all
+    /// huge blocks that are partly free.
     pub(super) fn count(&self, order: Order) -> u32 {
         let split = self.blocks.iter().filter(|split| split.free > 0);
         split
             .map(|split| split.bits.blocks().get(order.index()).copied().unwrap_or(0))
-            .sum()
+            .sum::<u32>()
+            + self.whole.count(order)
     }
 }

@@ -17,6 +17,7 @@ mod list;
 mod report;
 mod reserve;
 mod resize;
+mod whole;
 
 use self::bitmaps::Bitmaps;
 pub(super) use self::fallback::{RmqueueMode, Wanted};
@@ -24,6 +25,7 @@ use self::list::{End, List};
 use self::report::Ages;
 pub(super) use self::report::{Isolated, Visited};
 pub(super) use self::resize::{Stays, absent_blocks};
+use self::whole::Backing;
 use alloc::vec::Vec;
 
 use super::carve::Piece;
@@ -39,8 +41,7 @@ use crate::units::{Order, Pages, count_of};
 pub(crate) struct Buddy {
     lists: [[List; Order::COUNT]; Mobility::COUNT],
     links: Links,
-    /// The free blocks that are smaller than a huge block, if the zone keeps bitmaps for them. The
-    /// lists then have only huge and larger blocks.
+    /// All free blocks, if the zone keeps them in bitmaps. The lists are then empty.
     bitmaps: Option<Bitmaps>,
     /// The number of pages of the zone, holes included. No block extends beyond these pages.
     spanned: Pages,
@@ -97,8 +98,12 @@ impl Buddy {
         order: Order,
         mobility: Mobility,
     ) -> Option<u32> {
-        if order < Order::HUGE && self.bitmaps.is_some() {
-            return self.take_bits(frames, order, mobility);
+        if self.bitmaps.is_some() {
+            return if order < Order::HUGE {
+                self.take_bits(order, mobility)
+            } else {
+                self.take_whole(order, mobility)
+            };
         }
         let lists = &self.lists[mobility.index()];
         let found = (order.index()..Order::COUNT).find(|&at| lists[at].len > 0)?;
@@ -111,31 +116,26 @@ impl Buddy {
 
     /// Takes a block that is smaller than a huge block from the bitmaps. If the bitmaps have no
     /// such block, splits a whole block.
-    fn take_bits<T: Tags>(
-        &mut self,
-        frames: Frames<'_, T>,
-        order: Order,
-        mobility: Mobility,
-    ) -> Option<u32> {
+    fn take_bits(&mut self, order: Order, mobility: Mobility) -> Option<u32> {
         loop {
             let bitmaps = self.bitmaps.as_mut()?;
             if let Some(page) = bitmaps.take(&mut self.links, order) {
                 self.account_taken(order, mobility);
                 return Some(page);
             }
-            self.open(frames, mobility)?;
+            self.open()?;
         }
     }
 
     /// Takes up to `out.len()` single pages from the bitmaps, writes them to `out`, and returns
     /// their number. Splits whole blocks if the bitmaps have too few pages.
-    pub(super) fn take_pages<T: Tags>(&mut self, frames: Frames<'_, T>, out: &mut [u32]) -> usize {
+    pub(super) fn take_pages(&mut self, out: &mut [u32]) -> usize {
         let mut got = 0;
         while got < out.len()
             && let Some(bitmaps) = self.bitmaps.as_mut()
         {
             match bitmaps.take_pages(&mut self.links, &mut out[got..]) {
-                0 if self.open(frames, Mobility::Unmovable).is_none() => break,
+                0 if self.open().is_none() => break,
                 more => got += more,
             }
         }
@@ -143,15 +143,45 @@ impl Buddy {
         got
     }
 
-    /// Moves a whole block from the lists to the bitmaps. Returns `None` if the lists have no whole
+    /// Takes a block of 512 or 1024 pages from the sets of whole blocks.
+    fn take_whole(&mut self, order: Order, mobility: Mobility) -> Option<u32> {
+        let page = self.bitmaps.as_mut()?.whole.take(order)?;
+        self.ages.used(page, order);
+        self.account_taken(order, mobility);
+        Some(page)
+    }
+
+    /// Takes up to `out.len()` huge blocks from the sets of whole blocks, writes their first pages
+    /// to `out`, and returns their number. Does nothing if the zone has no bitmaps.
+    pub(super) fn take_huge(&mut self, out: &mut [u32]) -> usize {
+        let Some(bitmaps) = &mut self.bitmaps else {
+            return 0;
+        };
+        let got = bitmaps.whole.take_run(out);
+        self.ages.used_huge(&out[..got]);
+        self.free -= Pages(count_of(got) << Order::HUGE.get());
+        got
+    }
+
+    /// Frees huge blocks. Does nothing if the zone has no bitmaps.
+    pub(super) fn give_huge(&mut self, pages: &[u32]) {
+        let Some(bitmaps) = &mut self.bitmaps else {
+            return;
+        };
+        for &page in pages {
+            bitmaps.whole.give(page, Order::HUGE, Backing::Present);
+        }
+        self.free += Pages(count_of(pages.len()) << Order::HUGE.get());
+    }
+
+    /// Moves a whole block to the bitmaps of single pages. Returns `None` if there is no whole
     /// block.
     #[cold]
-    fn open<T: Tags>(&mut self, frames: Frames<'_, T>, mobility: Mobility) -> Option<()> {
-        let first = self.take(frames, Order::HUGE, mobility)?;
-        // `take` has subtracted the pages from the number of free pages, but they stay free.
-        self.free += Order::HUGE.pages();
-        frames.tags.set(first, tag::TAIL);
-        self.bitmaps.as_mut()?.open(&mut self.links, first);
+    fn open(&mut self) -> Option<()> {
+        let bitmaps = self.bitmaps.as_mut()?;
+        let first = bitmaps.whole.take(Order::HUGE)?;
+        self.ages.used(first, Order::HUGE);
+        bitmaps.open(&mut self.links, first);
         Some(())
     }
 
@@ -222,7 +252,7 @@ impl Buddy {
     }
 
     /// Frees single pages to the bitmaps. Does nothing if the zone has no bitmaps.
-    pub(super) fn give_pages<T: Tags>(&mut self, frames: Frames<'_, T>, pages: &[u32]) {
+    pub(super) fn give_pages(&mut self, pages: &[u32]) {
         let mut rest = pages;
         while let Some((&page, others)) = rest.split_first()
             && let Some(bitmaps) = &mut self.bitmaps
@@ -243,10 +273,7 @@ impl Buddy {
             rest = &rest[count as usize..];
             self.free += Pages(count);
             if let Some(whole) = whole {
-                // `give_piece` counts all pages of the block, but each page was already counted
-                // when it was freed.
-                self.free -= Order::HUGE.pages();
-                self.give_piece(frames, whole, Order::HUGE);
+                bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
             }
         }
     }
@@ -260,13 +287,14 @@ impl Buddy {
         if mobility == Mobility::HighAtomic {
             self.free_kept += order.pages();
         }
-        if order < Order::HUGE
-            && let Some(bitmaps) = &mut self.bitmaps
-        {
-            match bitmaps.give(&mut self.links, page, order) {
-                Some(first) => (page, order) = (first, Order::HUGE),
-                None => return,
+        if let Some(bitmaps) = &mut self.bitmaps {
+            if order < Order::HUGE {
+                match bitmaps.give(&mut self.links, page, order) {
+                    Some(first) => (page, order) = (first, Order::HUGE),
+                    None => return,
+                }
             }
+            return bitmaps.whole.give(page, order, Backing::Present);
         }
         while let Some(up) = order.up() {
             let buddy = page ^ order.pages().0;
@@ -303,7 +331,10 @@ impl Buddy {
     /// The block's tag already reads as free.
     pub(super) fn give_fresh(&mut self, page: u32, mobility: Mobility) {
         self.free += Order::MAX.pages();
-        self.link(page, Order::MAX, mobility, End::Tail);
+        match &mut self.bitmaps {
+            Some(bitmaps) => bitmaps.whole.give(page, Order::MAX, Backing::Present),
+            None => self.link(page, Order::MAX, mobility, End::Tail),
+        }
     }
 
     /// Puts blocks on the free lists in the sequence given, without merging them, and sets the
@@ -325,12 +356,15 @@ impl Buddy {
             }
             frames.types.set(page, order, mobility);
             self.free += order.pages();
-            if order < Order::HUGE
-                && let Some(bitmaps) = &mut self.bitmaps
-            {
-                // The block has no free buddy, so the huge block around it does not become whole.
+            if let Some(bitmaps) = &mut self.bitmaps {
                 frames.tags.set(page, tag::TAIL);
-                let _split = bitmaps.give(&mut self.links, page, order);
+                if order < Order::HUGE {
+                    // The block has no free buddy, so the huge block around it does not become
+                    // whole.
+                    let _split = bitmaps.give(&mut self.links, page, order);
+                } else {
+                    bitmaps.whole.give(page, order, Backing::Present);
+                }
                 continue;
             }
             frames.tags.set(page, tag::free(order));
@@ -376,11 +410,11 @@ impl Buddy {
     /// The order of the free block whose first page is `page`, or `None` if there is no such block.
     /// A free page in a bitmap counts as a block of one page.
     fn free_at(&self, tags: &impl Tags, page: u32) -> Option<Order> {
-        let bitmaps = self.bitmaps.as_ref();
-        if bitmaps.is_some_and(|bitmaps| bitmaps.is_free(page)) {
-            return Some(Order::ZERO);
+        match &self.bitmaps {
+            Some(bitmaps) if bitmaps.is_free(page) => Some(Order::ZERO),
+            Some(bitmaps) => bitmaps.whole.order_at(page),
+            None => tag::free_order(tags.get(page)),
         }
-        tag::free_order(tags.get(page))
     }
 
     /// Subtracts a block of `order` from the counts of free pages. The block was taken from the
@@ -420,6 +454,11 @@ impl Buddy {
 
     #[inline]
     fn unlink(&mut self, page: u32, order: Order, mobility: Mobility) {
+        if let Some(bitmaps) = &mut self.bitmaps {
+            let was_free = bitmaps.whole.remove(page, order);
+            debug_assert!(was_free, "the block is free and whole");
+            return;
+        }
         let list = &mut self.lists[mobility.index()][order.index()];
         list.remove(&mut self.links, page, order);
     }

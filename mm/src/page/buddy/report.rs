@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use super::Buddy;
 use super::list::End;
+use super::whole::Backing;
 use crate::machine::Tags;
 use crate::page::mobility::Frames;
 use crate::page::tag;
@@ -43,6 +44,13 @@ impl Ages {
     #[cold]
     pub(super) fn used(&mut self, page: u32, order: Order) {
         self.set(page, order, Age::Used);
+    }
+
+    /// Records that the huge blocks at `pages` were allocated.
+    pub(super) fn used_huge(&mut self, pages: &[u32]) {
+        for page in pages {
+            self.0[(page / HUGE) as usize] = Age::Used;
+        }
     }
 
     fn set(&mut self, page: u32, order: Order, age: Age) {
@@ -101,7 +109,7 @@ impl Buddy {
         leave: Pages,
         room: Pages,
     ) -> Visited {
-        let order = match tag::free_order(frames.tags.get(page)) {
+        let order = match self.free_at(frames.tags, page) {
             Some(order) if order >= Order::HUGE => order,
             _ => return Visited::Passed { pages: HUGE },
         };
@@ -136,9 +144,20 @@ impl Buddy {
         is_given: bool,
     ) {
         let Isolated { page, order } = block;
+        let (age, backing) = if is_given {
+            (Age::Given, Backing::Given)
+        } else {
+            (Age::Used, Backing::Present)
+        };
+        if let Some(bitmaps) = &mut self.bitmaps {
+            frames.tags.set(page, tag::TAIL);
+            bitmaps.whole.give(page, order, backing);
+            self.free += order.pages();
+            self.ages.set(page, order, age);
+            return;
+        }
         self.give(frames, page, order);
-        self.ages
-            .set(page, order, if is_given { Age::Given } else { Age::Used });
+        self.ages.set(page, order, age);
         // The block may have merged with its buddy, into a block of the largest order.
         let both = page & !(Order::MAX.pages().0 - 1);
         let is_merged = tag::free_order(frames.tags.get(both)) == Some(Order::MAX);

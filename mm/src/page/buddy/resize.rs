@@ -122,10 +122,7 @@ impl Buddy {
         }
         let end = page + Order::MAX.pages().0;
         let mut at = page;
-        while let Some(order) = (at < end)
-            .then(|| tag::free_order(frames.tags.get(at)))
-            .flatten()
-        {
+        while let Some(order) = (at < end).then(|| self.free_at(frames.tags, at)).flatten() {
             let mobility = frames.types.of(at);
             self.unlink(at, order, mobility);
             self.account_taken(order, mobility);

@@ -5,9 +5,9 @@ use super::{Pcp, TuningInput};
 use crate::units::{Order, count_of};
 
 impl Pcp {
-    /// Puts single pages at the cold end of a list. The page that comes first in `pages` will be
-    /// allocated first.
-    pub(in crate::page) fn extend_cold(&mut self, list: usize, pages: &[u32]) {
+    /// Puts blocks of `order` at the cold end of a list. The block that comes first in `pages` will
+    /// be allocated first.
+    pub(in crate::page) fn extend_cold(&mut self, list: usize, order: Order, pages: &[u32]) {
         let stack = &mut self.lists[list];
         if stack.is_empty() {
             // Appending the pages in reverse order has the same result, and is faster.
@@ -15,7 +15,7 @@ impl Pcp {
         } else {
             pages.iter().for_each(|&page| stack.push_front(page));
         }
-        self.count += count_of(pages.len());
+        self.count += count_of(pages.len()) << order.get();
     }
 
     /// Removes up to `out.len()` of the coldest blocks from a list, whose blocks are of `order`,

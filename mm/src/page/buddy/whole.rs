@@ -1,0 +1,311 @@
+//! The free blocks of 512 pages (huge blocks) and of 1024 pages (the largest order) in a zone that
+//! keeps its free pages in bitmaps.
+//!
+//! A set of bits says which huge blocks are free although their buddies are not, and another which
+//! blocks of the largest order are free. So two buddies merge by a change of two bits, and an
+//! allocation takes the free block with the lowest address. No tag says that such a block is free:
+//! the tags of huge blocks are so far apart in memory that many of them do not fit in a CPU's first
+//! cache at the same time.
+//!
+//! There is one pair of sets for blocks whose memory was given back to the system below the
+//! allocator, and one for all other blocks. An allocation takes the former last, because their
+//! memory has to be faulted in again.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::units::{Order, Pages, count_of};
+
+const HUGE: u32 = Order::HUGE.pages().0;
+const LARGEST: u32 = Order::MAX.pages().0;
+
+/// Whether the memory of a free block was given back to the system below the allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Backing {
+    /// The memory was not given back, or was in use since then.
+    Present = 0,
+    /// The memory was given back.
+    Given = 1,
+}
+
+const BACKINGS: [Backing; 2] = [Backing::Present, Backing::Given];
+
+/// The free blocks of 512 and of 1024 pages. A huge block whose buddy is free too is part of a free
+/// block of 1024 pages.
+#[derive(Debug)]
+pub(super) struct Whole {
+    /// The free huge blocks whose buddies are not free, by their index in the zone, for each
+    /// [`Backing`].
+    huge: [BlockSet; 2],
+    /// The free blocks of 1024 pages, by their index in the zone, for each [`Backing`].
+    largest: [BlockSet; 2],
+}
+
+impl Whole {
+    /// Creates the sets of a zone of `spanned` pages. No block is free.
+    pub(super) fn new(spanned: Pages) -> Self {
+        let sets = |pages: u32| BACKINGS.map(|_| BlockSet::new(spanned.0.div_ceil(pages)));
+        Self {
+            huge: sets(HUGE),
+            largest: sets(LARGEST),
+        }
+    }
+
+    /// Takes a block of 512 or 1024 pages, and returns its first page. If no huge block is free
+    /// whose buddy is not free, takes the lower half of a block of 1024 pages.
+    pub(super) fn take(&mut self, order: Order) -> Option<u32> {
+        if order < Order::MAX
+            && let Some(index) = self.huge.iter_mut().find_map(BlockSet::take)
+        {
+            return Some(index * HUGE);
+        }
+        for backing in BACKINGS {
+            if let Some(index) = self.largest[backing as usize].take() {
+                if order < Order::MAX {
+                    self.huge[backing as usize].insert(2 * index + 1);
+                }
+                return Some(index * LARGEST);
+            }
+        }
+        None
+    }
+
+    /// Takes up to `out.len()` huge blocks, the same as as many calls of [`Whole::take`], writes
+    /// their first pages to `out`, and returns their number.
+    pub(super) fn take_run(&mut self, out: &mut [u32]) -> usize {
+        let mut got = 0;
+        for set in &mut self.huge {
+            set.take_run(out.len() - got, |index| {
+                out[got] = index * HUGE;
+                got += 1;
+            });
+        }
+        for backing in BACKINGS {
+            let most = (out.len() - got).div_ceil(2);
+            let (mut rest, out) = (None, &mut *out);
+            self.largest[backing as usize].take_run(most, |index| {
+                out[got] = index * LARGEST;
+                got += 1;
+                let upper = 2 * index + 1;
+                match out.get_mut(got) {
+                    Some(out) => {
+                        *out = upper * HUGE;
+                        got += 1;
+                    }
+                    None => rest = Some(upper),
+                }
+            });
+            if let Some(rest) = rest {
+                self.huge[backing as usize].insert(rest);
+            }
+        }
+        got
+    }
+
+    /// Frees the block of 512 or 1024 pages at `page`. A huge block merges with its buddy if that
+    /// is free.
+    #[inline]
+    pub(super) fn give(&mut self, page: u32, order: Order, backing: Backing) {
+        if order == Order::MAX {
+            return self.largest[backing as usize].insert(page / LARGEST);
+        }
+        let index = page / HUGE;
+        if self.huge.iter_mut().any(|set| set.remove(index ^ 1)) {
+            self.largest[backing as usize].insert(index / 2);
+        } else {
+            self.huge[backing as usize].insert(index);
+        }
+    }
+
+    /// Removes the free block of 512 or 1024 pages at `page`. Returns whether there is one.
+    pub(super) fn remove(&mut self, page: u32, order: Order) -> bool {
+        let (sets, pages) = match order {
+            Order::MAX => (&mut self.largest, LARGEST),
+            _ => (&mut self.huge, HUGE),
+        };
+        sets.iter_mut().any(|set| set.remove(page / pages))
+    }
+
+    /// The order of the free block of 512 or 1024 pages whose first page is `page`, or `None` if
+    /// there is no such block.
+    pub(super) fn order_at(&self, page: u32) -> Option<Order> {
+        let has = |sets: &[BlockSet; 2], pages: u32| {
+            page.is_multiple_of(pages) && sets.iter().any(|set| set.contains(page / pages))
+        };
+        if has(&self.largest, LARGEST) {
+            Some(Order::MAX)
+        } else {
+            has(&self.huge, HUGE).then_some(Order::HUGE)
+        }
+    }
+
+    /// The number of free blocks of `order`; 0 for orders below that of a huge block.
+    pub(super) fn count(&self, order: Order) -> u32 {
+        let sets = match order {
+            Order::MAX => &self.largest,
+            Order::HUGE => &self.huge,
+            _ => return 0,
+        };
+        sets.iter().map(|set| set.len).sum()
+    }
+}
+
+/// A set of blocks, as one bit for each block. A bit of `summary` is 1 if the corresponding word is
+/// not 0, so the lowest block is found by looking at 1 word for each 4096 blocks.
+#[derive(Debug)]
+struct BlockSet {
+    words: Vec<u64>,
+    summary: Vec<u64>,
+    /// The number of blocks in the set.
+    len: u32,
+}
+
+impl BlockSet {
+    fn new(blocks: u32) -> Self {
+        let words = blocks.div_ceil(64) as usize;
+        Self {
+            words: vec![0; words],
+            summary: vec![0; words.div_ceil(64)],
+            len: 0,
+        }
+    }
+
+    fn insert(&mut self, block: u32) {
+        let word = (block / 64) as usize;
+        debug_assert_eq!(self.words[word] >> (block % 64) & 1, 0, "it is free once");
+        self.words[word] |= 1 << (block % 64);
+        self.summary[word / 64] |= 1 << (word % 64);
+        self.len += 1;
+    }
+
+    /// Removes a block. Returns whether it was in the set.
+    fn remove(&mut self, block: u32) -> bool {
+        let is_in = self.contains(block);
+        if is_in {
+            let word = (block / 64) as usize;
+            self.words[word] &= !(1 << (block % 64));
+            if self.words[word] == 0 {
+                self.summary[word / 64] &= !(1 << (word % 64));
+            }
+            self.len -= 1;
+        }
+        is_in
+    }
+
+    fn contains(&self, block: u32) -> bool {
+        let word = self.words.get((block / 64) as usize);
+        word.is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+
+    /// Removes the lowest block from the set, and returns it.
+    fn take(&mut self) -> Option<u32> {
+        let mut lowest = None;
+        self.take_run(1, |block| lowest = Some(block));
+        lowest
+    }
+
+    /// Removes up to `most` blocks from the set, and calls `f` for each of them, the lowest first.
+    #[inline]
+    fn take_run(&mut self, most: usize, mut f: impl FnMut(u32)) {
+        let mut left = count_of(most).min(self.len);
+        self.len -= left;
+        for (at, bits) in (0..).zip(&mut self.summary) {
+            while left > 0 && *bits != 0 {
+                let word = at * 64 + bits.trailing_zeros();
+                let blocks = &mut self.words[word as usize];
+                while left > 0 && *blocks != 0 {
+                    f(word * 64 + blocks.trailing_zeros());
+                    *blocks &= *blocks - 1;
+                    left -= 1;
+                }
+                if *blocks == 0 {
+                    *bits &= *bits - 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Two words of summary, so that a search passes an empty one.
+    const BLOCKS: u32 = 5000;
+
+    proptest! {
+        #[test]
+        fn a_set_of_blocks_agrees_with_a_set_of_numbers(
+            steps in prop::collection::vec((0u32..3, 0..BLOCKS), 0..200),
+        ) {
+            let (mut set, mut known) = (BlockSet::new(BLOCKS), BTreeSet::new());
+            for (step, block) in steps {
+                match step {
+                    0 if known.insert(block) => set.insert(block),
+                    0 => prop_assert!(set.contains(block)),
+                    1 => prop_assert_eq!(set.remove(block), known.remove(&block)),
+                    _ => prop_assert_eq!(set.take(), known.pop_first()),
+                }
+                prop_assert_eq!(set.len as usize, known.len());
+            }
+            while let Some(block) = known.pop_first() {
+                prop_assert_eq!(set.take(), Some(block));
+            }
+            prop_assert_eq!((set.take(), set.summary), (None, vec![0; 2]));
+        }
+    }
+
+    #[test]
+    fn a_block_merges_with_its_buddy_and_no_other() {
+        let mut whole = Whole::new(Pages(4 * LARGEST));
+        for page in [3 * HUGE, HUGE, 2 * HUGE] {
+            whole.give(page, Order::HUGE, Backing::Present);
+        }
+        let orders = [0, HUGE, 2 * HUGE, 3 * HUGE].map(|page| whole.order_at(page));
+        assert_eq!(orders, [None, Some(Order::HUGE), Some(Order::MAX), None]);
+        let counts = [Order::ZERO, Order::HUGE, Order::MAX].map(|order| whole.count(order));
+        assert_eq!(counts, [0, 1, 1]);
+        assert_eq!(whole.take(Order::MAX), Some(2 * HUGE));
+        assert_eq!(whole.take(Order::MAX), None);
+        assert_eq!(whole.take(Order::HUGE), Some(HUGE));
+        assert_eq!(whole.take(Order::HUGE), None);
+    }
+
+    /// A huge block whose buddy is not free is taken before a larger block is split, and memory
+    /// that was given back is taken after other blocks of the same order.
+    #[test]
+    fn given_memory_is_taken_last() {
+        let mut whole = Whole::new(Pages(8 * LARGEST));
+        whole.give(0, Order::MAX, Backing::Given);
+        whole.give(LARGEST, Order::MAX, Backing::Present);
+        whole.give(4 * HUGE, Order::HUGE, Backing::Given);
+        whole.give(7 * HUGE, Order::HUGE, Backing::Present);
+        let mut out = [0; 7];
+        assert_eq!(whole.take_run(&mut out), 6);
+        assert_eq!(out.map(|page| page / HUGE), [7, 4, 2, 3, 0, 1, 0]);
+        assert_eq!(whole.count(Order::HUGE) + whole.count(Order::MAX), 0);
+    }
+
+    /// A block that merges counts as given back only if it was given back last.
+    #[test]
+    fn a_merged_block_is_as_present_as_the_block_that_was_freed_last() {
+        for (first, second) in [
+            (Backing::Given, Backing::Present),
+            (Backing::Present, Backing::Given),
+        ] {
+            let mut whole = Whole::new(Pages(2 * LARGEST));
+            whole.give(LARGEST, Order::MAX, Backing::Present);
+            whole.give(0, Order::HUGE, first);
+            whole.give(HUGE, Order::HUGE, second);
+            let lowest_is_last = second == Backing::Given;
+            let expected = if lowest_is_last { LARGEST } else { 0 };
+            assert_eq!(whole.take(Order::MAX), Some(expected));
+            assert!(whole.remove(LARGEST - expected, Order::MAX));
+            assert!(!whole.remove(LARGEST - expected, Order::MAX));
+        }
+    }
+}
