@@ -110,7 +110,25 @@ impl Whole {
             return self.largest[backing as usize].insert(page / LARGEST);
         }
         let index = page / HUGE;
-        if self.huge.iter_mut().any(|set| set.remove(index ^ 1)) {
+        let merges = self.huge[Backing::Given as usize].remove(index ^ 1);
+        if merges || backing == Backing::Given {
+            return self.give_rarely(index, merges, backing);
+        }
+        // Whether the buddy is free is as good as random, so a branch would often be mispredicted.
+        let [huge, _] = &mut self.huge;
+        let [largest, _] = &mut self.largest;
+        let merges = u32::from(huge.contains(index ^ 1));
+        huge.change(index ^ 1, merges, 0);
+        huge.change(index, 0, 1 - merges);
+        largest.change(index / 2, 0, merges);
+    }
+
+    /// Continues [`Whole::give`] for a huge block with an index in the zone, if the memory of the
+    /// block or of its buddy was given back. `merges` says that the buddy has been removed from the
+    /// sets.
+    #[cold]
+    fn give_rarely(&mut self, index: u32, merges: bool, backing: Backing) {
+        if merges || self.huge[Backing::Present as usize].remove(index ^ 1) {
             self.largest[backing as usize].insert(index / 2);
         } else {
             self.huge[backing as usize].insert(index);
@@ -171,25 +189,29 @@ impl BlockSet {
     }
 
     fn insert(&mut self, block: u32) {
-        let word = (block / 64) as usize;
-        debug_assert_eq!(self.words[word] >> (block % 64) & 1, 0, "it is free once");
-        self.words[word] |= 1 << (block % 64);
-        self.summary[word / 64] |= 1 << (word % 64);
-        self.len += 1;
+        debug_assert!(!self.contains(block), "a block is free once");
+        self.change(block, 0, 1);
     }
 
     /// Removes a block. Returns whether it was in the set.
     fn remove(&mut self, block: u32) -> bool {
         let is_in = self.contains(block);
         if is_in {
-            let word = (block / 64) as usize;
-            self.words[word] &= !(1 << (block % 64));
-            if self.words[word] == 0 {
-                self.summary[word / 64] &= !(1 << (word % 64));
-            }
-            self.len -= 1;
+            self.change(block, 1, 0);
         }
         is_in
+    }
+
+    /// Changes the bit of a block from `old` to `new`, without a branch.
+    #[inline]
+    fn change(&mut self, block: u32, old: u32, new: u32) {
+        let word = block / 64;
+        let blocks = &mut self.words[word as usize];
+        *blocks ^= u64::from(old ^ new) << (block % 64);
+        let is_used = u64::from(*blocks != 0);
+        let summary = &mut self.summary[(word / 64) as usize];
+        *summary = *summary & !(1 << (word % 64)) | is_used << (word % 64);
+        self.len = self.len - old + new;
     }
 
     fn contains(&self, block: u32) -> bool {

@@ -28,8 +28,9 @@ impl Pcp {
     ) -> usize {
         let stack = &mut self.lists[list];
         let got = stack.len().min(out.len());
-        for (out, page) in out.iter_mut().zip(stack.drain(..got)) {
-            *out = page;
+        // For so few blocks, this is faster than `drain`.
+        for out in &mut out[..got] {
+            *out = stack.pop_front().unwrap_or_default();
         }
         self.count -= count_of(got) << order.get();
         got
