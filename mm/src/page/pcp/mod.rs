@@ -13,6 +13,8 @@
 //! Locks: a `&mut Pcp` exists only while its pcp lock is held.
 
 mod quiet;
+#[cfg(test)]
+mod run_tests;
 mod runs;
 #[cfg(test)]
 mod tests;

@@ -71,7 +71,10 @@ impl Pcp {
             return false;
         }
         let sizes = input.sizes;
-        let need = (self.free_count.saturating_add(len)).saturating_add(sizes.batch.0);
+        // Frees do not raise `free_count` above this number. But `seed_lists` may have done so.
+        let most = (sizes.batch.0 << input.scale_max).max(self.free_count);
+        let freed = self.free_count.saturating_add(len).min(most);
+        let need = freed.saturating_add(sizes.batch.0);
         let may_grow = sizes.high_min != sizes.high_max && self.high < need.min(sizes.high_max.0);
         if !may_grow {
             self.note_quiet_frees(len, input);

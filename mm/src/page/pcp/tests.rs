@@ -3,7 +3,7 @@
 
 use super::*;
 
-fn tuning_input() -> TuningInput {
+pub(super) fn tuning_input() -> TuningInput {
     let sizes = Sizes {
         batch: Pages(63),
         high_min: Pages(675),
