@@ -41,8 +41,19 @@ impl World {
     }
 
     pub(super) fn of(topology: Topology, config: Config<Plain>) -> Self {
-        let (depot, watch) = (Arc::<Depot>::default(), Arc::<Watch>::default());
-        let machine = Plain::with_fronts(topology, &depot).watched(&watch);
+        let depot = Arc::<Depot>::default();
+        let machine = Plain::with_fronts(topology, &depot);
+        Self::on(machine, depot, config)
+    }
+
+    /// A machine whose CPUs have no fronts (stacks of free pages).
+    pub(super) fn without_fronts(topology: Topology, config: Config<Plain>) -> Self {
+        Self::on(Plain::new(topology), Arc::default(), config)
+    }
+
+    fn on(machine: Plain, depot: Arc<Depot>, config: Config<Plain>) -> Self {
+        let watch = Arc::<Watch>::default();
+        let machine = machine.watched(&watch);
         let manager = Manager::new(&machine, config).expect("a layout");
         Self {
             machine,
@@ -55,8 +66,13 @@ impl World {
     /// Sets the sizes of the page lists of the first zone. The limits of the fronts (the CPUs'
     /// stacks of free pages) stay as they are.
     pub(super) fn sized(self, high_min: u32, high_max: u32) -> Self {
+        self.batched(63, high_min, high_max)
+    }
+
+    /// Sets the sizes of the page lists as [`World::sized`] does, and also the batch.
+    pub(super) fn batched(self, batch: u32, high_min: u32, high_max: u32) -> Self {
         let sizes = Sizes {
-            batch: Pages(63),
+            batch: Pages(batch),
             high_min: Pages(high_min),
             high_max: Pages(high_max),
         };

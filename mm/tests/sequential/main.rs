@@ -13,6 +13,9 @@ mod machine;
 mod watch;
 
 mod bitmaps;
+mod front_direct;
+mod front_direct_limits;
+mod front_direct_props;
 mod front_sizes;
 mod fronts;
 mod owned_cpus;
