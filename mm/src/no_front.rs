@@ -31,7 +31,7 @@ impl<M: Machine> Front<M> for NoFront {
 
     fn empty(&self, _machine: &M, _f: impl FnMut(&[u32])) {}
 
-    fn pages(&self) -> u32 {
+    fn blocks(&self) -> u32 {
         0
     }
 

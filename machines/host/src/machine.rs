@@ -7,7 +7,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
 use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Hz, Jiffies, Nanos, Pages};
+use plimsoll_mm::units::{CpuId, Hz, Jiffies, Nanos, Order, Pages};
 use plimsoll_mm::wheel::Wheel;
 
 use crate::cpu;
@@ -102,8 +102,8 @@ impl Machine for Host {
         HostField::new(value)
     }
 
-    fn make_fronts(&self) -> impl Iterator<Item = HostFront> {
-        HostFront::of_a_zone(self.shared.topology.cpus())
+    fn make_fronts(&self, order: Order) -> impl Iterator<Item = HostFront> {
+        HostFront::of_a_zone(self.shared.topology.cpus(), order)
     }
 
     /// Moves an array that has one element for each CPU to the nodes of the CPUs, if the computer

@@ -25,7 +25,7 @@ macro_rules! checked_machine {
         use plimsoll_mm::no_front::NoFront;
         use plimsoll_mm::site::{LockClass, Site, Work};
         use plimsoll_mm::topology::Topology;
-        use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+        use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 
         use $crate::jobs::{Deferral, JobTable};
         use $crate::{HZ, MODELLED_TAGS_MAX, fresh_tag};
@@ -177,7 +177,7 @@ macro_rules! checked_machine {
                 ModelField(ModelU64::new(value))
             }
 
-            fn make_fronts(&self) -> impl Iterator<Item = NoFront> {
+            fn make_fronts(&self, _order: Order) -> impl Iterator<Item = NoFront> {
                 std::iter::repeat(NoFront)
             }
 

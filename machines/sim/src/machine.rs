@@ -7,7 +7,7 @@ use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
 use plimsoll_mm::no_front::NoFront;
 use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 
 use crate::engine::state::Sim;
 use crate::locks::cpu_lock::SimCpuLock;
@@ -87,7 +87,7 @@ impl Machine for Sim {
         SimField::new(value)
     }
 
-    fn make_fronts(&self) -> impl Iterator<Item = NoFront> {
+    fn make_fronts(&self, _order: Order) -> impl Iterator<Item = NoFront> {
         std::iter::repeat(NoFront)
     }
 

@@ -29,7 +29,7 @@ pub use self::front::{Freed, Front};
 use crate::event::Event;
 use crate::site::{LockClass, Site, Work};
 use crate::topology::Topology;
-use crate::units::{CpuId, Hz, Jiffies, Nanos, Pages};
+use crate::units::{CpuId, Hz, Jiffies, Nanos, Order, Pages};
 
 /// A machine to run on. It provides CPUs, time, shared words, locks and deferred work.
 pub trait Machine: Sized + 'static {
@@ -116,8 +116,9 @@ pub trait Machine: Sized + 'static {
     /// Creates a field that holds `value`.
     fn field(&self, value: u64) -> Self::Field;
 
-    /// Creates one empty [`Front`] for each CPU, for one zone. Each has the limit 0.
-    fn make_fronts(&self) -> impl Iterator<Item = Self::Front>;
+    /// Creates one empty [`Front`] for each CPU, for blocks of `order` of one zone. Each has the
+    /// limit 0.
+    fn make_fronts(&self, order: Order) -> impl Iterator<Item = Self::Front>;
 
     /// Accounts for `n` units of local work. On a real CPU this does nothing. On a simulated one,
     /// `n` units of `work` take time. Except inside [`Machine::pinned`], the CPU may be preempted.

@@ -8,6 +8,7 @@
 //! drain holds the lock, the CPU uses the zone directly.
 
 use super::free::Excess;
+use super::front::FRONTED;
 use super::hold::Part;
 use super::holds::MeetsDrain;
 use super::pcp::{Expiry, Pcp};
@@ -110,7 +111,7 @@ impl<M: Machine> Zone<M> {
         // While a CPU moves pages from the inbox to the lists, the count is not zero
         // (`bring_home`), so this drain does not overlook these pages.
         self.open_inbox(machine, cpu, Site::Drain);
-        let direct = Pages(self.empty_front(machine, cpu, Site::Drain));
+        let direct = Pages(self.empty_fronts(machine, cpu, Site::Drain));
         if slot.count.read(machine) == 0 {
             return direct;
         }
@@ -146,15 +147,17 @@ impl<M: Machine> Zone<M> {
 
     /// Lowers `high` of `cpu`'s lists. Returns the pages that exceed `high` to the zone. Also
     /// returns as many pages as an interrupted spill has left to return (Linux: `decay_pcp_high`).
-    /// First empties the CPU's front, its stack of free pages, if the CPU has not used it since the
-    /// last call. So the front of a CPU that allocates and frees pages keeps its pages.
+    /// First empties each of the CPU's fronts (its stacks of free blocks) that the CPU has not used
+    /// since the last call. So the front of a CPU that allocates and frees pages keeps its pages.
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let slot = self.slot(cpu);
         self.open_inbox(machine, cpu, Site::Decay);
-        if slot.front.is_idle() {
-            self.empty_front(machine, cpu, Site::Decay);
+        for order in FRONTED {
+            if slot.front(order).is_idle() {
+                self.empty_front(machine, cpu, order, Site::Decay);
+            }
         }
-        let mut more = slot.front.pages() > 0;
+        let mut more = slot.fronted() > 0;
         let owed = count_in(slot.owed.take(machine));
         let input = self.tuning_input(machine);
         let mut left = self.hold_on(machine, cpu, Site::Decay, |pcp| {
@@ -198,13 +201,13 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns whether `cpu` has more than `high_min` free pages on its lists and its stack of
-    /// single pages (`front`) together. Also returns true if other CPUs have freed pages for `cpu`.
+    /// Returns whether `cpu` has more than `high_min` free pages on its lists and in its fronts (its
+    /// stacks of free blocks) together. Also returns true if other CPUs have freed pages for `cpu`.
     /// Takes no lock.
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
         machine.spend(Work::ScanCpu, 1);
         let slot = self.slot(cpu);
-        slot.count.read(machine) + i64::from(slot.front.pages())
+        slot.count.read(machine) + i64::from(slot.fronted())
             > i64::from(self.sizes(machine).high_min.0)
             || self.owners.has_mail(machine, cpu)
     }

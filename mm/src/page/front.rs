@@ -1,18 +1,21 @@
-//! Fronts: for each CPU a stack of free single pages in front of its page lists.
+//! Fronts: for each CPU two stacks of free blocks in front of its page lists, one for single pages
+//! and one for huge blocks.
 //!
-//! Most allocations and frees of single pages only pop from or push to the front, without a lock
-//! ([`Front`]). Pages move between a front and the page lists in runs of at most [`RUN`]: an empty
-//! front takes a run from the list, and a full front gives one back. A run may also go from the
-//! full front of one CPU to the empty front of another ([`Front::give_run`]). So decisions about
-//! the lists (their `high`, refills, spills) are made once for each run, and not for each page.
+//! Most allocations and frees of such blocks only pop from or push to a front, without a lock
+//! ([`Front`]). Blocks move between a front and the page lists in runs: an empty front takes a run
+//! from the list, and a full front gives one back. A run of single pages has at most [`RUN`] pages,
+//! and may also go from the full front of one CPU to the empty front of another
+//! ([`Front::give_run`]). So decisions about the lists (their `high`, refills, spills) are made
+//! once for each run, and not for each block.
 //!
-//! A page in a front has the tag [`tag::FRONTED`]. An entry of a front is valid only if its page
-//! has this tag. If two frees of the same page race, both may push the page; the entry that is
-//! popped second is then dropped. The change of the tag when a page moves from a front to a list is
-//! atomic, so a page is on the lists at most once.
+//! A block in a front has the tag [`tag::fronted`]. An entry of a front is valid only if its block
+//! has this tag. If two frees of the same block race, both may push the block; the entry that is
+//! popped second is then dropped. The change of the tag when a block moves from a front to a list
+//! is atomic, so a block is on the lists at most once.
 //!
 //! There are no fronts if pages are grouped by mobility or blocks have owners, because the list of
-//! a freed page then depends on the page.
+//! a freed page then depends on the page. Only zones with bitmaps have fronts for huge blocks,
+//! because with those the front exchanges blocks with the zone (`front_direct.rs`).
 //!
 //! Locks: to empty a front, a CPU keeps all CPUs from using the front, takes the pcp lock, and
 //! inside it the zone lock. A CPU that uses a front holds no lock.
@@ -31,25 +34,40 @@ use crate::machine::{CpuLock, Freed, Front, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, count_of};
 
-/// The largest number of pages that move at once between a CPU's front (its stack of free pages)
-/// and its page lists, or between two fronts.
+/// The orders of the blocks that fronts (CPUs' stacks of free blocks) hold.
+pub(super) const FRONTED: [Order; 2] = [Order::ZERO, Order::HUGE];
+
+/// The largest number of blocks that move at once between a CPU's front (its stack of free blocks)
+/// and its page lists or the zone, or between two fronts.
 pub(super) const RUN: usize = 64;
 
-/// A CPU's stack of free pages (its front) holds at most the number of pages that the CPU's lists
-/// may hold, divided by this number.
+/// A CPU's front for single pages (its stack of free pages) holds at most the number of pages that
+/// the CPU's lists may hold, divided by this number.
 const PART_OF_HIGH_MAX: u32 = 8;
 
-/// The smallest limit of a CPU's stack of free pages, in pages, however short the CPU's lists are.
+/// The smallest limit of a front for single pages (a CPU's stack of free pages), in pages, however
+/// short the CPU's lists are.
 const LIMIT_MIN: u32 = 2;
 
-/// The index of the page list with which a CPU's stack of free pages (its front) exchanges pages.
-const LIST: usize = match list_of(Order::ZERO, Mobility::Unmovable) {
-    Some(list) => list,
-    None => panic!("there is a list of single pages"),
-};
+/// A CPU's front for huge blocks (its stack of free huge blocks) holds at most this number of
+/// blocks, and at most as many pages as the CPU's lists may hold, because the front takes the place
+/// of the list of huge blocks.
+const HUGE_MAX: u32 = 16;
+
+/// Returns whether CPUs have fronts (stacks of free blocks) for blocks of `order`.
+#[inline(always)]
+pub(super) const fn has_front(order: Order) -> bool {
+    matches!(order, Order::ZERO | Order::HUGE)
+}
+
+/// The index of the page list with which a CPU's front (its stack of free blocks) for blocks of
+/// `order` exchanges blocks.
+fn list(order: Order) -> usize {
+    list_of(order, Mobility::Unmovable).unwrap_or_default()
+}
 
 impl<M: Machine> Zone<M> {
-    /// Sets the limit of each front (a CPU's stack of free pages) for page lists of these sizes.
+    /// Sets the limit of each front (a CPU's stack of free blocks) for page lists of these sizes.
     /// The fronts of CPUs that are offline get no room.
     pub(super) fn set_front_limits(&self, machine: &M, sizes: Sizes, cpus: &Cpus<M>) {
         let capacity = M::Front::CAPACITY;
@@ -57,18 +75,27 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let high_max = sizes.high_max.0;
-        let limit = match high_max / PART_OF_HIGH_MAX {
-            _ if self.types.on() || self.owners.is_on() || high_max == 0 => 0,
+        let has_fronts = !self.types.on() && !self.owners.is_on();
+        let pages = match high_max / PART_OF_HIGH_MAX {
+            _ if !has_fronts || high_max == 0 => 0,
             part => part.clamp(LIMIT_MIN.min(capacity), capacity),
+        };
+        let huge = match high_max >> Order::HUGE.get() {
+            // With a single block, every second free would move it to the zone.
+            _ if !has_fronts || !self.has_bitmaps => 0,
+            0 | 1 => 0,
+            blocks => blocks.min(HUGE_MAX).min(capacity),
         };
         for (cpu, slot) in (0..).map(CpuId).zip(&self.slots) {
             let is_online = cpus.is_online(machine, cpu);
-            slot.front.set_limit(if is_online { limit } else { 0 });
+            let limit = |blocks| if is_online { blocks } else { 0 };
+            slot.pages.set_limit(limit(pages));
+            slot.huge.set_limit(limit(huge));
         }
     }
 
-    /// Allocates a page from a CPU's stack of free pages (its front), or from the page list if the
-    /// stack is empty.
+    /// Allocates a block from a CPU's stack of free blocks (its front), or from the page list or
+    /// the zone if the stack is empty. `request` is for a single page or a huge block.
     #[inline(always)]
     pub(super) fn alloc_front(
         &self,
@@ -76,112 +103,122 @@ impl<M: Machine> Zone<M> {
         slot: &PerCpu<M>,
         request: Request,
     ) -> Option<u32> {
-        match self.pop_front(machine, slot) {
-            None if slot.front.limit() != 0 => self.alloc_behind_front(machine, slot, request),
+        match self.pop_front(machine, slot, request.order) {
+            None if slot.front(request.order).limit() != 0 => {
+                self.alloc_behind_front(machine, slot, request)
+            }
             page => page,
         }
     }
 
-    /// Pops a page from a CPU's stack of free pages and tags the page as allocated.
+    /// Pops a block from a CPU's stack of free blocks and tags it as allocated.
     #[inline(always)]
-    fn pop_front(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
-        let page = slot.front.pop(machine)?;
-        if self.tags.get(page) != tag::FRONTED {
-            return self.pop_next(machine, slot);
+    fn pop_front(&self, machine: &M, slot: &PerCpu<M>, order: Order) -> Option<u32> {
+        let page = slot.front(order).pop(machine)?;
+        if self.tags.get(page) != tag::fronted(order) {
+            return self.pop_next(machine, slot, order);
         }
-        self.tags.set(page, tag::allocated(Order::ZERO));
+        self.tags.set(page, tag::allocated(order));
         Some(page)
     }
 
-    /// Continues [`Zone::pop_front`] after it has dropped an invalid entry: one whose page was
+    /// Continues [`Zone::pop_front`] after it has dropped an invalid entry: one whose block was
     /// freed twice.
     #[cold]
     #[inline(never)]
-    fn pop_next(&self, machine: &M, slot: &PerCpu<M>) -> Option<u32> {
+    fn pop_next(&self, machine: &M, slot: &PerCpu<M>, order: Order) -> Option<u32> {
         self.note_dropped();
         loop {
-            let page = slot.front.pop(machine)?;
-            if self.tags.get(page) == tag::FRONTED {
-                self.tags.set(page, tag::allocated(Order::ZERO));
+            let page = slot.front(order).pop(machine)?;
+            if self.tags.get(page) == tag::fronted(order) {
+                self.tags.set(page, tag::allocated(order));
                 return Some(page);
             }
             self.note_dropped();
         }
     }
 
-    /// Refills a CPU's empty stack of free pages (`slot.front`): takes a run of pages from the page
-    /// list, or a run that another CPU has offered, and pushes all but one of the pages. Returns
-    /// the page that is left, tagged as allocated. Returns `None` if the caller cannot use the
-    /// stack, or there is no run, or the list is locked.
+    /// Refills a CPU's empty stack of free blocks (`slot.front`): takes a run of blocks from the
+    /// page list, a run that another CPU has offered, or a run from the zone, and pushes all but
+    /// one of the blocks. Returns the block that is left, tagged as allocated. Returns `None` if
+    /// the caller cannot use the stack, or there is no run, or the list is locked.
     #[cold]
     #[inline(never)]
     fn alloc_behind_front(&self, machine: &M, slot: &PerCpu<M>, request: Request) -> Option<u32> {
-        if !slot.front.admits(machine) {
+        let order = request.order;
+        let front = slot.front(order);
+        if !front.admits(machine) {
             return None;
         }
-        // The call of `admits` may have let the caller take over the stack of free pages
-        // (`slot.front`), and the stack may have pages.
-        let page = self.pop_front(machine, slot);
+        // The call of `admits` may have let the caller take over the stack of free blocks, and the
+        // stack may have blocks.
+        let page = self.pop_front(machine, slot, order);
         if page.is_some() {
             return page;
         }
         let mut run = [0; RUN];
-        let room = &mut run[..RUN.min(half(slot.front.limit()))];
+        let room = &mut run[..run_len(order, front.limit())];
         let taken = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
-            let taken = pcp.pop_run(LIST, room);
+            let taken = pcp.pop_run(list(order), order, room);
             slot.count.set(machine, i64::from(pcp.count()));
             taken
         });
         let taken = match taken? {
             // The list is empty. A run of pages from another CPU's stack saves a transfer from the
-            // zone. The pages of the run have the tag `FRONTED`, except those that were freed
-            // twice.
-            0 if room.len() == RUN && slot.front.take_run(machine, room) => {
-                self.keep(room, |page| self.tags.get(page) == tag::FRONTED)
+            // zone. The pages of the run have the tag of pages in fronts, except those that were
+            // freed twice.
+            0 if room.len() == RUN && front.take_run(machine, room) => {
+                self.keep(room, |page| self.tags.get(page) == tag::fronted(order))
             }
             0 => self.take_directly(machine, slot, ZoneRequest::first(request), room),
             taken => {
-                let front = |&page: &u32| self.tags.set(page, tag::FRONTED);
-                run[..taken].iter().for_each(front);
+                let tag = |&page: &u32| self.tags.set(page, tag::fronted(order));
+                run[..taken].iter().for_each(tag);
                 taken
             }
         };
         let (first, rest) = run[..taken].split_first_mut()?;
         machine.spend(Work::PcpAlloc, count_of(1 + rest.len()));
-        // `rest` begins with the page that was freed last, which must be pushed last.
+        // `rest` begins with the block that is to be allocated next, which must be pushed last.
         rest.reverse();
-        let pushed = slot.front.push_run(machine, rest);
-        let left = &mut rest[pushed..];
-        left.reverse();
-        self.list_fronted(machine, left);
-        self.tags.set(*first, tag::allocated(Order::ZERO));
+        self.push_back(machine, slot, order, rest);
+        self.tags.set(*first, tag::allocated(order));
         Some(*first)
     }
 
-    /// Frees a page to a CPU's stack of free pages (its front). Returns `None`, without having done
-    /// anything, if the page is not allocated as a single page, or if the caller cannot use the
-    /// stack.
+    /// Pushes blocks onto the stack of free blocks from which they were popped, or for which they
+    /// were taken. The last one of `pages` is pushed last. Puts the blocks that cannot be pushed on
+    /// the page list.
+    fn push_back(&self, machine: &M, slot: &PerCpu<M>, order: Order, pages: &mut [u32]) {
+        let pushed = slot.front(order).push_run(machine, pages);
+        let left = &mut pages[pushed..];
+        left.reverse();
+        self.list_fronted(machine, order, left);
+    }
+
+    /// Frees a block to a CPU's stack of free blocks (its front). Returns `None`, without having
+    /// done anything, if there are no fronts for blocks of `order`, if the block is not allocated
+    /// as a block of `order`, or if the caller cannot use the stack.
     #[inline(always)]
     pub(super) fn free_front(
         &self,
         machine: &M,
         slot: &PerCpu<M>,
         page: u32,
+        order: Order,
     ) -> Option<Result<(), FreeError>> {
-        let allocated = tag::allocated(Order::ZERO);
-        match slot
-            .front
-            .free(machine, &self.tags, page, allocated, tag::FRONTED)
-        {
+        let front = slot.front(order);
+        let (allocated, fronted) = (tag::allocated(order), tag::fronted(order));
+        match front.free(machine, &self.tags, page, allocated, fronted) {
             Freed::Pushed => Some(Ok(())),
-            Freed::Tagged => Some(self.free_behind_front(machine, slot, page)),
-            Freed::Unchanged if slot.front.limit() == 0 => None,
-            Freed::Unchanged => self.free_again(machine, slot, page),
+            Freed::Tagged => Some(self.free_behind_front(machine, slot, page, order)),
+            Freed::Unchanged if front.limit() == 0 => None,
+            Freed::Unchanged => self.free_again(machine, slot, page, order),
         }
     }
 
     /// Continues [`Zone::free_front`] if the caller may first have to take over the stack of free
-    /// pages.
+    /// blocks.
     #[cold]
     #[inline(never)]
     fn free_again(
@@ -189,86 +226,90 @@ impl<M: Machine> Zone<M> {
         machine: &M,
         slot: &PerCpu<M>,
         page: u32,
+        order: Order,
     ) -> Option<Result<(), FreeError>> {
-        let allocated = tag::allocated(Order::ZERO);
-        if self.tags.get(page) != allocated || !slot.front.admits(machine) {
+        let front = slot.front(order);
+        let (allocated, fronted) = (tag::allocated(order), tag::fronted(order));
+        if self.tags.get(page) != allocated || !front.admits(machine) {
             return None;
         }
-        match slot
-            .front
-            .free(machine, &self.tags, page, allocated, tag::FRONTED)
-        {
+        match front.free(machine, &self.tags, page, allocated, fronted) {
             Freed::Pushed => Some(Ok(())),
-            Freed::Tagged => Some(self.free_behind_front(machine, slot, page)),
+            Freed::Tagged => Some(self.free_behind_front(machine, slot, page, order)),
             Freed::Unchanged => None,
         }
     }
 
-    /// Frees a page that has the tag `FRONTED` but could not be pushed onto the stack of free pages
-    /// (`slot.front`). If the stack is full, passes a run of its pages on to other CPUs, or moves
-    /// the run to the page list.
+    /// Frees a block that has the tag of blocks in fronts, but could not be pushed onto the stack
+    /// of free blocks (`slot.front`). If the stack is full, passes a run of its blocks on to other
+    /// CPUs, to the zone, or to the page list.
     ///
     /// # Errors
-    /// If another free of the page has already put it on a list.
+    /// If another free of the block has already put it on a list.
     #[cold]
     #[inline(never)]
-    fn free_behind_front(&self, machine: &M, slot: &PerCpu<M>, page: u32) -> Result<(), FreeError> {
-        if slot.front.admits(machine) {
-            if slot.front.push(machine, page) {
+    fn free_behind_front(
+        &self,
+        machine: &M,
+        slot: &PerCpu<M>,
+        page: u32,
+        order: Order,
+    ) -> Result<(), FreeError> {
+        let front = slot.front(order);
+        if front.admits(machine) {
+            if front.push(machine, page) {
                 return Ok(());
             }
             let mut run = [0; RUN];
-            let most = RUN.min(half(slot.front.limit()).max(1));
-            let len = slot.front.pop_run(machine, &mut run[..most]);
-            if len < RUN || !slot.front.give_run(machine, &run) {
-                self.pass_on(machine, slot, &mut run[..len]);
+            let most = run_len(order, front.limit()).max(1);
+            let len = front.pop_run(machine, &mut run[..most]);
+            if len < RUN || !front.give_run(machine, &run) {
+                self.pass_on(machine, slot, order, &mut run[..len]);
             }
-            if slot.front.push(machine, page) {
+            if front.push(machine, page) {
                 return Ok(());
             }
         }
-        match self.list_fronted(machine, &mut [page]) {
+        match self.list_fronted(machine, order, &mut [page]) {
             0 => Err(FreeError::NotAllocated(self.pfn(page))),
             _ => Ok(()),
         }
     }
 
-    /// Moves pages that were popped from the stack of free pages (`slot.front`) to the zone or to
-    /// the page list. The page that was pushed last comes first in `pages`.
-    fn pass_on(&self, machine: &M, slot: &PerCpu<M>, pages: &mut [u32]) {
-        let given = self.give_directly(machine, slot, pages);
+    /// Moves blocks that were popped from the stack of free blocks (`slot.front`) to the zone or to
+    /// the page list. The block that was pushed last comes first in `pages`.
+    fn pass_on(&self, machine: &M, slot: &PerCpu<M>, order: Order, pages: &mut [u32]) {
+        let given = self.give_directly(machine, slot, order, pages);
         let rest = &mut pages[given..];
         if given > 0 {
-            // One hold of the zone lock may not move all pages.
+            // One hold of the zone lock may not move all blocks.
             rest.reverse();
-            let pushed = slot.front.push_run(machine, rest);
-            let left = &mut rest[pushed..];
-            left.reverse();
-            self.list_fronted(machine, left);
+            self.push_back(machine, slot, order, rest);
         } else {
-            self.list_fronted(machine, rest);
+            self.list_fronted(machine, order, rest);
         }
     }
 
-    /// Puts pages that have the tag `FRONTED`, and are on no CPU's stack of free pages, on this
-    /// CPU's list. The page that was freed last comes first in `pages`. Drops pages that another
-    /// CPU has retagged in the meantime. Returns the number of pages that were put on the list.
-    fn list_fronted(&self, machine: &M, pages: &mut [u32]) -> usize {
-        let kept = self.retag_fronted(pages);
+    /// Puts blocks that have the tag of blocks in fronts, and are on no CPU's stack of free blocks,
+    /// on this CPU's list. The block that was freed last comes first in `pages`. Drops blocks that
+    /// another CPU has retagged in the meantime. Returns the number of blocks that were put on the
+    /// list.
+    fn list_fronted(&self, machine: &M, order: Order, pages: &mut [u32]) -> usize {
+        let kept = self.retag_fronted(order, pages);
         let kept = &mut pages[..kept];
         kept.reverse();
         if !kept.is_empty() {
-            self.free_listed(machine, kept, Order::ZERO, None);
+            self.free_listed(machine, kept, order, None);
         }
         kept.len()
     }
 
-    /// Changes the tags of `pages` from `FRONTED` to "on a page list". Moves the pages whose tags
-    /// it has changed to the beginning of `pages`, and returns the number of these pages.
-    fn retag_fronted(&self, pages: &mut [u32]) -> usize {
-        let listed = tag::listed(Order::ZERO);
+    /// Changes the tags of blocks from "in a front" to "on a page list". Moves the blocks whose
+    /// tags it has changed to the beginning of `pages`, and returns the number of these blocks.
+    fn retag_fronted(&self, order: Order, pages: &mut [u32]) -> usize {
+        let (fronted, listed) = (tag::fronted(order), tag::listed(order));
         self.keep(pages, |page| {
-            self.tags.replace(page, tag::FRONTED, listed).is_ok()
+            self.tags.replace(page, fronted, listed).is_ok()
         })
     }
 
@@ -288,17 +329,26 @@ impl<M: Machine> Zone<M> {
         kept
     }
 
-    /// Moves all pages of a CPU's front (its stack of free pages) to the CPU's list. Returns the
-    /// number of pages that went to the zone instead, because the list had no room for them.
-    pub(super) fn empty_front(&self, machine: &M, cpu: CpuId, site: Site) -> u32 {
+    /// Moves all blocks of a CPU's fronts (its stacks of free blocks) to the CPU's lists. Returns
+    /// the number of pages that went to the zone instead, because a list had no room for them.
+    pub(super) fn empty_fronts(&self, machine: &M, cpu: CpuId, site: Site) -> u32 {
+        let pages = FRONTED.map(|order| self.empty_front(machine, cpu, order, site));
+        pages.into_iter().sum()
+    }
+
+    /// Moves all blocks of `order` of a CPU's front (its stack of free blocks) to the CPU's list.
+    /// Returns the number of pages that went to the zone instead, because the list had no room for
+    /// them.
+    pub(super) fn empty_front(&self, machine: &M, cpu: CpuId, order: Order, site: Site) -> u32 {
         let slot = self.slot(cpu);
+        let front = slot.front(order);
         let mut direct = 0;
-        if slot.front.pages() == 0 {
+        if front.blocks() == 0 {
             return direct;
         }
-        slot.front.empty(machine, |pages| {
-            // `pages` begins with the page that was pushed last. This page must be pushed onto the
-            // list last.
+        front.empty(machine, |pages| {
+            // `pages` begins with the block that was pushed last. This block must be pushed onto
+            // the list last.
             for part in pages.rchunks(RUN) {
                 let mut run = [0; RUN];
                 let run = &mut run[..part.len()];
@@ -306,26 +356,26 @@ impl<M: Machine> Zone<M> {
                     .rev()
                     .zip(&mut *run)
                     .for_each(|(&page, to)| *to = page);
-                let kept = self.retag_fronted(run);
+                let kept = self.retag_fronted(order, run);
                 let mut rest = &run[..kept];
                 slot.pcp.with(machine, site, |pcp| {
                     while let Some((&page, others)) = rest.split_first()
-                        && pcp.push(LIST, Order::ZERO, page)
+                        && pcp.push(list(order), order, page)
                     {
                         rest = others;
                     }
                     slot.count.set(machine, i64::from(pcp.count()));
                 });
                 for &page in rest {
-                    self.free_direct(machine, page, Order::ZERO);
-                    direct += 1;
+                    self.free_direct(machine, page, order);
+                    direct += order.pages().0;
                 }
             }
         });
         direct
     }
 
-    /// Counts an entry of a CPU's stack of free pages that was dropped, because its page had been
+    /// Counts an entry of a CPU's stack of free blocks that was dropped, because its block had been
     /// freed twice.
     #[cold]
     fn note_dropped(&self) {
@@ -334,7 +384,15 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Returns half of the `limit` of a CPU's stack of free pages.
-fn half(limit: u32) -> usize {
-    limit as usize / 2
+/// The number of blocks of `order` that move at once between a CPU's stack of free blocks with this
+/// limit and its page list or the zone.
+fn run_len(order: Order, limit: u32) -> usize {
+    let limit = limit as usize;
+    if order == Order::HUGE {
+        // The stack is so short that a smaller part of it would be few blocks. If a quarter of its
+        // places stay empty or full, a CPU that allocates and frees in turns moves no runs.
+        limit - limit / 4
+    } else {
+        RUN.min(limit / 2)
+    }
 }

@@ -99,7 +99,8 @@ impl<M: Machine> Zone<M> {
         wanted: u32,
     ) -> Moved {
         let mut pages = [0; blocks::CAPACITY];
-        let most = (wanted as usize).min(pages.len());
+        let most = wanted.min(self.gauge(machine, Site::Refill).blocks_left());
+        let most = (most as usize).min(pages.len());
         let moved = self.take_run(machine, order, &mut pages[..most]);
         let pages = &pages[..moved.blocks as usize];
         // In a zone with bitmaps, blocks have no owners, so no block needs `note_taken`.
@@ -346,11 +347,12 @@ impl<M: Machine> Zone<M> {
             Site::Refill | Site::AllocDirect => -i64::from(pages),
             _ => i64::from(pages),
         };
-        // If free pages are in bitmaps, all pages of this hold of the zone lock are counted in one
-        // step.
-        let steps = if self.has_bitmaps { 1 } else { blocks };
-        self.counters
-            .add_blocks(machine, ZoneItem::FreePages as usize, delta, steps);
+        let item = ZoneItem::FreePages as usize;
+        if self.has_bitmaps {
+            self.counters.add(machine, item, delta);
+        } else {
+            self.counters.add_blocks(machine, item, delta, blocks);
+        }
         let (zone, pages, batch) = (self.index, Pages(pages), self.sizes(machine).batch);
         machine.emit(Event::ZoneHold {
             zone,
@@ -407,4 +409,14 @@ impl Part {
 pub(super) struct Moved {
     pub(super) pages: u32,
     pub(super) blocks: u32,
+}
+
+impl Moved {
+    /// Returns the amount that a hold has moved if it has moved `blocks` blocks of `order`.
+    pub(super) const fn of(order: Order, blocks: u32) -> Self {
+        Self {
+            pages: blocks << order.get(),
+            blocks,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::front::has_front;
 use super::zone::{PerCpu, Zone};
 use super::{AllocError, FreeError, LOCAL, PageAllocator, Request, ZoneKind};
 use crate::machine::{Front, Machine};
@@ -40,7 +41,7 @@ impl<M: Machine> PageAllocator<M> {
         let near = first.map(|zone| (zone, zone.slot(cpu)));
         Local {
             pages: self,
-            near: near.filter(|(_, slot)| slot.front.limit() != 0),
+            near: near.filter(|(_, slot)| slot.pages.limit() != 0),
         }
     }
 }
@@ -73,10 +74,10 @@ impl<'p, M: Machine> Local<'p, M> {
     /// Those of [`PageAllocator::free`]; nothing has changed then.
     #[inline(always)]
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        if order == Order::ZERO {
-            return match self.free_near(machine, pfn) {
+        if has_front(order) {
+            return match self.free_near(machine, pfn, order) {
                 Some(freed) => freed,
-                None => self.free_elsewhere(machine, pfn),
+                None => self.free_elsewhere(machine, pfn, order),
             };
         }
         self.pages.free(machine, pfn, order)
@@ -93,9 +94,9 @@ impl<'p, M: Machine> Local<'p, M> {
     /// Frees a page to the CPU's stack of free pages. Returns `None`, without having done anything,
     /// if the page cannot go there.
     #[inline(always)]
-    fn free_near(&self, machine: &M, pfn: Pfn) -> Option<Result<(), FreeError>> {
+    fn free_near(&self, machine: &M, pfn: Pfn, order: Order) -> Option<Result<(), FreeError>> {
         let (zone, slot) = self.near?;
-        zone.free_front(machine, slot, zone.page(pfn)?)
+        zone.free_front(machine, slot, zone.page(pfn)?, order)
     }
 
     /// Allocates a single page if the CPU's stack of free pages gives none. This is a function of
@@ -108,17 +109,15 @@ impl<'p, M: Machine> Local<'p, M> {
     /// Frees a single page that cannot go to the CPU's stack of free pages. This is a function of
     /// its own so that the code of [`Local::free`] is small enough to be inlined.
     #[inline(never)]
-    fn free_elsewhere(&self, machine: &M, pfn: Pfn) -> Result<(), FreeError> {
-        self.pages.free(machine, pfn, Order::ZERO)
+    fn free_elsewhere(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.pages.free(machine, pfn, order)
     }
 }
 
 /// Returns whether a request is for a single page that the first zone of the local CPU may serve.
 #[inline(always)]
 fn is_plain(request: Request) -> bool {
-    request.order == Order::ZERO
-        && request.node == LOCAL
-        && matches!(request.class, ZoneKind::Normal)
+    has_front(request.order) && request.node == LOCAL && matches!(request.class, ZoneKind::Normal)
 }
 
 impl<M: Machine> fmt::Debug for Local<'_, M> {

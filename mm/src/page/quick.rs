@@ -1,12 +1,14 @@
 //! The quick paths: a block moves between the caller and this CPU's page list or front (its stack
-//! of free single pages), and nothing else happens.
+//! of free blocks), and nothing else happens.
 //!
 //! Each function does what the first steps of the complete path do (`alloc.rs`, `free.rs`), or
 //! nothing at all. The simulator, on which each load of a word takes time, always takes the
-//! complete path. Single pages go through the front (`front.rs`) if the machine has fronts.
+//! complete path. Single pages and huge blocks go through a
+//! front (`front.rs`) if the machine has fronts.
 //!
 //! Locks: the pcp lock of this CPU, which these functions try to take and never wait for.
 
+use super::front::has_front;
 use super::mobility::Mobility;
 use super::pcp::list_of;
 use super::zone::Zone;
@@ -17,7 +19,7 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Pfn};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Takes a block from this CPU's front (its stack of free single pages) or page list, in the
+    /// Takes a block from this CPU's front (its stack of free blocks) or page list, in the
     /// first zone that `request` tries. Returns `None`, without having done anything, if neither
     /// the front nor the list gives a block. The list gives no block if it does not exist or is
     /// empty, or if another CPU holds its lock.
@@ -29,7 +31,7 @@ impl<M: Machine> PageAllocator<M> {
         let cpu = machine.this_cpu_at_once()?;
         let zone = self.first_zone_from(machine, cpu, request)?;
         let slot = zone.slot(cpu);
-        if request.order == Order::ZERO
+        if has_front(request.order)
             && let Some(page) = zone.alloc_front(machine, slot, request)
         {
             return Some(zone.pfn(page));
@@ -52,12 +54,11 @@ impl<M: Machine> PageAllocator<M> {
         Some(zone.pfn(page))
     }
 
-    /// Puts a single page on this CPU's stack of free pages (its front), or a block on this CPU's
-    /// list. The block goes onto the list only if no page has to return from the lists to the zone
-    /// then.
+    /// Puts a block on this CPU's stack of free blocks (its front), or on this CPU's list. The
+    /// block goes onto the list only if no page has to return from the lists to the zone then.
     #[inline(always)]
     pub(super) fn free_quickly(&self, machine: &M, pfn: Pfn, order: Order) -> Quick {
-        if M::PRICES_LOADS || !(order == Order::ZERO || order == Order::HUGE) {
+        if M::PRICES_LOADS || !has_front(order) {
             return Quick::Nothing;
         }
         // Most memory is in the highest zone, so only this zone is tried.
@@ -68,9 +69,7 @@ impl<M: Machine> PageAllocator<M> {
             return Quick::Nothing;
         };
         let slot = zone.slot(cpu);
-        if order == Order::ZERO
-            && let Some(freed) = zone.free_front(machine, slot, page)
-        {
+        if let Some(freed) = zone.free_front(machine, slot, page, order) {
             return match freed {
                 Ok(()) => Quick::Freed,
                 Err(why) => Quick::Refused(why),
@@ -104,7 +103,7 @@ impl<M: Machine> PageAllocator<M> {
 /// The outcome of [`PageAllocator::free_quickly`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quick {
-    /// The block is on the CPU's stack of free pages (its front) or on the list, and nothing is
+    /// The block is on the CPU's stack of free blocks (its front) or on the list, and nothing is
     /// left to do.
     Freed,
     /// The page is not the caller's: another free of the page raced with this one.

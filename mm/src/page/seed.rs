@@ -171,13 +171,12 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// The state of `cpu`'s lists in a zone, or `None` if there is no such zone. Moves the pages of
-    /// the CPU's [`Front`](crate::machine::Front), its stack of free single pages, to the lists
-    /// first. Waits for the pcp lock if another CPU holds it.
+    /// The state of `cpu`'s lists in a zone, or `None` if there is no such zone. Moves the blocks of
+    /// the CPU's [fronts](crate::machine::Front), its stacks of free blocks, to the lists first. Waits for the pcp lock if another CPU holds it.
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);
-        zone.empty_front(machine, cpu, Site::Control);
+        zone.empty_fronts(machine, cpu, Site::Control);
         // `room` is allocated while the pcp lock is not held. The loop ends when the blocks on the
         // lists fit into `room`, that is, when the lists have not become longer since the
         // allocation.
@@ -281,7 +280,7 @@ impl<M: Machine> Zone<M> {
 
     fn seed_lists(&self, machine: &M, cpu: CpuId, state: &ListState) -> Result<(), SeedError> {
         let slot = self.slot(cpu);
-        self.empty_front(machine, cpu, Site::Control);
+        self.empty_fronts(machine, cpu, Site::Control);
         slot.pcp.with(machine, Site::Control, |pcp| {
             pcp.set_state(state);
             let outcome = state.blocks.iter().try_for_each(|block| {

@@ -23,9 +23,9 @@ const ALLOCATED: u8 = 0x30;
 /// The state of a block allocated for a request whose pages can be moved. Used only if pages are
 /// grouped by mobility.
 const MOVABLE: u8 = 0x50;
-/// The tag of a single page on a CPU's stack of free pages (a front), or on its way from there to a
-/// list.
-pub(crate) const FRONTED: u8 = 0x70;
+/// The state of a block in a front (a CPU's stack of free blocks), or on its way from there to a
+/// list or to the zone.
+const FRONTED: u8 = 0x70;
 
 const STATE: u8 = 0xf0;
 
@@ -37,6 +37,12 @@ pub(crate) const fn free(order: Order) -> u8 {
 /// The tag of the first page of a block of `order` on a pcp list.
 pub(crate) const fn listed(order: Order) -> u8 {
     LISTED | order.get()
+}
+
+/// The tag of the first page of a block of `order` in a CPU's stack of free blocks (a front), or on
+/// its way from there to a list or to the zone.
+pub(crate) const fn fronted(order: Order) -> u8 {
+    FRONTED | order.get()
 }
 
 /// The tag of the first page of an allocated block of `order`.

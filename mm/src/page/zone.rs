@@ -43,7 +43,7 @@ use super::pcp::{self, Pcp};
 use super::settings::Settings;
 use super::tag;
 use super::watermark::Urgency;
-use crate::machine::{CpuLock, Field, Machine, Tags};
+use crate::machine::{CpuLock, Field, Front, Machine, Tags};
 use crate::site::{LockClass, Site};
 use crate::units::{CpuId, NodeId, Order, Pages, Pfn, narrow};
 use crate::vmstat::counters::{Counters, ZoneItem};
@@ -88,7 +88,9 @@ pub(crate) struct Zone<M: Machine> {
 #[repr(C, align(128))]
 pub(super) struct PerCpu<M: Machine> {
     /// Single pages that the CPU allocates and frees without a lock.
-    pub(super) front: M::Front,
+    pub(super) pages: M::Front,
+    /// Huge blocks that the CPU allocates and frees without a lock.
+    pub(super) huge: M::Front,
     /// The number of pages on the lists, for readers that do not take the lock.
     pub(super) count: M::LocalWord,
     /// The number of pages that must still return to the zone, because their return was
@@ -146,8 +148,9 @@ impl<M: Machine> Zone<M> {
             buddy: machine.lock(LockClass::Zone, home, buddy),
             slots: topology
                 .ids()
-                .zip(machine.make_fronts())
-                .map(|(cpu, front)| PerCpu::new(machine, cpu, front, metadata))
+                .zip(machine.make_fronts(Order::ZERO))
+                .zip(machine.make_fronts(Order::HUGE))
+                .map(|((cpu, pages), huge)| PerCpu::new(machine, cpu, [pages, huge], metadata))
                 .collect(),
             owners: Owners::new(machine, owning, layout.spanned, metadata),
             holds,
@@ -255,11 +258,29 @@ impl<M: Machine> Zone<M> {
 }
 
 impl<M: Machine> PerCpu<M> {
-    fn new(machine: &M, cpu: CpuId, front: M::Front, metadata: Metadata) -> Self {
+    /// The CPU's front (its stack of free blocks) for blocks of `order`, which is 0 or that of huge
+    /// blocks.
+    #[inline(always)]
+    pub(super) fn front(&self, order: Order) -> &M::Front {
+        if order == Order::HUGE {
+            &self.huge
+        } else {
+            &self.pages
+        }
+    }
+
+    /// The number of pages in the CPU's fronts (its stacks of free blocks). The number may be
+    /// outdated.
+    pub(super) fn fronted(&self) -> u32 {
+        self.pages.blocks() + (self.huge.blocks() << Order::HUGE.get())
+    }
+
+    fn new(machine: &M, cpu: CpuId, [pages, huge]: [M::Front; 2], metadata: Metadata) -> Self {
         let mut pcp = Pcp::new(metadata);
         pcp.stock = Stock::new(cpu, metadata);
         Self {
-            front,
+            pages,
+            huge,
             pcp: machine.cpu_lock(LockClass::Pcp, cpu, pcp),
             room: machine.field(match metadata {
                 Metadata::Eager => 0,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use plimsoll_mm::machine::{Freed, Front, Machine, Tags};
-use plimsoll_mm::units::CpuId;
+use plimsoll_mm::units::{CpuId, Order};
 
 use super::machine::{Bytes, Plain};
 
@@ -29,8 +29,8 @@ pub(crate) struct Depot {
     is_away: AtomicBool,
     /// The number of pushes that still succeed, if this number is limited.
     pushes: Mutex<Option<u32>>,
-    /// The limit of each CPU's front (its stack of free pages).
-    limits: Mutex<BTreeMap<u32, u32>>,
+    /// The limit of each front (a CPU's stack of free blocks of some order).
+    limits: Mutex<BTreeMap<(u32, Order), u32>>,
 }
 
 impl Depot {
@@ -63,10 +63,16 @@ impl Depot {
         }
     }
 
-    /// The largest number of pages on the front (the stack of free pages) of `cpu`.
+    /// The largest number of pages on the front for single pages (the stack of free pages) of
+    /// `cpu`.
     pub(crate) fn limit_of(&self, cpu: u32) -> u32 {
+        self.limit_for(cpu, Order::ZERO)
+    }
+
+    /// The largest number of blocks of `order` on the front (the stack of free blocks) of `cpu`.
+    pub(crate) fn limit_for(&self, cpu: u32, order: Order) -> u32 {
         let limits = self.limits.lock().expect("one thread");
-        limits.get(&cpu).copied().unwrap_or_default()
+        limits.get(&(cpu, order)).copied().unwrap_or_default()
     }
 
     /// Makes the next free of a page to a front (a CPU's stack of free pages) succeed, although the
@@ -85,6 +91,7 @@ impl Depot {
 /// The front of a CPU: its stack of free pages. Only a thread on this CPU can use it.
 pub(crate) struct Stack {
     cpu: CpuId,
+    order: Order,
     pages: Mutex<Vec<u32>>,
     limit: AtomicU32,
     was_used: AtomicBool,
@@ -94,9 +101,10 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    pub(crate) fn new(cpu: CpuId, depot: Option<Arc<Depot>>) -> Self {
+    pub(crate) fn new(cpu: CpuId, order: Order, depot: Option<Arc<Depot>>) -> Self {
         Self {
             cpu,
+            order,
             pages: Mutex::default(),
             limit: AtomicU32::new(0),
             was_used: AtomicBool::new(false),
@@ -108,6 +116,11 @@ impl Stack {
     fn is_mine(&self, machine: &Plain) -> bool {
         let depot = self.depot.as_ref();
         machine.this_cpu() == self.cpu && !depot.is_some_and(|depot| depot.is_away.load(Relaxed))
+    }
+
+    /// The depot, if CPUs exchange runs of blocks of this order.
+    fn exchange(&self) -> Option<&Arc<Depot>> {
+        self.depot.as_ref().filter(|_| self.order == Order::ZERO)
     }
 
     fn stack(&self) -> MutexGuard<'_, Vec<u32>> {
@@ -164,7 +177,7 @@ impl Front<Plain> for Stack {
         let mut pages = std::mem::take(&mut *self.stack());
         pages.reverse();
         f(&pages);
-        let Some(depot) = &self.depot else { return };
+        let Some(depot) = self.exchange() else { return };
         let mine = |run: &mut Run| run.0 == self.cpu;
         let given: Vec<Run> = depot.runs().extract_if(.., mine).collect();
         given.iter().for_each(|run| f(&run.1));
@@ -173,19 +186,19 @@ impl Front<Plain> for Stack {
     fn give_run(&self, _: &Plain, pages: &[u32]) -> bool {
         let has_room = |depot: &&Arc<Depot>| !depot.is_full.load(Relaxed);
         let give = |depot: &Arc<Depot>| depot.runs().push((self.cpu, pages.into()));
-        self.depot.as_ref().filter(has_room).map(give).is_some()
+        self.exchange().filter(has_room).map(give).is_some()
     }
 
     fn take_run(&self, _: &Plain, pages: &mut [u32]) -> bool {
-        let run = self.depot.as_ref().and_then(|depot| depot.runs().pop());
+        let run = self.exchange().and_then(|depot| depot.runs().pop());
         run.is_some_and(|run| {
             pages.copy_from_slice(&run.1);
             true
         })
     }
 
-    fn pages(&self) -> u32 {
-        let given = self.depot.as_ref().map_or(0, |depot| {
+    fn blocks(&self) -> u32 {
+        let given = self.exchange().map_or(0, |depot| {
             let runs = depot.runs();
             let mine = runs.iter().filter(|run| run.0 == self.cpu);
             mine.map(|run| run.1.len()).sum()
@@ -205,7 +218,7 @@ impl Front<Plain> for Stack {
         if let Some(depot) = &self.depot {
             self.limit.store(pages, Relaxed);
             let mut limits = depot.limits.lock().expect("one thread");
-            limits.insert(self.cpu.0, pages);
+            limits.insert((self.cpu.0, self.order), pages);
         }
     }
 }

@@ -148,8 +148,8 @@ impl Machine for Plain {
         Unsigned(AtomicU64::new(value))
     }
 
-    fn make_fronts(&self) -> impl Iterator<Item = Stack> {
-        (0..).map(|cpu| Stack::new(CpuId(cpu), self.depot.clone()))
+    fn make_fronts(&self, order: Order) -> impl Iterator<Item = Stack> {
+        (0..).map(move |cpu| Stack::new(CpuId(cpu), order, self.depot.clone()))
     }
 
     fn spend(&self, _work: Work, _n: u32) {}

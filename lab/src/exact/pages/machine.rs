@@ -13,7 +13,7 @@ use plimsoll_mm::machine::{
 use plimsoll_mm::no_front::NoFront;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 
 /// A machine that performs one recorded operation at a time. No time passes on it.
 pub(super) struct Stepwise {
@@ -142,7 +142,7 @@ impl Machine for Stepwise {
         StepField(Cell::new(value))
     }
 
-    fn make_fronts(&self) -> impl Iterator<Item = NoFront> {
+    fn make_fronts(&self, _order: Order) -> impl Iterator<Item = NoFront> {
         std::iter::repeat(NoFront)
     }
 

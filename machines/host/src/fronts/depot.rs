@@ -38,10 +38,15 @@ struct Run {
     pages: [u32; RUN],
 }
 
+/// The number of runs in the depot of `fronts` fronts (the CPUs' stacks of free pages).
+pub(super) fn most_runs(fronts: usize) -> usize {
+    (RUNS_PER_CPU * fronts).min(RUNS_MAX)
+}
+
 impl Depot {
-    /// An empty depot for `fronts` fronts, the CPUs' stacks of free pages.
-    pub(super) fn new(fronts: usize) -> Self {
-        let most = (RUNS_PER_CPU * fronts).min(RUNS_MAX);
+    /// An empty depot for `fronts` fronts, the CPUs' stacks of free pages. It has room for `most`
+    /// runs.
+    pub(super) fn new(fronts: usize, most: usize) -> Self {
         let mut runs = Vec::new();
         // If there is no memory for the runs, the depot stays empty, and CPUs use the page lists
         // and the zone instead.
@@ -141,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_run_counts_for_the_front_that_gave_it_until_it_is_taken_or_returned() {
-        let depot = Depot::new(2);
+        let depot = Depot::new(2, most_runs(2));
         let run = |first: u32| -> Vec<u32> { (first..).take(RUN).collect() };
         assert!(depot.give(0, &run(0)) && depot.give(1, &run(100)) && depot.give(0, &run(200)));
         assert!(!depot.give(0, &run(0)[..RUN - 1]), "no whole run");
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_run_that_was_given_last_is_returned_first() {
-        let depot = Depot::new(2);
+        let depot = Depot::new(2, most_runs(2));
         for (front, page) in [(0, 1), (1, 2), (0, 3)] {
             assert!(depot.give(front, &[page; RUN]));
         }
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_depot_has_room_for_a_few_runs_of_each_front() {
-        let depot = Depot::new(3);
+        let depot = Depot::new(3, most_runs(3));
         let given = (0..).take_while(|_| depot.give(2, &[7; RUN])).count();
         assert_eq!(given, 3 * RUNS_PER_CPU);
     }

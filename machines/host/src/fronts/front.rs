@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_mm::machine::{Freed, Front};
+use plimsoll_mm::units::Order;
 
-use super::depot::Depot;
+use super::depot::{self, Depot};
 use super::kinds::Fronts;
 use super::rseq;
 use super::stack::Stack;
@@ -27,10 +28,15 @@ pub struct HostFront {
 }
 
 impl HostFront {
-    /// Creates a front (a stack of free pages) for each of `cpus` CPUs. The fronts share a depot,
-    /// through which CPUs exchange pages.
-    pub(crate) fn of_a_zone(cpus: u32) -> impl Iterator<Item = Self> {
-        let depot = Arc::new(Depot::new(cpus as usize));
+    /// Creates a front (a stack of free blocks of `order`) for each of `cpus` CPUs. The fronts share
+    /// a depot, through which CPUs exchange single pages.
+    pub(crate) fn of_a_zone(cpus: u32, order: Order) -> impl Iterator<Item = Self> {
+        let most = if order == Order::ZERO {
+            depot::most_runs(cpus as usize)
+        } else {
+            0
+        };
+        let depot = Arc::new(Depot::new(cpus as usize, most));
         (0..cpus as usize).map(move |index| Self {
             stack: Stack::new(),
             depot: Arc::clone(&depot),
@@ -169,7 +175,7 @@ impl Front<Host> for HostFront {
         self.depot.take(pages)
     }
 
-    fn pages(&self) -> u32 {
+    fn blocks(&self) -> u32 {
         self.stack.len() + self.depot.pages_of(self.index)
     }
 

@@ -7,7 +7,7 @@ use std::thread;
 
 use plimsoll_mm::machine::Front;
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::CpuId;
+use plimsoll_mm::units::{CpuId, Order};
 
 use super::front::HostFront;
 use super::homes::Homes;
@@ -82,7 +82,9 @@ fn a_run_is_pushed_whole_or_not_at_all() {
 fn a_front_pushes_all_pages_of_a_run_or_none() {
     for kind in [Fronts::Restartable, Fronts::Owned] {
         let host = Host::with_fronts(Topology::flat(1), kind, OwnerLocks::Exchanged);
-        let front = HostFront::of_a_zone(1).next().expect("one CPU has a front");
+        let front = HostFront::of_a_zone(1, Order::ZERO)
+            .next()
+            .expect("one CPU has a front");
         front.set_limit(4);
         host.fronts().prepare_thread();
         if !front.admits(&host) {
@@ -101,10 +103,10 @@ fn a_front_pushes_all_pages_of_a_run_or_none() {
         };
         at_home(&mut || front.push_run(&host, &[1, 2, 3]), 3);
         assert_eq!(front.push_run(&host, &[4, 5]), 0, "{kind}: no room for two");
-        assert_eq!(front.pages(), 3);
+        assert_eq!(front.blocks(), 3);
         let mut run = [0; 4];
         at_home(&mut || front.pop_run(&host, &mut run), 3);
-        assert_eq!((&run[..3], front.pages()), (&[3, 2, 1][..], 0));
+        assert_eq!((&run[..3], front.blocks()), (&[3, 2, 1][..], 0));
     }
 }
 
@@ -135,7 +137,9 @@ fn a_thread_inside_a_stack_uses_no_second_one() {
 
 #[test]
 fn a_front_has_no_larger_limit_than_its_capacity() {
-    let front = HostFront::of_a_zone(1).next().expect("one CPU has a front");
+    let front = HostFront::of_a_zone(1, Order::ZERO)
+        .next()
+        .expect("one CPU has a front");
     front.set_limit(u32::MAX);
     assert_eq!(front.limit(), HostFront::CAPACITY);
 }
@@ -143,13 +147,13 @@ fn a_front_has_no_larger_limit_than_its_capacity() {
 #[test]
 fn a_run_in_the_depot_counts_for_the_front_that_gave_it() {
     let host = Host::with_topology(Topology::flat(2));
-    let fronts: Vec<HostFront> = HostFront::of_a_zone(2).collect();
+    let fronts: Vec<HostFront> = HostFront::of_a_zone(2, Order::ZERO).collect();
     assert!(fronts[1].give_run(&host, &[7; 64]));
-    assert_eq!([0, 1].map(|cpu| fronts[cpu].pages()), [0, 64]);
+    assert_eq!([0, 1].map(|cpu| fronts[cpu].blocks()), [0, 64]);
     fronts[0].empty(&host, |_| panic!("the run is not its own"));
     let mut pages = 0;
     fronts[1].empty(&host, |run| pages += run.len());
-    assert_eq!((pages, fronts[1].pages()), (64, 0));
+    assert_eq!((pages, fronts[1].blocks()), (64, 0));
 }
 
 /// The home of a CPU's counters is a real CPU. It moves to another real CPU only after many

@@ -158,8 +158,8 @@ impl Bitmaps {
         None
     }
 
-    /// Splits the whole block at `first`, which has been taken from the sets of whole blocks: all its pages
-    /// are now free pages in the bitmap of the block.
+    /// Splits the whole block at `first`, which has been taken from the sets of whole blocks: all
+    /// its pages are now free pages in the bitmap of the block.
     pub(super) fn open(&mut self, links: &mut Links, first: u32) {
         let split = &mut self.blocks[(first / HUGE) as usize];
         debug_assert_eq!(split.free, 0, "a whole block has no bits");
@@ -229,9 +229,7 @@ impl Bitmaps {
 
     /// Returns whether there is a free block of `order` or more.
     pub(super) fn has(&self, order: Order) -> bool {
-        self.best(order).is_some()
-            || self.whole.count(Order::MAX) > 0
-            || order <= Order::HUGE && self.whole.count(Order::HUGE) > 0
+        self.best(order).is_some() || self.whole.has(order)
     }
 
     /// The number of free blocks of `order`, if pages are merged as far as possible. Looks at all

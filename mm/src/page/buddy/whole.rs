@@ -14,7 +14,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::units::{Order, Pages, count_of};
+use crate::units::{Order, Pages};
 
 const HUGE: u32 = Order::HUGE.pages().0;
 const LARGEST: u32 = Order::MAX.pages().0;
@@ -114,13 +114,18 @@ impl Whole {
         if merges || backing == Backing::Given {
             return self.give_rarely(index, merges, backing);
         }
-        // Whether the buddy is free is as good as random, so a branch would often be mispredicted.
         let [huge, _] = &mut self.huge;
         let [largest, _] = &mut self.largest;
-        let merges = u32::from(huge.contains(index ^ 1));
-        huge.change(index ^ 1, merges, 0);
-        huge.change(index, 0, 1 - merges);
-        largest.change(index / 2, 0, merges);
+        // Whether the buddy is free is as good as random, so a branch would often be mispredicted.
+        // A block and its buddy have their bits in the same word.
+        let merges = huge.change(index, |bits| {
+            let own = index % 64;
+            let buddy = own ^ 1;
+            let merges = (bits >> buddy) & 1;
+            let changed = (merges << buddy) | ((1 - merges) << own);
+            (bits ^ changed, merges)
+        });
+        largest.change(index / 2, |bits| (bits | (merges << (index / 2 % 64)), ()));
     }
 
     /// Continues [`Whole::give`] for a huge block with an index in the zone, if the memory of the
@@ -157,14 +162,22 @@ impl Whole {
         }
     }
 
-    /// The number of free blocks of `order`; 0 for orders below that of a huge block.
+    /// Returns whether there is a free block of 512 pages or more, or of 1024 pages if `order` is
+    /// [`Order::MAX`].
+    pub(super) fn has(&self, order: Order) -> bool {
+        let is_some = |sets: &[BlockSet; 2]| sets.iter().any(|set| !set.is_empty());
+        is_some(&self.largest) || order < Order::MAX && is_some(&self.huge)
+    }
+
+    /// The number of free blocks of `order`; 0 for orders below that of a huge block. Looks at all
+    /// words of the sets.
     pub(super) fn count(&self, order: Order) -> u32 {
         let sets = match order {
             Order::MAX => &self.largest,
             Order::HUGE => &self.huge,
             _ => return 0,
         };
-        sets.iter().map(|set| set.len).sum()
+        sets.iter().map(BlockSet::len).sum()
     }
 }
 
@@ -174,8 +187,6 @@ impl Whole {
 struct BlockSet {
     words: Vec<u64>,
     summary: Vec<u64>,
-    /// The number of blocks in the set.
-    len: u32,
 }
 
 impl BlockSet {
@@ -184,34 +195,44 @@ impl BlockSet {
         Self {
             words: vec![0; words],
             summary: vec![0; words.div_ceil(64)],
-            len: 0,
         }
+    }
+
+    /// The number of blocks. Looks at all words.
+    fn len(&self) -> u32 {
+        self.words.iter().map(|bits| bits.count_ones()).sum()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.summary.iter().all(|bits| *bits == 0)
     }
 
     fn insert(&mut self, block: u32) {
         debug_assert!(!self.contains(block), "a block is free once");
-        self.change(block, 0, 1);
+        self.change(block, |bits| (bits | 1 << (block % 64), ()));
     }
 
     /// Removes a block. Returns whether it was in the set.
     fn remove(&mut self, block: u32) -> bool {
         let is_in = self.contains(block);
         if is_in {
-            self.change(block, 1, 0);
+            self.change(block, |bits| (bits & !(1 << (block % 64)), ()));
         }
         is_in
     }
 
-    /// Changes the bit of a block from `old` to `new`, without a branch.
-    #[inline]
-    fn change(&mut self, block: u32, old: u32, new: u32) {
+    /// Replaces the word that has the bit of `block` by the first result of `f`, without a branch.
+    /// Returns the second result.
+    #[inline(always)]
+    fn change<R>(&mut self, block: u32, f: impl FnOnce(u64) -> (u64, R)) -> R {
         let word = block / 64;
-        let blocks = &mut self.words[word as usize];
-        *blocks ^= u64::from(old ^ new) << (block % 64);
-        let is_used = u64::from(*blocks != 0);
+        let bits = &mut self.words[word as usize];
+        let (new, result) = f(*bits);
+        *bits = new;
         let summary = &mut self.summary[(word / 64) as usize];
-        *summary = *summary & !(1 << (word % 64)) | is_used << (word % 64);
-        self.len = self.len - old + new;
+        let is_used = u64::from(new != 0);
+        *summary = (*summary & !(1 << (word % 64))) | (is_used << (word % 64));
+        result
     }
 
     fn contains(&self, block: u32) -> bool {
@@ -229,8 +250,7 @@ impl BlockSet {
     /// Removes up to `most` blocks from the set, and calls `f` for each of them, the lowest first.
     #[inline]
     fn take_run(&mut self, most: usize, mut f: impl FnMut(u32)) {
-        let mut left = count_of(most).min(self.len);
-        self.len -= left;
+        let mut left = most;
         for (at, bits) in (0..).zip(&mut self.summary) {
             while left > 0 && *bits != 0 {
                 let word = at * 64 + bits.trailing_zeros();
@@ -272,7 +292,8 @@ mod tests {
                     1 => prop_assert_eq!(set.remove(block), known.remove(&block)),
                     _ => prop_assert_eq!(set.take(), known.pop_first()),
                 }
-                prop_assert_eq!(set.len as usize, known.len());
+                prop_assert_eq!(set.len() as usize, known.len());
+                prop_assert_eq!(set.is_empty(), known.is_empty());
             }
             while let Some(block) = known.pop_first() {
                 prop_assert_eq!(set.take(), Some(block));

@@ -9,7 +9,7 @@
 //! Locks: the pcp lock is held throughout; the zone lock is taken inside it for each hold.
 
 use super::stock::Record;
-use crate::machine::{CpuLock, Front, LocalWord, Machine, Tags};
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::page::blocks::Blocks;
 use crate::page::hold::Part;
 use crate::page::pcp::Pcp;
@@ -223,7 +223,7 @@ impl<M: Machine> Zone<M> {
     /// have freed for it.
     pub(in crate::page) fn listed(&self, machine: &M, cpu: CpuId) -> u32 {
         let slot = self.slot(cpu);
-        count_in(slot.count.read(machine)) + slot.front.pages() + self.mailed(machine, cpu).0
+        count_in(slot.count.read(machine)) + slot.fronted() + self.mailed(machine, cpu).0
     }
 }
 

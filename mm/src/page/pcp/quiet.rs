@@ -59,9 +59,14 @@ impl Pcp {
         Some(page)
     }
 
-    /// Takes the hottest blocks of a list of single pages, the hottest first, until `pages` is full
-    /// or the list is empty. Records the allocations. Returns the number of pages.
-    pub(in crate::page) fn pop_run(&mut self, list: usize, pages: &mut [u32]) -> usize {
+    /// Takes the hottest blocks of a list of blocks of `order`, the hottest first, until `pages` is
+    /// full or the list is empty. Records the allocations. Returns the number of blocks.
+    pub(in crate::page) fn pop_run(
+        &mut self,
+        list: usize,
+        order: Order,
+        pages: &mut [u32],
+    ) -> usize {
         let stack = &mut self.lists[list];
         let len = pages.len().min(stack.len());
         let from = stack.len() - len;
@@ -70,7 +75,7 @@ impl Pcp {
             .iter_mut()
             .zip(hottest)
             .for_each(|(to, page)| *to = page);
-        self.count -= count_of(len);
+        self.count -= count_of(len) << order.get();
         self.free_count = self.free_count.checked_shr(count_of(len)).unwrap_or(0);
         len
     }
