@@ -253,25 +253,27 @@ impl Buddy {
 
     /// Frees single pages to the bitmaps. Does nothing if the zone has no bitmaps.
     pub(super) fn give_pages(&mut self, pages: &[u32]) {
+        let Some(bitmaps) = &mut self.bitmaps else {
+            return;
+        };
+        self.free += Pages(count_of(pages.len()));
         let mut rest = pages;
-        while let Some((&page, others)) = rest.split_first()
-            && let Some(bitmaps) = &mut self.bitmaps
-        {
+        while let Some((&page, others)) = rest.split_first() {
             // Pages that were freed one after the other are often neighbours. Successive pages
             // whose bits are in the same word are freed in one step.
             let word = page / 64;
             let is_beside = |other: &&u32| **other / 64 == word;
-            let (count, whole) = if others.first().is_some_and(|other| is_beside(&other)) {
+            let whole = if others.first().is_some_and(|other| is_beside(&other)) {
                 let beside = others.iter().take_while(is_beside);
-                let first = 1_u64 << (page % 64);
-                let bits = beside.fold(first, |bits, page| bits | 1 << (page % 64));
-                let whole = bitmaps.give_word(&mut self.links, word, bits);
-                (bits.count_ones(), whole)
+                let first = (1, 1_u64 << (page % 64));
+                let add = |(count, bits), page: &u32| (count + 1, bits | 1 << (page % 64));
+                let (count, bits) = beside.fold(first, add);
+                rest = &rest[count..];
+                bitmaps.give_word(&mut self.links, word, bits)
             } else {
-                (1, bitmaps.give_page(&mut self.links, page))
+                rest = others;
+                bitmaps.give_page(&mut self.links, page)
             };
-            rest = &rest[count as usize..];
-            self.free += Pages(count);
             if let Some(whole) = whole {
                 bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
             }
