@@ -103,7 +103,7 @@ impl Machine for Host {
     }
 
     fn make_fronts(&self, order: Order) -> impl Iterator<Item = HostFront> {
-        HostFront::of_a_zone(self.shared.topology.cpus(), order)
+        HostFront::of_a_zone(self.shared.topology.cpus(), order, self.fronts())
     }
 
     /// Moves an array that has one element for each CPU to the nodes of the CPUs, if the computer

@@ -25,22 +25,31 @@ pub struct HostFront {
     /// depot.
     depot: Arc<Depot>,
     index: usize,
+    /// The largest limit that the stack may get. It is 0 if the threads of the machine use no
+    /// fronts, so that no call tries to use this one.
+    most: u32,
 }
 
 impl HostFront {
     /// Creates a front (a stack of free blocks of `order`) for each of `cpus` CPUs. The fronts share
-    /// a depot, through which CPUs exchange single pages.
-    pub(crate) fn of_a_zone(cpus: u32, order: Order) -> impl Iterator<Item = Self> {
-        let most = if order == Order::ZERO {
+    /// a depot, through which CPUs exchange single pages. `kind` is the way in which the threads of
+    /// the machine use the fronts.
+    pub(crate) fn of_a_zone(cpus: u32, order: Order, kind: Fronts) -> impl Iterator<Item = Self> {
+        let runs = if order == Order::ZERO {
             depot::most_runs(cpus as usize)
         } else {
             0
         };
-        let depot = Arc::new(Depot::new(cpus as usize, most));
+        let depot = Arc::new(Depot::new(cpus as usize, runs));
+        let most = match kind {
+            Fronts::Restartable | Fronts::Owned => Self::CAPACITY,
+            Fronts::Off => 0,
+        };
         (0..cpus as usize).map(move |index| Self {
             stack: Stack::new(),
             depot: Arc::clone(&depot),
             index,
+            most,
         })
     }
 
@@ -190,7 +199,7 @@ impl Front<Host> for HostFront {
     }
 
     fn set_limit(&self, pages: u32) {
-        let pages = pages.min(Self::CAPACITY);
+        let pages = pages.min(self.most);
         // Relaxed is enough: a stack with more pages than its limit does no harm.
         self.stack.limit.store(pages, Relaxed);
     }

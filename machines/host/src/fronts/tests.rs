@@ -82,7 +82,7 @@ fn a_run_is_pushed_whole_or_not_at_all() {
 fn a_front_pushes_all_pages_of_a_run_or_none() {
     for kind in [Fronts::Restartable, Fronts::Owned] {
         let host = Host::with_fronts(Topology::flat(1), kind, OwnerLocks::Exchanged);
-        let front = HostFront::of_a_zone(1, Order::ZERO)
+        let front = HostFront::of_a_zone(1, Order::ZERO, Fronts::Owned)
             .next()
             .expect("one CPU has a front");
         front.set_limit(4);
@@ -135,19 +135,24 @@ fn a_thread_inside_a_stack_uses_no_second_one() {
     assert_eq!(stack.pop_at(me), Some(7));
 }
 
+/// If the threads of a machine use no fronts, a front has no room, so that allocations and frees do
+/// not try to use it.
 #[test]
 fn a_front_has_no_larger_limit_than_its_capacity() {
-    let front = HostFront::of_a_zone(1, Order::ZERO)
-        .next()
-        .expect("one CPU has a front");
-    front.set_limit(u32::MAX);
-    assert_eq!(front.limit(), HostFront::CAPACITY);
+    let all = [Fronts::Restartable, Fronts::Owned, Fronts::Off];
+    let limits = all.map(|kind| {
+        let front = HostFront::of_a_zone(1, Order::HUGE, kind).next();
+        let front = front.expect("one CPU has a front");
+        front.set_limit(u32::MAX);
+        front.limit()
+    });
+    assert_eq!(limits, [HostFront::CAPACITY, HostFront::CAPACITY, 0]);
 }
 
 #[test]
 fn a_run_in_the_depot_counts_for_the_front_that_gave_it() {
     let host = Host::with_topology(Topology::flat(2));
-    let fronts: Vec<HostFront> = HostFront::of_a_zone(2, Order::ZERO).collect();
+    let fronts: Vec<HostFront> = HostFront::of_a_zone(2, Order::ZERO, Fronts::Owned).collect();
     assert!(fronts[1].give_run(&host, &[7; 64]));
     assert_eq!([0, 1].map(|cpu| fronts[cpu].blocks()), [0, 64]);
     fronts[0].empty(&host, |_| panic!("the run is not its own"));
