@@ -13,6 +13,7 @@ use std::thread;
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, ArenaOptions, OnFork};
 use plimsoll_host::discard::ToKernel;
+use plimsoll_host::fronts::Fronts;
 use plimsoll_host::pool::Pool;
 use plimsoll_host::return_free::{Pace, ReturnFree};
 use plimsoll_mm::Manager;
@@ -21,6 +22,9 @@ use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+
+#[path = "../shared/own_areas.rs"]
+mod own_areas;
 
 /// The end of a child: its exit code, or the signal that killed it.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,6 +103,17 @@ fn a_child_that_uses_the_manager_aborts_with_a_message() {
         }));
     }
     assert_eq!(alloc(&host, &manager), 0, "the parent goes on");
+}
+
+/// A child inherits the areas of restartable sequences, whether glibc has registered them or the
+/// machine has.
+#[test]
+fn forks_are_noticed_without_the_areas_of_glibc() {
+    if own_areas::is_second_run() {
+        assert!(Fronts::Restartable.is_available());
+    } else if Fronts::Restartable.is_available() {
+        own_areas::run_again("forks::");
+    }
 }
 
 /// A child may not use the fronts (the stacks of free pages) of its parent, which neither lock a page

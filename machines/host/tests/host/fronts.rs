@@ -18,6 +18,9 @@ use plimsoll_mm::page::{Config, FreeError, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
+#[path = "../shared/own_areas.rs"]
+mod own_areas;
+
 const PAGES: u32 = 1 << 14;
 /// The number of additions of each thread.
 const EACH: i64 = 20_000;
@@ -48,6 +51,17 @@ fn assert_whole(host: &Host, manager: &Manager<Host>) {
     let zone = &pages.view(host)[0];
     assert_eq!((zone.free, zone.listed), (Pages(PAGES), Pages(0)));
     assert_eq!(zone.counted_free, u64::from(PAGES));
+}
+
+/// If glibc registers no areas for restartable sequences, the machine registers its own, and
+/// everything in this file holds.
+#[test]
+fn fronts_hold_without_the_areas_of_glibc() {
+    if own_areas::is_second_run() {
+        assert!(Fronts::Restartable.is_available());
+    } else if Fronts::Restartable.is_available() {
+        own_areas::run_again("fronts::");
+    }
 }
 
 #[test]

@@ -27,6 +27,15 @@ pub(crate) fn interrupt(thread: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR1) == 0 }
 }
 
+/// Returns whether glibc has registered no areas for restartable sequences in this process.
+pub(crate) fn glibc_has_no_areas() -> bool {
+    // SAFETY: the name ends with a zero byte, and the call changes nothing.
+    let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) };
+    // SAFETY: the symbol is a constant of type `unsigned int`, which glibc sets before the program
+    // starts.
+    size.is_null() || unsafe { *size.cast::<u32>() } == 0
+}
+
 extern "C" fn nothing(_signal: libc::c_int) {}
 
 /// Signal handlers that do nothing, and a timer whose signal goes to any thread of the process.

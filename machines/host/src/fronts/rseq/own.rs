@@ -132,3 +132,150 @@ pub(super) fn abort_sequences_on(cpu: u32) -> bool {
     let outcome = unsafe { libc::syscall(libc::SYS_membarrier, ABORT_SEQUENCES, ON_ONE_CPU, cpu) };
     outcome == 0
 }
+
+#[cfg(test)]
+#[path = "../../../tests/shared/own_areas.rs"]
+mod own_areas;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+    use std::io;
+    use std::ptr;
+    use std::sync::Barrier;
+    use std::sync::mpsc::{self, Sender};
+    use std::thread;
+
+    use super::super::{NONE, is_available, mine, ops, registration, set_up};
+    use super::*;
+
+    /// Returns whether threads of this process use areas that this module registers.
+    fn areas_are_own() -> bool {
+        matches!(registration(), Some(Registration::Own))
+    }
+
+    /// glibc registers no areas if the environment says so. All tests of fronts must hold then too.
+    #[test]
+    fn the_tests_of_fronts_pass_without_the_areas_of_glibc() {
+        if own_areas::is_second_run() {
+            assert_eq!(libc_offset(), None, "glibc has no areas");
+            assert!(areas_are_own());
+        } else if is_available() {
+            own_areas::run_again("fronts::");
+        }
+    }
+
+    /// Asks the kernel to register `area`, and returns the number of the error. The kernel refuses a
+    /// thread that has an area, and gives another reason if the area, its size or the signature is
+    /// not the same as before.
+    fn refusal(area: &Area) -> Option<i32> {
+        // SAFETY: if the kernel registers the area, the registration ends before the area does.
+        if unsafe { call(area, 0) } != 0 {
+            return io::Error::last_os_error().raw_os_error();
+        }
+        // SAFETY: the area was registered by this thread.
+        assert_eq!(unsafe { call(area, UNREGISTER) }, 0);
+        None
+    }
+
+    #[test]
+    fn the_kernel_knows_the_area_and_the_signature_of_the_sequences() {
+        if !areas_are_own() {
+            return;
+        }
+        thread::spawn(|| {
+            let other = Area::new();
+            assert_eq!(refusal(&other), None, "the thread has no area yet");
+            let area = set_up().expect("it is available");
+            assert_eq!(refusal(&other), Some(libc::EINVAL), "it has another area");
+            let bytes = size_of::<Area>();
+            let known = ptr::from_ref(area);
+            let signature = ops::SIGNATURE;
+            // SAFETY: the kernel does not register the area a second time.
+            let again = unsafe { libc::syscall(libc::SYS_rseq, known, bytes, 0, signature) };
+            let why = io::Error::last_os_error().raw_os_error();
+            assert_eq!((again, why), (-1, Some(libc::EBUSY)), "it is registered");
+            // In the child of a fork, the thread leaves its area, which stays registered.
+            leave();
+            let same = set_up().is_some_and(|again| ptr::eq(again, area));
+            assert!(same, "the thread finds its area again");
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    /// When it is dropped, sends whether its thread still has an area, whether the thread can get
+    /// one, and why the kernel refuses another area for the thread.
+    struct AtTheEnd(Sender<(bool, bool, Option<i32>)>);
+
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            let has = !ptr::eq(mine(), &raw const NONE);
+            let gets = set_up().is_some();
+            let _received = self.0.send((has, gets, refusal(&Area::new())));
+        }
+    }
+
+    thread_local! {
+        static AT_THE_END: RefCell<Option<AtTheEnd>> =
+            const { RefCell::new(None) };
+    }
+
+    /// Thread-local values are dropped in the reverse order of their first use. So a value that was
+    /// used before the area is dropped after the registration has ended.
+    #[test]
+    fn the_registration_ends_before_the_storage_of_the_thread() {
+        if !areas_are_own() {
+            return;
+        }
+        let (sender, receiver) = mpsc::channel();
+        for early in [true, false] {
+            let end = AtTheEnd(sender.clone());
+            thread::spawn(move || {
+                let mut end = Some(end);
+                let mut keep = || AT_THE_END.set(end.take());
+                if early {
+                    keep();
+                    assert!(set_up().is_some());
+                } else {
+                    assert!(set_up().is_some());
+                    keep();
+                }
+            })
+            .join()
+            .expect("no panic");
+        }
+        let ends: Vec<_> = receiver.try_iter().collect();
+        assert_eq!(ends[0], (false, false, None), "the registration has ended");
+        let not_yet = (true, true, Some(libc::EINVAL));
+        assert_eq!(ends[1], not_yet, "the registration has not ended");
+    }
+
+    /// The storage of threads that have ended is used again by new threads. Each area is registered
+    /// afresh, and no two threads that live at the same time share an area.
+    #[test]
+    fn threads_that_come_and_go_have_areas_of_their_own() {
+        if !areas_are_own() {
+            return;
+        }
+        for _round in 0..50 {
+            let gate = Barrier::new(4);
+            let areas = thread::scope(|scope| {
+                let threads = [(); 4].map(|()| {
+                    scope.spawn(|| {
+                        let area = set_up().expect("it is available");
+                        gate.wait();
+                        let cpu = area.cpu();
+                        gate.wait();
+                        assert!(cpu.is_some(), "the kernel keeps the number of the CPU");
+                        ptr::from_ref(area).addr()
+                    })
+                });
+                threads.map(|thread| thread.join().expect("no panic"))
+            });
+            let different = BTreeSet::from(areas);
+            assert_eq!(different.len(), areas.len());
+        }
+    }
+}
