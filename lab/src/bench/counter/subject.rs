@@ -1,17 +1,19 @@
-//! The counters that the bench measures: every kind of Plimsoll's counters, and the floor, which is
-//! an atomic addition to a word that no other thread uses.
+//! The counters that the bench measures: every kind of Plimsoll's counters, the floor, which is an
+//! atomic addition to a word that no other thread uses, and the same addition by a restartable
+//! sequence.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use plimsoll_host::Host;
 use plimsoll_host::cpu::Entered;
+use plimsoll_host::fronts::Fronts;
+use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::counter::{
     Area, Batch, Counters, Flat, InitError, Items, OneSidedTree, Shape, Shared, Tree,
 };
-use plimsoll_mm::machine::Machine;
+use plimsoll_mm::machine::{LocalWord, Machine};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::profile::Card;
@@ -69,14 +71,20 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Makes fresh counters. The first is the floor (the least possible cost), in which each thread
-/// adds to a word of its own. Then follow Plimsoll's counters on a machine of 64 CPUs and on a
-/// server of 384 CPUs.
+/// Makes fresh counters. The first is the floor, in which each thread adds to a word of its own by
+/// an atomic instruction. In the second, each thread does so by a restartable sequence, if this
+/// computer has such sequences. Then follow Plimsoll's counters on a machine of 64 CPUs and on a
+/// server of 384 CPUs. The last is a counter that uses no such sequences.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
-    let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
+    let large = machines::load("epyc-9654-2s", Card::Mid)?.topology;
+    let portable = Host::with_fronts(large.clone(), Fronts::Off, OwnerLocks::Exchanged);
+    let large = Host::with_topology(large);
     let cannot = |why: InitError| Error::Invalid(why.to_string());
     let mut all: Vec<Box<dyn Subject>> = vec![Box::new(Floor::new(2))];
+    if small.fronts() == Fronts::Restartable {
+        all.push(Box::new(OwnWords::new(&small)));
+    }
     all.extend(
         Maker::new(&small)
             .map_err(cannot)?
@@ -90,6 +98,10 @@ pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
             .each(far)
             .map_err(cannot)?,
     );
+    let near = [CpuId(0), CpuId(1)];
+    let maker = Maker::new(&portable).map_err(cannot)?;
+    let atomic = maker.one_sided().map_err(cannot)?;
+    all.push(maker.of("one-sided, grown, atomic", near, atomic));
     Ok(all)
 }
 
@@ -225,6 +237,53 @@ impl<C: Counters<Host> + Send + Sync> Subject for Of<C> {
     }
 }
 
+/// Words of the CPUs 0 and 1 of a machine. Each of the two threads adds to the word of the CPU that
+/// it plays, by a restartable sequence. A one-sided counter adds to a cell in the same way.
+struct OwnWords {
+    host: Host,
+    words: [PaddedWord; 2],
+}
+
+#[repr(align(128))]
+struct PaddedWord(<Host as Machine>::LocalWord);
+
+impl OwnWords {
+    fn new(host: &Host) -> Self {
+        Self {
+            host: host.clone(),
+            words: [0, 1].map(|cpu| PaddedWord(host.local_word(CpuId(cpu), 0))),
+        }
+    }
+}
+
+impl Subject for OwnWords {
+    fn name(&self) -> String {
+        "own word, by a sequence".to_owned()
+    }
+
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        SLOT.set(thread);
+        Some(self.host.enter([CpuId(0), CpuId(1)][thread]))
+    }
+
+    #[inline]
+    fn add(&self, delta: i64) {
+        let slot = SLOT.get();
+        let cpu = [CpuId(0), CpuId(1)][slot];
+        let word = &self.words[slot].0;
+        if word.add_here(&self.host, cpu, delta).is_none() {
+            // The kernel has moved the thread from the home of this CPU. No other thread adds to the
+            // word, so the count stays exact.
+            word.add(&self.host, delta);
+        }
+    }
+
+    fn precise_sum(&self) -> i64 {
+        let words = self.words.iter();
+        words.map(|word| word.0.read(&self.host)).sum()
+    }
+}
+
 thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
@@ -265,5 +324,30 @@ impl Subject for Floor {
 
     fn precise_sum(&self) -> i64 {
         self.0.iter().map(|slot| slot.0.load(Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subject_counts_what_two_threads_add() {
+        for subject in ours().expect("the counters can be made") {
+            for thread in [0, 1] {
+                let _entered = subject.enter(thread);
+                subject.add_all(&[1, 40, 500]);
+            }
+            assert_eq!(subject.precise_sum(), 2 * 541, "{}", subject.name());
+        }
+    }
+
+    #[test]
+    fn the_bench_has_a_row_for_additions_by_sequences_and_one_without_them() {
+        let all = ours().expect("the counters can be made");
+        let has = |name: &str| all.iter().any(|subject| subject.name() == name);
+        let sequences = Fronts::Restartable.is_available();
+        assert_eq!(has("own word, by a sequence"), sequences);
+        assert!(has("one-sided, grown, atomic, 384 CPUs"));
     }
 }
