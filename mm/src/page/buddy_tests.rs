@@ -8,7 +8,7 @@ use core::cell::Cell;
 
 use proptest::prelude::*;
 
-use super::buddy::{Buddy, Stays};
+use super::buddy::{Buddy, Stays, Visited};
 use super::layout::FreeIndex;
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
@@ -127,16 +127,44 @@ enum Op {
     /// Frees all allocated single pages to the bitmaps at once. Does nothing in a zone that keeps
     /// its free pages on lists.
     GivePages,
+    /// Takes up to this number of huge blocks at once from the bitmaps. Does nothing in a zone that
+    /// keeps its free pages on lists.
+    TakeHuge(usize),
+    /// Frees all allocated huge blocks to the bitmaps at once. Does nothing in a zone that keeps its
+    /// free pages on lists.
+    GiveHuge,
+    /// Visits all huge blocks. Puts each block that a visit takes off its list back at once, with
+    /// memory that was given back if this is true.
+    Report(bool),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let take = (0u8..=10).prop_map(Op::Take);
     let give = any::<prop::sample::Index>().prop_map(|nth| Op::Give(nth.index(1 << 20)));
     let pages = (0usize..700).prop_map(Op::TakePages);
+    let huge = (0usize..12).prop_map(Op::TakeHuge);
+    let report = any::<bool>().prop_map(Op::Report);
+    let runs = prop_oneof![pages, Just(Op::GivePages), huge, Just(Op::GiveHuge)];
     prop::collection::vec(
-        prop_oneof![8 => take, 8 => give, 2 => pages, 1 => Just(Op::GivePages)],
+        prop_oneof![8 => take, 8 => give, 4 => runs, 1 => report],
         1..200,
     )
+}
+
+/// Removes the allocated blocks of `order` from `held`, and returns their first pages.
+fn held_of(order: Order, held: &mut Vec<(u32, Order)>) -> Vec<u32> {
+    let taken = held.extract_if(.., |block| block.1 == order);
+    taken.map(|block| block.0).collect()
+}
+
+/// Visits all huge blocks. Puts each block that a visit takes off its list back at once.
+fn report(buddy: &mut Buddy, known: &Known, pages: u32, is_given: bool) {
+    for page in (0..pages).step_by(Order::HUGE.pages().index()) {
+        let visited = buddy.visit(known.frames(), page, Pages::ZERO, Order::MAX.pages());
+        if let Visited::Taken(block) = visited {
+            buddy.put_back(known.frames(), block, is_given);
+        }
+    }
 }
 
 proptest! {
@@ -178,14 +206,31 @@ proptest! {
                     }
                 }
                 Op::GivePages if index == FreeIndex::Bitmaps => {
-                    let (single, rest): (Vec<_>, Vec<_>) =
-                        held.into_iter().partition(|held| held.1 == Order::ZERO);
-                    held = rest;
-                    let single: Vec<u32> = single.into_iter().map(|held| held.0).collect();
+                    let single = held_of(Order::ZERO, &mut held);
                     buddy.give_pages(&single);
                     free.extend(single);
                 }
-                Op::TakePages(_) | Op::GivePages => {}
+                Op::TakeHuge(most) if index == FreeIndex::Bitmaps => {
+                    let there = merged(&free, pages);
+                    let there = there[Order::HUGE.index()] + 2 * there[Order::MAX.index()];
+                    let mut out = vec![0; most];
+                    let got = buddy.take_huge(&mut out);
+                    prop_assert_eq!(got, most.min(there as usize), "all huge blocks are found");
+                    for &page in &out[..got] {
+                        known.tags.set(page, tag::allocated(Order::HUGE));
+                        for at in page..page + Order::HUGE.pages().0 {
+                            prop_assert!(free.remove(&at), "page {} was free", at);
+                        }
+                        held.push((page, Order::HUGE));
+                    }
+                }
+                Op::GiveHuge if index == FreeIndex::Bitmaps => {
+                    let huge = held_of(Order::HUGE, &mut held);
+                    buddy.give_huge(&huge);
+                    free.extend(huge.iter().flat_map(|page| *page..page + Order::HUGE.pages().0));
+                }
+                Op::TakePages(_) | Op::GivePages | Op::TakeHuge(_) | Op::GiveHuge => {}
+                Op::Report(is_given) => report(&mut buddy, &known, pages, is_given),
                 Op::Give(nth) if !held.is_empty() => {
                     let (page, order) = held.swap_remove(nth % held.len());
                     buddy.give(known.frames(), page, order);
