@@ -73,6 +73,17 @@ pub(super) fn holds(events: &[Event], site: Site) -> Vec<u32> {
     moved.collect()
 }
 
+/// Whether each hold of the zone lock at `site` belongs to an operation that had an earlier hold.
+fn further(events: &[Event], site: Site) -> Vec<bool> {
+    let further = events.iter().filter_map(|event| match *event {
+        Event::ZoneHold {
+            site: at, further, ..
+        } if at == site => Some(further),
+        _ => None,
+    });
+    further.collect()
+}
+
 /// The number of pages that went from the zone to a front (a CPU's stack of free pages), and from a
 /// front to the zone, without being on a list. There is an event of its own for each block that moves
 /// between the zone and a list.
@@ -258,12 +269,8 @@ fn a_hold_moves_at_most_a_batch_past_the_list() {
             vec![batch; 3 * holds_of_a_run as usize]
         );
         assert_eq!(direct(&events), (3 * run, 0));
-        let further = events.iter().filter_map(|event| match event {
-            Event::ZoneHold { further, .. } => Some(*further),
-            _ => None,
-        });
-        let expected = (0..3 * holds_of_a_run).map(|nth| nth % holds_of_a_run > 0);
-        assert!(further.eq(expected), "{batch}");
+        let of_a_run: Vec<bool> = (0..holds_of_a_run).map(|nth| nth > 0).collect();
+        assert_eq!(further(&events, Site::Refill), of_a_run.repeat(3));
         users.into_iter().for_each(|pfn| world.free(pfn));
 
         let users = world.held(1500);
@@ -273,6 +280,10 @@ fn a_hold_moves_at_most_a_batch_past_the_list() {
         assert!(spills.iter().all(|&pages| pages <= batch));
         let (_, passed) = direct(&events);
         assert_eq!((passed > 0, passed % run), (true, 0), "{batch}");
+        assert!(
+            further(&events, Site::Spill).ends_with(&of_a_run),
+            "{batch}"
+        );
         world.is_whole();
     }
     for batch in [1, 7, 65] {
@@ -284,6 +295,22 @@ fn a_hold_moves_at_most_a_batch_past_the_list() {
         };
         let ((), _, events) = world.watch.during(both);
         assert_eq!(direct(&events), (0, 0), "{batch}");
+        world.is_whole();
+    }
+}
+
+/// If the lists may hold less than a batch, a refill takes one page. So does a run, and it ends then.
+#[test]
+fn lists_of_less_than_a_batch_take_one_page_at_a_time() {
+    for batch in [63, 15] {
+        let world = World::of(Topology::flat(2), config()).batched(batch, 8, 8);
+        world.depot.fill_up();
+        let take = || (0..100).map(|_| world.take()).collect::<Vec<_>>();
+        let (users, _, events) = world.watch.during(take);
+        assert_eq!(holds(&events, Site::Refill), [1; 100]);
+        assert_eq!(direct(&events), (100, 0));
+        assert!(users.iter().copied().eq((0..100).map(Pfn)));
+        users.into_iter().for_each(|pfn| world.free(pfn));
         world.is_whole();
     }
 }

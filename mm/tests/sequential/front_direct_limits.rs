@@ -1,17 +1,19 @@
-//! Tests of when no runs of pages may move directly between a front (a CPU's stack of free pages)
-//! and a zone with bitmaps, and of what happens if such a move is disturbed.
+//! Tests of when runs of pages may move directly between a front (a CPU's stack of free pages) and a
+//! zone with bitmaps.
+
+use std::sync::Arc;
 
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{AllocError, Config, FreeError, Layout, Reclaiming, ZoneKind};
+use plimsoll_mm::page::{AllocError, Config, Layout, Reclaiming, Request, ZoneKind, ZoneLayout};
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 
 use crate::front_direct::{
-    BATCH, PAGES, calm, config, direct, filled, held, holds, is_exact, view, world,
+    BATCH, PAGES, config, direct, filled, held, holds, is_exact, view, world,
 };
 use crate::fronts::{ONE, World};
 
@@ -87,6 +89,26 @@ fn no_run_is_taken_at_the_low_watermark() {
     }
 }
 
+/// A zone withholds a reserve from requests that could also use movable memory. Other requests may
+/// go down to the low watermark, also by runs.
+#[test]
+fn runs_for_unmovable_pages_take_from_the_reserve_for_others() {
+    let zone = |kind, start, pages| ZoneLayout {
+        kind,
+        node: NodeId(0),
+        start: Pfn(start),
+        spanned: Pages(pages),
+        holes: Vec::new(),
+    };
+    let movable = zone(ZoneKind::Movable, PAGES, 1 << 17);
+    let zones = [zone(ZoneKind::Normal, 0, PAGES), movable];
+    let layout = Layout::of(zones).with_bitmaps();
+    let world = World::of(Topology::flat(2), Config::new(layout)).sized(256, 1024);
+    let low = view(&world).watermarks.low.0;
+    let (_, _, events) = world.watch.during(|| exhaust(&world, Urgency::Normal));
+    assert_eq!(direct(&events).0, (PAGES - low).div_ceil(BATCH) * BATCH);
+}
+
 /// While a zone is below its high watermark, a run that finds the list full shortens the list. The
 /// first page makes the list return all pages but a batch of its old `high`: 1024 - 63. The zone is
 /// not short of pages, so the hint is cleared then, and the other 63 pages stay on the list.
@@ -143,7 +165,7 @@ fn a_run_goes_through_a_list_that_owes_pages() {
     // This page goes onto the list and not to the front. The list has 1024 pages then, so it returns
     // all but a batch. Another CPU takes the lock of the list after the first batch.
     let listed = rest.pop().expect("there are pages");
-    let watch = std::sync::Arc::clone(&world.watch);
+    let watch = Arc::clone(&world.watch);
     let refuse = move || watch.refuse(1);
     world
         .watch
@@ -161,36 +183,40 @@ fn a_run_goes_through_a_list_that_owes_pages() {
     is_exact(&world, rest.len());
 }
 
-/// If the lock of the list cannot be taken, nothing passes the list, because the list could not be
-/// tuned. No page is lost.
+/// An allocator for one CPU passes on what a request says, if the front (the CPU's stack of free
+/// pages) has no pages and no run may pass the list.
 #[test]
-fn a_locked_list_lets_no_run_pass() {
+fn an_allocator_for_one_cpu_gets_every_page() {
     let world = world();
-    let refuse_after = |at| {
-        let watch = std::sync::Arc::clone(&world.watch);
-        world.watch.before(at, 0, move || watch.refuse(1));
-    };
-    refuse_after((LockClass::Pcp, Site::PcpAlloc));
-    let (pfn, _, events) = world.watch.during(|| world.take());
-    assert_eq!(direct(&events), (0, 0));
-    assert!(world.watch.is_done());
-    world.free(pfn);
-    world.manager.pages().drain_all_sync(&world.machine);
+    let local = world.manager.pages().local(&world.machine, CpuId(0));
+    let urgent = ONE.urgent(Urgency::Reserve);
+    let take = || std::iter::from_fn(|| local.alloc(&world.machine, urgent).ok());
+    let (users, _, events) = world.watch.during(|| take().collect::<Vec<_>>());
+    assert_eq!(users.len(), PAGES as usize);
+    assert!(direct(&events).0 > PAGES - PAGES / 8);
+    let free = |pfn| local.free(&world.machine, pfn, Order::ZERO);
+    let frees = || users.into_iter().map(free).filter(Result::is_ok).count();
+    let (freed, _, events) = world.watch.during(frees);
+    assert_eq!(freed, PAGES as usize);
+    assert!(direct(&events).1 > PAGES - PAGES / 8);
+    world.is_whole();
+}
 
-    let pages = held(&world, 2500);
-    let mut rest = filled(&world, &pages);
-    rest.drain(..63).for_each(|pfn| world.free(pfn));
-    world.watch.refuse(1);
-    let free = || world.free(rest.pop().expect("there are pages"));
-    let ((), _, events) = world.watch.during(free);
-    assert_eq!(direct(&events), (0, 0));
-    assert!(holds(&events, Site::Spill).len() > 3, "the list was full");
-    is_exact(&world, rest.len());
-    rest.into_iter().for_each(|pfn| world.free(pfn));
-    pages[..1984 + 65].iter().for_each(|&pfn| {
-        let again = world.manager.pages().free(&world.machine, pfn, Order::ZERO);
-        assert!(again.is_err(), "it is free");
-    });
+/// An allocator for one CPU gives blocks of each order, although only single pages and huge blocks
+/// come from a front (a stack of free blocks).
+#[test]
+fn an_allocator_for_one_cpu_gives_blocks_of_each_order() {
+    let world = world();
+    let local = world.manager.pages().local(&world.machine, CpuId(0));
+    for order in Order::all() {
+        let take = |_| local.alloc(&world.machine, Request::new(order));
+        let blocks: Vec<_> = (0..3).map(take).collect();
+        for block in blocks {
+            let pfn = block.expect("there is memory");
+            assert_eq!(pfn.0 % order.pages().0, 0, "{order:?}");
+            assert_eq!(local.free(&world.machine, pfn, order), Ok(()), "{order:?}");
+        }
+    }
     world.is_whole();
 }
 
@@ -233,132 +259,4 @@ fn only_holds_of_a_batch_pass_the_lists() {
             world.is_whole();
         }
     }
-}
-
-/// Another thread takes the front (the stack of free pages) away from a CPU that has just taken a run
-/// from the zone. The pages that cannot be pushed any more go to the list.
-#[test]
-fn a_run_from_the_zone_that_loses_its_front_goes_to_the_list() {
-    let world = world();
-    world.depot.limit_pushes(Some(10));
-    let mut users = vec![world.take()];
-    assert_eq!((users[0], world.listed(0)), (Pfn(0), 62));
-    is_exact(&world, 1);
-    world.depot.limit_pushes(None);
-    users.extend((0..62).map(|_| world.take()));
-    // The pages that would be allocated last were pushed first.
-    let expected: Vec<Pfn> = (0..1).chain(53..63).chain(1..53).map(Pfn).collect();
-    assert_eq!(users, expected);
-    users.into_iter().for_each(|pfn| world.free(pfn));
-    world.is_whole();
-}
-
-/// A CPU has moved a batch of its front (its stack of free pages) to the zone when another thread
-/// takes the front away. Neither the page that was left of the run nor the page that is freed can be
-/// pushed, so both go to the list.
-#[test]
-fn a_run_to_the_zone_that_loses_its_front_loses_no_page() {
-    for pushes in [0, 1] {
-        let world = world();
-        let pages = held(&world, 2500);
-        let mut rest = filled(&world, &pages);
-        rest.drain(..63).for_each(|pfn| world.free(pfn));
-        world.depot.limit_pushes(Some(pushes));
-        let last = rest.pop().expect("there are pages");
-        let ((), _, events) = world.watch.during(|| world.free(last));
-        assert_eq!(direct(&events), (0, BATCH));
-        is_exact(&world, rest.len());
-        world.depot.limit_pushes(None);
-        rest.into_iter().for_each(|pfn| world.free(pfn));
-        world.is_whole();
-        let mut all = world.held(2500);
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 2500);
-    }
-}
-
-/// Two frees of a page have raced, and both entries are in one run that passes the list. The page
-/// goes to the zone once.
-#[test]
-fn a_page_that_is_twice_in_a_run_goes_to_the_zone_once() {
-    let world = world();
-    let pages = held(&world, 2500);
-    let mut rest = filled(&world, &pages);
-    let twice = rest[40];
-    rest.drain(..62).for_each(|pfn| world.free(pfn));
-    world.depot.let_the_next_free_be_late();
-    world.free(twice);
-    let free_before = view(&world).free;
-    let last = rest.pop().expect("there are pages");
-    let ((), _, events) = world.watch.during(|| world.free(last));
-    assert_eq!(holds(&events, Site::Spill), [62]);
-    assert_eq!(view(&world).free, free_before + Pages(62));
-    assert_eq!(world.manager.pages().double_frees(), 1);
-    is_exact(&world, rest.len());
-    rest.into_iter().for_each(|pfn| world.free(pfn));
-    world.is_whole();
-    assert_eq!(world.manager.pages().double_frees(), 1);
-}
-
-/// Two frees of a page on two CPUs have raced, so the page is in two runs, which pass the lists one
-/// after the other. The page goes to the zone once.
-#[test]
-fn a_page_that_is_in_runs_of_two_cpus_goes_to_the_zone_once() {
-    let world = world();
-    let pages = held(&world, 6000);
-    let (first, second) = pages.split_at(3000);
-    let mut here = filled(&world, first);
-    world.machine.on(1);
-    let seeded = world.manager.pages();
-    let seeded = seeded.seed_lists(&world.machine, 0, CpuId(1), &calm(256));
-    seeded.expect("there is a zone");
-    let (given, there) = second.split_at(1984 + 65);
-    given.iter().for_each(|&pfn| world.free(pfn));
-    let mut there = there.to_vec();
-
-    world.machine.on(0);
-    let twice = here[30];
-    here.drain(..63).for_each(|pfn| world.free(pfn));
-    world.machine.on(1);
-    there.drain(..62).for_each(|pfn| world.free(pfn));
-    world.depot.let_the_next_free_be_late();
-    world.free(twice);
-
-    world.machine.on(0);
-    let last = here.pop().expect("there are pages");
-    let ((), _, events) = world.watch.during(|| world.free(last));
-    assert_eq!(holds(&events, Site::Spill), [63]);
-    world.machine.on(1);
-    let last = there.pop().expect("there are pages");
-    let ((), _, events) = world.watch.during(|| world.free(last));
-    assert_eq!(holds(&events, Site::Spill), [62]);
-    assert_eq!(world.manager.pages().double_frees(), 1);
-    is_exact(&world, here.len() + there.len());
-    here.into_iter()
-        .chain(there)
-        .for_each(|pfn| world.free(pfn));
-    world.is_whole();
-}
-
-/// Two frees of a page have raced, and the second one finds the front (the CPU's stack of free pages)
-/// full. A run with the page itself passes the list. If the front is then lost, the second free
-/// returns an error.
-#[test]
-fn a_second_free_that_finds_its_page_in_the_zone_is_an_error() {
-    let world = world();
-    let pages = held(&world, 2500);
-    let mut rest = filled(&world, &pages);
-    let twice = rest[62];
-    rest.drain(..63).for_each(|pfn| world.free(pfn));
-    world.depot.let_the_next_free_be_late();
-    world.depot.limit_pushes(Some(0));
-    let pages = world.manager.pages();
-    let freed = pages.free(&world.machine, twice, Order::ZERO);
-    assert_eq!(freed, Err(FreeError::NotAllocated(twice)));
-    assert_eq!(pages.double_frees(), 1);
-    world.depot.limit_pushes(None);
-    is_exact(&world, rest.len());
-    rest.into_iter().for_each(|pfn| world.free(pfn));
-    world.is_whole();
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_mm::page::{Reclaiming, ZoneKind};
-use plimsoll_mm::units::{CpuId, NodeId, Order, Pfn};
+use plimsoll_mm::page::{Reclaiming, Request, ZoneKind};
+use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -20,6 +20,10 @@ enum Step {
     Alloc(u32),
     /// Free this number of pages: those that were allocated first, or those allocated last.
     Free(usize, bool),
+    /// Allocate this number of huge blocks.
+    AllocHuge(u32),
+    /// Free this number of huge blocks: those that were allocated last.
+    FreeHuge(usize),
     /// Free a page. Then free it again on a CPU, as if the frees had raced.
     FreeTwice(Index, u32),
     Drain(u32),
@@ -38,6 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0_u32..2).prop_map(Step::On),
         6 => (1_u32..1500).prop_map(Step::Alloc),
         6 => (1_usize..1500, any::<bool>()).prop_map(|(pages, old)| Step::Free(pages, old)),
+        2 => (1_u32..12).prop_map(Step::AllocHuge),
+        2 => (1_usize..12).prop_map(Step::FreeHuge),
         2 => (any::<Index>(), 0_u32..2).prop_map(|(page, cpu)| Step::FreeTwice(page, cpu)),
         1 => (0_u32..2).prop_map(Step::Drain),
         1 => (0_u32..2).prop_map(Step::Decay),
@@ -52,6 +58,9 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Users {
     pages: Vec<Pfn>,
+    /// The huge blocks that the test has allocated.
+    huge: Vec<Pfn>,
+    /// All pages that are allocated, also those of huge blocks.
     set: BTreeSet<Pfn>,
     /// The number of entries of pages that were freed twice.
     twice: u64,
@@ -70,6 +79,23 @@ impl Users {
         self.set.remove(&pfn);
         world.free(pfn);
         pfn
+    }
+
+    fn take_huge(&mut self, world: &World) {
+        let request = Request::new(Order::HUGE);
+        if let Ok(pfn) = world.manager.pages().alloc(&world.machine, request) {
+            let is_new = |page| self.set.insert(page);
+            assert!(pages_of(pfn).all(is_new), "{pfn:?} has two users");
+            self.huge.push(pfn);
+        }
+    }
+
+    fn free_huge(&mut self, world: &World, count: usize) {
+        for pfn in self.huge.drain(self.huge.len().saturating_sub(count)..) {
+            pages_of(pfn).for_each(|page| assert!(self.set.remove(&page)));
+            let freed = world.manager.pages().free(&world.machine, pfn, Order::HUGE);
+            freed.expect("it is allocated");
+        }
     }
 
     /// Frees up to `count` of the pages that were allocated first.
@@ -94,6 +120,8 @@ impl Users {
                     }
                 }
             }
+            Step::AllocHuge(count) => (0..count).for_each(|_| self.take_huge(world)),
+            Step::FreeHuge(count) => self.free_huge(world, count),
             Step::FreeTwice(ref page, cpu) if !self.pages.is_empty() => {
                 let pfn = self.free(world, page.index(self.pages.len()));
                 machine.on(cpu);
@@ -131,6 +159,11 @@ impl Users {
     }
 }
 
+/// The pages of a huge block.
+fn pages_of(huge: Pfn) -> impl Iterator<Item = Pfn> {
+    (0..Order::HUGE.pages().0).map(move |page| huge.plus(Pages(page)))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
@@ -142,10 +175,11 @@ proptest! {
         for step in steps {
             users.run(&world, &step);
             if users.twice == 0 {
-                is_exact(&world, users.pages.len());
+                is_exact(&world, users.set.len());
             }
         }
         users.free_oldest(&world, usize::MAX);
+        users.free_huge(&world, usize::MAX);
         world.manager.pages().drain_all_sync(&world.machine);
         world.is_whole();
         prop_assert_eq!(world.manager.pages().double_frees(), users.twice);
