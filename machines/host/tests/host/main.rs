@@ -19,6 +19,7 @@ mod counter_many;
 mod counter_props;
 mod counters;
 mod dying;
+mod front_direct;
 mod fronts;
 mod gathering;
 mod grouping;
