@@ -152,9 +152,10 @@ impl<M: Machine> Zone<M> {
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let slot = self.slot(cpu);
         self.open_inbox(machine, cpu, Site::Decay);
+        let mut direct = 0;
         for order in FRONTED {
             if slot.front(order).is_idle() {
-                self.empty_front(machine, cpu, order, Site::Decay);
+                direct += self.empty_front(machine, cpu, order, Site::Decay);
             }
         }
         let mut more = slot.fronted() > 0;
@@ -173,7 +174,7 @@ impl<M: Machine> Zone<M> {
             left = self.hold_on(machine, cpu, Site::Decay, |_| Some(left));
         }
         Decayed {
-            pages: Pages(left.given),
+            pages: Pages(left.given + direct),
             more,
         }
     }

@@ -319,10 +319,9 @@ fn a_front_that_decays_keeps_the_order_of_its_pages() {
     world.is_whole();
 }
 
-/// A drain empties a front (a CPU's stack of free pages), and the page list has no room for its
-/// pages. They go to the zone, and the drain counts them as pages that it has moved.
-#[test]
-fn a_drain_counts_the_pages_for_which_the_list_has_no_room() {
+/// Fills the page list of CPU 0, and puts 10 more pages in the CPU's front (its stack of free pages).
+/// Returns the pages that are still allocated, and the number of pages on the list.
+fn full_list() -> (World, Vec<Pfn>, u32) {
     let world = World::with(Pages(1024));
     let held = world.held(200);
     // Without CPU 1, the lists of CPU 0 may be longer. But the heap has no memory for them.
@@ -339,10 +338,8 @@ fn a_drain_counts_the_pages_for_which_the_list_has_no_room() {
     };
     let state = ListState {
         high: Pages(128),
-        alloc_factor: 0,
-        free_count: Pages(0),
-        freed_high_order: false,
         blocks: held.iter().map(block).collect(),
+        ..ListState::default()
     };
     let pages = world.manager.pages();
     let seeded = pages.seed_lists(&world.machine, 0, CpuId(0), &state);
@@ -352,8 +349,31 @@ fn a_drain_counts_the_pages_for_which_the_list_has_no_room() {
     let rest = &held[listed as usize..];
     rest[..10].iter().for_each(|&pfn| world.free(pfn));
     assert_eq!(world.listed(0), listed + 10);
+    let rest = rest[10..].to_vec();
+    (world, rest, listed)
+}
+
+/// A drain empties a front (a CPU's stack of free pages), and the page list has no room for its
+/// pages. They go to the zone, and the drain counts them as pages that it has moved.
+#[test]
+fn a_drain_counts_the_pages_for_which_the_list_has_no_room() {
+    let (world, rest, listed) = full_list();
+    let pages = world.manager.pages();
     let drained = pages.drain_cpu(&world.machine, CpuId(0));
     assert_eq!((drained, world.listed(0)), (Pages(listed + 10), 0));
-    rest[10..].iter().for_each(|&pfn| world.free(pfn));
+    rest.into_iter().for_each(|pfn| world.free(pfn));
+    world.is_whole();
+}
+
+/// The periodic work counts these pages, too. The list has fewer pages than `high`, so it keeps
+/// them.
+#[test]
+fn the_periodic_work_counts_the_pages_for_which_the_list_has_no_room() {
+    let (world, rest, listed) = full_list();
+    let pages = world.manager.pages();
+    let decay = || pages.decay_lists(&world.machine, 0, CpuId(0));
+    assert_eq!(decay(), Ok(Pages(0)), "the front was used");
+    assert_eq!((decay(), world.listed(0)), (Ok(Pages(10)), listed));
+    rest.into_iter().for_each(|pfn| world.free(pfn));
     world.is_whole();
 }
