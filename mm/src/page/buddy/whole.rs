@@ -8,8 +8,9 @@
 //! cache at the same time.
 //!
 //! There is one pair of sets for blocks whose memory was given back to the system below the
-//! allocator, and one for all other blocks. An allocation takes the former last, because their
-//! memory has to be faulted in again.
+//! allocator, and one for all other blocks. An allocation takes the former after all other blocks of
+//! the same order, because their memory has to be faulted in again. But it takes any huge block
+//! before it splits a larger block.
 
 use alloc::vec;
 use alloc::vec::Vec;
