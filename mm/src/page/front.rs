@@ -282,6 +282,7 @@ impl<M: Machine> Zone<M> {
         let given = self.give_directly(machine, slot, order, pages);
         let rest = &mut pages[given..];
         if given > 0 {
+            self.notice_plenty(machine);
             // One hold of the zone lock may not move all blocks.
             rest.reverse();
             self.push_back(machine, slot, order, rest);

@@ -263,3 +263,28 @@ fn a_buddy_that_is_freed_during_a_report_merges_later() {
         assert_eq!(view(&world).blocks[Order::MAX.index()], BLOCKS / 2);
     }
 }
+
+/// The zone was found below its high watermark. A front (a CPU's stack of free blocks) then passes
+/// blocks to the zone, which is above the watermark now. So single pages fill the list as before,
+/// and do not shorten it.
+#[test]
+fn huge_blocks_that_return_to_the_zone_end_its_shortage() {
+    let world = World::of(Topology::flat(2), config(BLOCKS)).sized(256, 1024);
+    world.depot.fill_up();
+    let (machine, pages) = (&world.machine, world.manager.pages());
+    let blocks = held(&world, LIMIT + 1);
+    let small = world.held(500);
+    let state = ListState {
+        high: Pages(1024),
+        ..ListState::default()
+    };
+    let seeded = pages.seed_lists(machine, 0, CpuId(0), &state);
+    seeded.expect("there is a zone");
+    pages.set_below_high(machine, 0).expect("there is a zone");
+    free_all(&world, &blocks);
+    let free_pages = || small.iter().for_each(|&pfn| world.free(pfn));
+    let ((), _, events) = world.watch.during(free_pages);
+    assert_eq!(holds(&events, Site::Spill), []);
+    assert_eq!(world.listed(0), 5 * HUGE + 500);
+    world.is_whole();
+}
