@@ -184,9 +184,17 @@ impl LocalWord<Host> for CpuWord {
     fn add_here(&self, machine: &Host, cpu: CpuId, delta: i64) -> Option<i64> {
         let homes = &machine.shared.homes;
         match homes.home_of(cpu) {
-            Some(home) => homes.add(home, &self.0, delta),
+            Some(home) => home.add(&self.0, delta),
             None => Some(self.add(machine, delta)),
         }
+    }
+
+    /// If the machine uses restartable sequences, and no thread has added for `cpu` yet, makes the
+    /// caller's real CPU the home of `cpu`. Otherwise, does so after many calls.
+    #[cold]
+    fn admits(&self, machine: &Host, cpu: CpuId) -> bool {
+        let homes = &machine.shared.homes;
+        homes.home_of(cpu).is_none_or(|home| homes.claim(home))
     }
 
     #[inline]

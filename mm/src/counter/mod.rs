@@ -27,6 +27,7 @@
 //! creates or destroys a group. [`Shared`] and the trees have no lock of their own.
 
 mod accuracy;
+mod adding;
 mod any;
 mod area;
 mod carry;

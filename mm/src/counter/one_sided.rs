@@ -26,7 +26,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::Counters;
 use super::accuracy::{Accuracy, Range};
 use super::area::{Area, Place};
-use super::carry::carry;
 use super::cells::{Cells, Parts};
 use super::error::InitError;
 use super::items::Items;
@@ -35,46 +34,38 @@ use super::tree::check;
 use super::used::{self, Used};
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
-use crate::units::{CpuId, count_of};
 
 /// The largest number of counters in a group. The two other words of the group's first cache line
 /// are for book-keeping.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
 /// The index, in the group's first cache line, of the word that holds `T`: the largest amount that
 /// CPUs can have added without passing it up to the roots of the tree.
-const BEHIND: usize = WIDTH_MAX;
+pub(super) const BEHIND: usize = WIDTH_MAX;
 /// The index of a word in the group's first cache line. The word tells which CPU added last, and
 /// how often an addition came from another CPU than the addition before it.
-const HOME: usize = WIDTH_MAX + 1;
-/// The number of low bits of the word [`HOME`] that hold the index of the CPU that added last, plus
-/// one. The higher bits count the changes from one CPU to another.
-const CPU_BITS: u32 = 32;
-/// The number of CPUs whose words can be cleared in about the time it takes to move one cache line.
-/// Clearing takes a few nanoseconds per CPU; a move takes 100 to 200 ns.
-const CPUS_PER_MOVE: i64 = 16;
-
+pub(super) const HOME: usize = WIDTH_MAX + 1;
 /// Counters that start on one cache line and grow into a tree.
 pub struct OneSidedTree<M: Machine> {
     /// The number of counters. It is stored here so that reading it follows no pointer.
     width: usize,
     area: Arc<Area<M>>,
-    shape: Arc<Shape>,
+    pub(super) shape: Arc<Shape>,
     /// The group's first cache line. A counter's word in this line counts additions before the tree
     /// existed, and additions of tasks that may have migrated. [`BEHIND`] and [`HOME`] follow.
-    first: M::Line,
-    grown: M::Once<Grown<M>>,
+    pub(super) first: M::Line,
+    pub(super) grown: M::Once<Grown<M>>,
 }
 
 /// Whether an addition is allowed to create the tree into which a group of counters grows.
 #[derive(Clone, Copy)]
-enum Growth {
+pub(super) enum Growth {
     Allowed,
     Refused,
 }
 
 /// The tree into which a group has grown.
-struct Grown<M: Machine> {
-    cells: Place<M>,
+pub(super) struct Grown<M: Machine> {
+    pub(super) cells: Place<M>,
     /// The first cache lines have a bit for each cell (leaf) and item (inner node). Each further
     /// line has the words of one item or root: a word for each counter.
     items: Items<M>,
@@ -199,131 +190,8 @@ impl<M: Machine> OneSidedTree<M> {
     /// Panics if the group has no counter with this index. In the group's first cache line, other
     /// words follow the counters. An access to a cell makes a check of its own.
     #[inline]
-    fn check_counter(&self, counter: usize) {
+    pub(super) fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
-    }
-
-    /// Adds to the group's first cache line if this CPU also made the last addition. Otherwise, the
-    /// cache line moves to this CPU, and this function calls [`Self::add_moved`].
-    #[inline]
-    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, may: Growth) {
-        self.check_counter(counter);
-        let home = self.first.load(machine, HOME, Relaxed);
-        if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
-            self.first.add(machine, counter, delta, Relaxed);
-        } else {
-            self.add_moved(machine, counter, delta, home, may);
-        }
-    }
-
-    /// Records that the group's cache line moves to this CPU, then adds. If the line has moved
-    /// often enough, first creates the tree, provided that `may` allows it. If `may` forbids it, a
-    /// later addition that may allocate creates the tree.
-    #[cold]
-    #[inline(never)]
-    fn add_moved(&self, machine: &M, counter: usize, delta: i64, home: i64, may: Growth) {
-        let cpu = machine.this_cpu();
-        let moves = (home >> CPU_BITS) + i64::from(home != 0);
-        let next = moves << CPU_BITS | home_of(cpu);
-        // If another CPU changes the word [`HOME`] first, the change by this CPU is not counted.
-        let _ = self
-            .first
-            .compare_exchange(machine, HOME, home, next, Relaxed);
-        let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
-        if moves >= enough
-            && matches!(may, Growth::Allowed)
-            && self.grow(machine).is_ok()
-            && let Some(grown) = self.grown.get()
-        {
-            // Creating the tree takes a while, and the task may have migrated in the meantime.
-            let cpu = machine.this_cpu();
-            return self.add_to_tree(machine, grown, cpu, counter, delta);
-        }
-        self.first.add(machine, counter, delta, Relaxed);
-    }
-
-    #[inline]
-    fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        // This call reports to the machine the work of an addition to the CPU's own cell. An
-        // addition to a shared cache line needs no such call, because the machine itself counts
-        // each access to a line.
-        machine.spend(Work::Count, 1);
-        if grown.used().has(machine, cpu.index()) {
-            self.add_to_cell(machine, grown, cpu.index(), counter, delta);
-        } else {
-            self.add_first(machine, grown, cpu.index(), counter, delta);
-        }
-    }
-
-    /// Makes the first addition of the CPU `cpu` to the tree.
-    #[cold]
-    #[inline(never)]
-    fn add_first(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
-        // Mark the CPU before its cell holds anything, so that readers that skip unused cells do
-        // not skip this one.
-        self.use_cpu(machine, grown, cpu);
-        self.add_to_cell(machine, grown, cpu, counter, delta);
-    }
-
-    #[inline]
-    fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
-        let word = grown.cells.word(cpu, counter);
-        let Some(new) = word.add_here(machine, CpuId(count_of(cpu)), delta) else {
-            // The task may have migrated. So add to the first line, which all sums include.
-            self.first.add(machine, counter, delta, Relaxed);
-            return;
-        };
-        let batch = i64::from(self.shape.batch().get());
-        let carried = carry(new.wrapping_sub(delta), new, batch);
-        if carried != 0 {
-            self.carry_up(machine, grown, cpu, counter, carried);
-        }
-    }
-
-    /// Adds `carried`, which the cell of `cpu` passed on, to the item (inner node) above the cell.
-    /// If an item passes on a multiple of its batch, adds it to the next level, up to the root.
-    #[cold]
-    #[inline(never)]
-    fn carry_up(
-        &self,
-        machine: &M,
-        grown: &Grown<M>,
-        cpu: usize,
-        counter: usize,
-        mut carried: i64,
-    ) {
-        let path = self.shape.path(cpu);
-        for (level, &item) in self.shape.levels().iter().zip(path) {
-            if carried & (level.batch - 1) == 0 {
-                continue;
-            }
-            let item = grown.item(item as usize);
-            let new = item.add(machine, counter, carried, Relaxed);
-            carried = carry(new.wrapping_sub(carried), new, level.batch);
-            if carried == 0 {
-                return;
-            }
-        }
-        let root = path[path.len() - 1] as usize;
-        grown.item(root).add(machine, counter, carried, Relaxed);
-    }
-
-    /// Raises `T`, the largest amount that the tree may not have carried to its roots yet. The cell
-    /// of `cpu` and the items above it raise `T` by the amounts that they can keep, but each of
-    /// them only once.
-    #[cold]
-    fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
-        let cells = self.shape.cpus() as usize;
-        let mut more = 0;
-        for (level, &item) in self.shape.levels().iter().zip(self.shape.path(cpu)) {
-            if grown.used().mark(machine, cells + item as usize) {
-                more += level.kept_max().cast_signed();
-            }
-        }
-        if grown.used().mark(machine, cpu) && self.shape.cpus() > 1 {
-            more += i64::from(self.shape.batch().get() - 1);
-        }
-        self.first.add(machine, BEHIND, more, Relaxed);
     }
 
     pub(super) fn position(&self) -> u64 {
@@ -383,12 +251,12 @@ impl<M: Machine> OneSidedTree<M> {
 
 impl<M: Machine> Grown<M> {
     #[inline]
-    fn used(&self) -> Used<'_, M> {
+    pub(super) fn used(&self) -> Used<'_, M> {
         Used(&self.items)
     }
 
     #[inline]
-    fn item(&self, item: usize) -> &M::Line {
+    pub(super) fn item(&self, item: usize) -> &M::Line {
         self.items.line(self.above + item)
     }
 }
@@ -396,12 +264,6 @@ impl<M: Machine> Grown<M> {
 /// Returns the number of cache lines that hold one bit per cell (leaf) and item (inner node).
 fn marks(shape: &Shape) -> usize {
     used::lines(shape.cpus() as usize + shape.items())
-}
-
-/// Returns the code of `cpu` in [`HOME`], where the code 0 means that no CPU has added yet.
-#[inline]
-fn home_of(cpu: CpuId) -> i64 {
-    i64::from(cpu.0) + 1
 }
 
 // All accesses are relaxed: a sum orders no other memory access. Before a CPU adds to its cell, it
@@ -414,20 +276,12 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
 
     #[inline]
     fn add(&self, machine: &M, counter: usize, delta: i64) {
-        let cpu = machine.this_cpu();
-        match self.grown.get() {
-            Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
-            None => self.add_to_line(machine, cpu, counter, delta, Growth::Refused),
-        }
+        self.add_on_this_cpu(machine, counter, delta, Growth::Refused);
     }
 
     #[inline]
     fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
-        let cpu = machine.this_cpu();
-        match self.grown.get() {
-            Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
-            None => self.add_to_line(machine, cpu, counter, delta, Growth::Allowed),
-        }
+        self.add_on_this_cpu(machine, counter, delta, Growth::Allowed);
     }
 
     /// Returns the middle of the range that contains the precise sum.

@@ -242,6 +242,14 @@ pub trait LocalWord<M> {
     fn add_here(&self, machine: &M, _cpu: CpuId, delta: i64) -> Option<i64> {
         Some(self.add(machine, delta))
     }
+    /// Returns whether [`LocalWord::add_here`] may succeed now for a word of `cpu`, after it has
+    /// returned `None`. If threads that the machine takes for `cpu` run on several real CPUs, only
+    /// those on one of them may add to the word. Many calls of this function by threads on another
+    /// one make that one the real CPU whose threads may add.
+    #[inline]
+    fn admits(&self, _machine: &M, _cpu: CpuId) -> bool {
+        false
+    }
     /// Sets the value.
     fn set(&self, machine: &M, value: i64);
     /// Sets the value to zero and returns the old one.

@@ -271,7 +271,9 @@ impl Subject for OwnWords {
         let slot = SLOT.get();
         let cpu = [CpuId(0), CpuId(1)][slot];
         let word = &self.words[slot].0;
-        if word.add_here(&self.host, cpu, delta).is_none() {
+        let add = |word: &<Host as Machine>::LocalWord| word.add_here(&self.host, cpu, delta);
+        let again = || word.admits(&self.host, cpu) && add(word).is_some();
+        if add(word).is_none() && !again() {
             // The kernel has moved the thread from the home of this CPU. No other thread adds to the
             // word, so the count stays exact.
             word.add(&self.host, delta);

@@ -3,10 +3,11 @@
 //! A restartable sequence excludes only threads on the same real CPU. So each CPU of a machine has
 //! a *home*, which is a real CPU. Only threads that run on this real CPU add to the CPU's counters
 //! by a sequence. On any other real CPU, [`LocalWord::add_here`] adds nothing, and its caller
-//! counts elsewhere. If a CPU has no home, the first real CPU on which a thread plays it becomes
+//! counts elsewhere, unless [`LocalWord::admits`] makes the other real CPU the home. If a CPU has no home, the first real CPU on which a thread plays it becomes
 //! its home. The home changes when threads on other real CPUs have made many additions.
 //!
 //! [`LocalWord::add_here`]: plimsoll_mm::machine::LocalWord::add_here
+//! [`LocalWord::admits`]: plimsoll_mm::machine::LocalWord::admits
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -36,6 +37,16 @@ pub(crate) struct Home {
     strange: AtomicU32,
 }
 
+impl Home {
+    /// Adds `delta` to a word of the CPU of which this is the home, and returns the new value. A
+    /// home is the real CPU whose threads may add by restartable sequences. If the calling thread
+    /// runs on another real CPU, returns `None` and leaves the word unchanged.
+    #[inline(always)]
+    pub(crate) fn add(&self, word: &AtomicI64, delta: i64) -> Option<i64> {
+        rseq::add(rseq::mine(), &self.real, word, delta)
+    }
+}
+
 impl Homes {
     /// Creates the table for `cpus` CPUs of the machine. At first, none of them has a home, which
     /// is the real CPU whose threads add to the CPU's counters.
@@ -57,32 +68,13 @@ impl Homes {
         self.homes.get(cpu.index())
     }
 
-    /// Adds `delta` to a word of the CPU whose home is `home`, and returns the new value. A home is
-    /// the real CPU whose threads may add by restartable sequences. If the calling thread runs on
-    /// another real CPU, and this CPU does not become the home, returns `None` and leaves the word
-    /// unchanged.
-    #[inline(always)]
-    pub(crate) fn add(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
-        match rseq::add(rseq::mine(), &home.real, word, delta) {
-            None => self.add_after_claim(home, word, delta),
-            new => new,
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_after_claim(&self, home: &Home, word: &AtomicI64, delta: i64) -> Option<i64> {
-        let may = self.claim(home);
-        may.then(|| rseq::add(rseq::mine(), &home.real, word, delta))?
-    }
-
-    /// Makes the caller's real CPU the home, which is the real CPU whose threads may add by
+    /// Makes the caller's real CPU the home `home`, which is the real CPU whose threads may add by
     /// restartable sequences. Does so only if there is no home yet, or if *strangers*, threads on
     /// other real CPUs than the home, have made many additions. Returns whether an addition may
     /// succeed now.
     #[cold]
     #[inline(never)]
-    fn claim(&self, home: &Home) -> bool {
+    pub(crate) fn claim(&self, home: &Home) -> bool {
         let Some(me) = rseq::set_up().and_then(rseq::Area::cpu) else {
             return false;
         };

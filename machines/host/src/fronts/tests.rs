@@ -172,7 +172,10 @@ fn a_home_of_counters_moves_after_many_additions_from_elsewhere() {
     let homes = Homes::new(1);
     let home = homes.home_of(CpuId(0)).expect("one CPU");
     let word = AtomicI64::new(0);
-    let add = || homes.add(home, &word, 1);
+    let add = || {
+        let again = || homes.claim(home).then(|| home.add(&word, 1))?;
+        home.add(&word, 1).or_else(again)
+    };
     let pin = |cpu: &u32| affinity::pin(&CpuMask::only(*cpu)).expect("it may run there");
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -39,7 +39,10 @@ impl Counter {
     fn add_on(&self, cpu: usize, times: u32) -> Results {
         rseq::run_on(cpu);
         let home = self.homes.home_of(CpuId(0)).expect("the CPU has a home");
-        let add = |_| self.homes.add(home, &self.word, 1);
+        let add = |_| {
+            let again = || self.homes.claim(home).then(|| home.add(&self.word, 1))?;
+            home.add(&self.word, 1).or_else(again)
+        };
         (0..times).map(add).collect()
     }
 
