@@ -3,11 +3,14 @@
 
 use plimsoll_mm::page::FreeError;
 use plimsoll_mm::site::Site;
+use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 use crate::front_direct::{holds, view};
 use crate::front_huge::{BLOCK, HUGE, LIMIT, RUN};
-use crate::front_huge::{free, free_all, held, indexes, is_exact, take, take_some, world};
+use crate::front_huge::{config, free, free_all, held, indexes, is_exact, take, take_some, world};
+use crate::fronts::World;
+use crate::heap;
 
 /// A free with the wrong order, of a page inside a block, or of a free block is an error. Nothing
 /// changes, whether the front (the CPU's stack of free blocks) is empty, partly full or full.
@@ -180,5 +183,28 @@ fn an_allocator_for_another_cpu_uses_the_front_of_this_cpu() {
     assert_eq!(local.alloc(machine, BLOCK), Ok(pfn));
     assert_eq!(local.alloc(machine, BLOCK), Ok(held[2]));
     free_all(&world, &[pfn, held[2]]);
+    world.is_whole();
+}
+
+/// A drain empties a front (a CPU's stack of free blocks), and the page list has no room for two of
+/// its eight blocks. They go to the zone, and the drain counts all their pages as moved.
+#[test]
+fn a_drain_counts_huge_blocks_for_which_the_list_has_no_room() {
+    let world = World::of(Topology::flat(2), config(64));
+    let held = held(&world, 8);
+    // Without CPU 1, the front may have eight blocks instead of four. The heap has no memory for a
+    // list of so many.
+    heap::failing_from(0, || {
+        world.machine.on(1);
+        world.manager.cpu_going(&world.machine, CpuId(1));
+        world.machine.on(0);
+        world.manager.cpu_dead(&world.machine, CpuId(1));
+    });
+    free_all(&world, &held);
+    is_exact(&world, 0, 8);
+    let drain = || world.manager.pages().drain_cpu(&world.machine, CpuId(0));
+    let (drained, _, events) = world.watch.during(drain);
+    assert_eq!(drained, Pages(8 * HUGE));
+    assert_eq!(holds(&events, Site::FreeDirect), [HUGE; 2]);
     world.is_whole();
 }
