@@ -34,7 +34,7 @@ impl<M: Machine> PageAllocator<M> {
     /// were then on their way to the CPU that owns their block.
     ///
     /// The drain may miss pages that another CPU is just moving:
-    /// - between its [`Front`] and its lists, up to 64 pages;
+    /// - between a [`Front`] and its lists or the zone, up to 64 blocks;
     /// - if CPUs own blocks, from its lists to the inbox of the CPU that owns the block around the
     ///   page, or from the lists of another CPU to its own;
     /// - if CPUs own blocks, into such an inbox by a free. Pages of the same group of 64 that other

@@ -67,11 +67,11 @@ impl<M: Machine> Zone<M> {
         let mut most = room.len();
         if order == Order::ZERO {
             let input = self.tuning_input(machine);
-            let wanted = slot
-                .pcp
-                .try_local(machine, Site::PcpAlloc, |pcp| pcp.refill_run(&input));
+            let wanted = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
+                pcp.refill_run(count_of(most), &input)
+            });
             let Some(wanted) = wanted else { return 0 };
-            most = most.min(wanted as usize);
+            most = wanted as usize;
         }
         let moved = self.take_run(machine, order, &mut room[..most]);
         if moved.blocks > 0 {
@@ -99,7 +99,8 @@ impl<M: Machine> Zone<M> {
         };
         let each = most.min(pages.len()).max(1);
         let len = pages.len() - pages.len() % each;
-        if len == 0 || order == Order::ZERO && !self.passes(machine, slot, count_of(len)) {
+        let passes = || self.passes(machine, slot, count_of(len), count_of(pages.len()));
+        if len == 0 || order == Order::ZERO && !passes() {
             return 0;
         }
         let mut part = Part::first(Site::Spill, machine.this_cpu());
@@ -109,16 +110,16 @@ impl<M: Machine> Zone<M> {
         len
     }
 
-    /// Returns whether `len` freed pages should go to the zone, because the lists have no room for
-    /// them. If so, also records the frees for the tuning of the lists.
-    fn passes(&self, machine: &M, slot: &PerCpu<M>, len: u32) -> bool {
+    /// Returns whether `len` pages of a run of `run` freed pages should go to the zone, because the
+    /// lists have no room for the run. If so, also records the frees for the tuning of the lists.
+    fn passes(&self, machine: &M, slot: &PerCpu<M>, len: u32, run: u32) -> bool {
         if slot.owed.read(machine) != 0 {
             return false;
         }
         let input = self.tuning_input(machine);
-        let passes = slot
-            .pcp
-            .try_local(machine, Site::PcpFree, |pcp| pcp.passes_run(len, &input));
+        let passes = slot.pcp.try_local(machine, Site::PcpFree, |pcp| {
+            pcp.passes_run(len, run, &input)
+        });
         passes == Some(true)
     }
 
@@ -128,9 +129,8 @@ impl<M: Machine> Zone<M> {
     fn give_hold_directly(&self, machine: &M, part: Part, order: Order, pages: &mut [u32]) -> Part {
         let (fronted, listed) = (tag::fronted(order), tag::listed(order));
         let blocks = self.locked(machine, Site::Spill, |buddy| {
-            // If a block was freed twice, another CPU may move it to the zone as well. The tag is
-            // changed under the zone lock, so only one of these CPUs finds the tag of blocks in
-            // fronts.
+            // If a block was freed twice, another CPU may do the same with it. The tag is changed
+            // under the zone lock, so only one of these CPUs finds the tag of blocks in fronts.
             let kept = self.keep(pages, |page| {
                 let is_valid = self.tags.get(page) == fronted;
                 if is_valid {

@@ -75,9 +75,34 @@ fn a_run_to_the_caller_is_a_refill_of_one_batch() {
         (256, 1, 9, sized(63, 256, 300), 300),
     ] {
         let mut pcp = lists(high, 0, alloc_factor, free_count);
-        assert_eq!(pcp.refill_run(&input), 63);
+        assert_eq!(pcp.refill_run(63, &input), 63);
         assert_eq!(tuned(&pcp), [high_after, alloc_factor, 0, 1]);
         assert_eq!(pcp.count(), 0);
+    }
+}
+
+/// A run for a short front is shorter than a batch. It raises `high` only by its own length, and has
+/// one page if the lists may not hold a batch.
+#[test]
+fn a_run_of_less_than_a_batch_raises_high_by_its_length() {
+    for (high, len, wanted, high_after) in [(675, 16, 16, 691), (55_990, 16, 16, 56_000)] {
+        let mut pcp = lists(high, 0, 2, 50);
+        assert_eq!(pcp.refill_run(len, &tuning_input()), wanted);
+        assert_eq!(tuned(&pcp), [high_after, 2, 0, 1]);
+    }
+    let mut short = lists(62, 0, 2, 50);
+    assert_eq!(short.refill_run(16, &sized(63, 62, 62)), 1);
+    assert_eq!(tuned(&short), [62, 2, 0, 1]);
+}
+
+/// A run passes the list if the list has no room for all of its pages, even if there is room for
+/// those that would pass.
+#[test]
+fn a_run_passes_a_list_that_has_room_for_a_part_of_it() {
+    let input = sized(63, 256, 256);
+    for (count, passes) in [(191, false), (192, true)] {
+        let mut pcp = lists(256, count, 0, 0);
+        assert_eq!(pcp.passes_run(63, 64, &input), passes, "{count} pages");
     }
 }
 
@@ -104,7 +129,7 @@ fn a_run_to_the_caller_leaves_what_a_refill_and_allocations_leave() {
         while singly.pop(0, Order::ZERO).is_some() {
             singly.note_alloc();
         }
-        assert_eq!(direct.refill_run(&input), pages);
+        assert_eq!(direct.refill_run(pages, &input), pages);
         assert_eq!(pages, input.sizes.batch.0);
         assert_eq!(tuned(&direct), tuned(&singly));
     }
@@ -133,7 +158,7 @@ fn a_freed_run_passes_only_full_lists_that_cannot_grow() {
         let mut pcp = lists(high, count, 3, free_count);
         let before = format!("{pcp:?}");
         let what = format!("high {high}, {count} pages, {free_count} freed in a row");
-        assert_eq!(pcp.passes_run(63, &input), passes, "{what}");
+        assert_eq!(pcp.passes_run(63, 63, &input), passes, "{what}");
         if passes {
             let row = (free_count + 63).min(63 << 5);
             assert_eq!(tuned(&pcp), [high, 0, row, 0], "{what}");
@@ -156,16 +181,16 @@ fn a_cpu_that_only_frees_has_full_lists_at_last() {
     let room = most - 1 - pcp.count();
     free_singly(&mut pcp, room, &input);
     assert_eq!((pcp.count(), pcp.quiet_frees(&input)), (most - 1, 0));
-    assert!(pcp.passes_run(63, &input));
+    assert!(pcp.passes_run(63, 63, &input));
     // The next 31 frees let the number reach its maximum.
     let mut pcp = lists(most, most - 1, 0, (63 << 5) - 31);
-    assert!(pcp.passes_run(63, &input));
+    assert!(pcp.passes_run(63, 63, &input));
     assert_eq!(tuned(&pcp), [most, 0, 63 << 5, 0]);
     // `seed_lists` may set a larger number, which frees leave as it is. Then `high` can grow.
     let mut pcp = lists(most, most - 1, 0, 5000);
-    assert!(!pcp.passes_run(63, &input));
+    assert!(!pcp.passes_run(63, 63, &input));
     let mut pcp = lists(5063, 5062, 0, 5000);
-    assert!(pcp.passes_run(63, &input));
+    assert!(pcp.passes_run(63, 63, &input));
     assert_eq!(pcp.free_count, 5000);
 }
 
@@ -181,7 +206,7 @@ fn no_run_passes_lists_that_must_be_short() {
         };
         let mut pcp = lists(256, 255, 3, 100);
         let before = format!("{pcp:?}");
-        assert!(!pcp.passes_run(63, &input));
+        assert!(!pcp.passes_run(63, 63, &input));
         assert_eq!(format!("{pcp:?}"), before);
     }
 }
@@ -219,7 +244,7 @@ proptest! {
         let given = free_singly(&mut singly, len, &input);
         let most = input.sizes.batch.0 << input.scale_max;
         let count = direct.count();
-        if direct.passes_run(len, &input) {
+        if direct.passes_run(len, len, &input) {
             prop_assert!(given > 0);
             prop_assert_eq!(singly.high, before[0]);
             prop_assert_eq!(tuned(&direct), tuned(&singly));

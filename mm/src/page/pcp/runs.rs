@@ -50,24 +50,30 @@ impl Pcp {
         (self.count / 2).min(8 << Order::HUGE.get())
     }
 
-    /// Returns the number of single pages that a run may have that moves from the zone to the
-    /// caller, and not to the lists, which are empty. Tunes `high`, and records the allocations, as
-    /// if a refill had moved the pages to a list, and allocations had then taken all of them.
-    pub(in crate::page) fn refill_run(&mut self, input: &TuningInput) -> u32 {
+    /// Returns the number of single pages, at most `len`, that may move from the zone to the caller,
+    /// and not to the lists, which are empty. Tunes `high`, and records the allocations, as if a
+    /// refill had moved the pages to a list, and allocations had then taken all of them. `len` is at
+    /// most a batch, so `alloc_factor` does not grow.
+    pub(in crate::page) fn refill_run(&mut self, len: u32, input: &TuningInput) -> u32 {
+        let sizes = input.sizes;
+        let (high_min, high_max) = (sizes.high_min.0, sizes.high_max.0);
+        let high = self.high.clamp(high_min, high_max);
         self.free_count = 0;
-        // A run is never longer than a batch, so `alloc_factor` does not grow.
-        let one_batch = TuningInput {
-            scale_max: 0,
-            ..*input
-        };
-        self.refill_blocks(Order::ZERO, &one_batch)
+        if high < sizes.batch.0 {
+            return len.min(1);
+        }
+        if high_min != high_max && !input.below_high {
+            self.set_high((high + len).min(high_max));
+        }
+        len
     }
 
-    /// Returns whether a run of `len` freed pages should go to the zone and not to a list. This is
-    /// so if the list would then have to return pages to the zone, and the number of pages that the
-    /// lists may have cannot grow. If so, also records the frees. Otherwise changes nothing.
-    pub(in crate::page) fn passes_run(&mut self, len: u32, input: &TuningInput) -> bool {
-        if input.reclaiming || input.below_high || self.quiet_frees(input) >= len {
+    /// Returns whether `len` pages of a run of `run` freed pages should go to the zone, and none to a
+    /// list. This is so if the list could not hold the whole run without returning pages to the
+    /// zone, and the number of pages that the lists may have cannot grow. If so, also records the
+    /// frees of the `len` pages. Otherwise changes nothing.
+    pub(in crate::page) fn passes_run(&mut self, len: u32, run: u32, input: &TuningInput) -> bool {
+        if input.reclaiming || input.below_high || self.quiet_frees(input) >= run {
             return false;
         }
         let sizes = input.sizes;
