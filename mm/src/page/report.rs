@@ -83,7 +83,11 @@ impl<M: Machine> PageAllocator<M> {
             }
             let room = most.saturating_sub(done.given).saturating_sub(done.refused);
             let from = sweep.page;
-            let has_room = zone.report_some(machine, &mut sweep.page, room, &mut done, &mut report);
+            // The round ends at the block at which it began. A block that is visited twice would be
+            // given back although it was not free in the round before.
+            let end = end.min(u64::from(from) + left);
+            let at = (&mut sweep.page, end);
+            let has_room = zone.report_some(machine, at, room, &mut done, &mut report);
             left = left.saturating_sub(u64::from(sweep.page - from));
             if !has_room {
                 break;
@@ -100,18 +104,17 @@ impl<M: Machine> Zone<M> {
         u64::from(self.spanned().0 / huge * huge)
     }
 
-    /// Visits some huge blocks from `page` on, under one hold of the zone lock. Then calls `report`
-    /// for those that have been free since the previous visit. Returns false if such a block had
-    /// more pages than `room`.
+    /// Visits some huge blocks from `page` to `end`, under one hold of the zone lock. Then calls
+    /// `report` for those that have been free since the previous visit. Returns false if such a
+    /// block had more pages than `room`.
     fn report_some(
         &self,
         machine: &M,
-        page: &mut u32,
+        (page, end): (&mut u32, u64),
         room: Pages,
         done: &mut Reported,
         report: &mut impl FnMut(Pfn, Order) -> bool,
     ) -> bool {
-        let end = self.huge_pages();
         let keeps = self.watermarks(machine).high;
         let (mut taken, mut count) = ([None; AT_ONCE], 0);
         let mut room = room;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use plimsoll_mm::Manager;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::sizing::Sizes;
-use plimsoll_mm::page::{Config, Layout, ListState, Mobility, Request, ZoneView};
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Config, Layout, ListState, Mobility, Request, Sweep, ZoneView};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
@@ -187,5 +188,98 @@ fn a_zone_with_bitmaps_grows_although_the_heap_is_nearly_full() {
     let add = || world.manager.memory_online(&world.machine, first, pages);
     let (added, _) = heap::failing_from(1, add);
     assert_eq!(added, Ok(()));
+    world.is_whole();
+}
+
+/// Runs a round that gives memory of free huge blocks back, over the whole zone. `gives` says whether
+/// a block of the largest order is given back. Returns the indexes of the blocks that were offered.
+fn round(world: &World, sweep: &mut Sweep, gives: impl Fn(u32) -> bool) -> Vec<u32> {
+    let mut offered = Vec::new();
+    let pages = world.manager.pages();
+    let done = pages.report_free(&world.machine, sweep, PAGES, |pfn, order| {
+        assert_eq!(order, Order::MAX);
+        offered.push(pfn.0 / 1024);
+        gives(pfn.0 / 1024)
+    });
+    let given = offered.iter().filter(|block| gives(**block)).count();
+    assert_eq!(done.given.0 as usize, given * 1024);
+    assert_eq!(done.refused.0 as usize, (offered.len() - given) * 1024);
+    offered
+}
+
+/// Memory is given back once until a part of it has been used. Then it is given back again after it
+/// has been free from one round to the next.
+#[test]
+fn memory_is_given_back_once_until_it_is_used() {
+    let world = World::new();
+    let sweep = &mut Sweep::default();
+    let mut round = || round(&world, sweep, |_| true);
+    assert_eq!(round(), []);
+    assert_eq!(round(), (0..32).collect::<Vec<u32>>());
+    assert_eq!(round(), []);
+    for order in [Order::ZERO, Order::HUGE, Order::MAX] {
+        let pfn = world.take(order);
+        assert_eq!(pfn, Pfn(0));
+        world.free(pfn, order);
+        world.manager.pages().drain_all_sync(&world.machine);
+        assert_eq!(round(), [], "{order:?}");
+        assert_eq!(round()[0], 0, "{order:?}");
+        assert_eq!(round(), [], "{order:?}");
+    }
+    world.is_whole();
+}
+
+/// A round that begins in the middle of the zone ends there. It visits no block twice, so it gives
+/// back no block that was in use in the round before.
+#[test]
+fn a_round_visits_each_block_once() {
+    let world = World::new();
+    let sweep = &mut Sweep::default();
+    let (machine, pages) = (&world.machine, world.manager.pages());
+    let mut given = |most: Pages| pages.report_free(machine, sweep, most, |_, _| true).given;
+    assert_eq!(given(PAGES), Pages(0));
+    let some = Pages(5 * 1024);
+    assert_eq!(given(some), some);
+    let all = Request::new(Order::MAX).urgent(Urgency::Reserve);
+    let users: Vec<Pfn> = std::iter::from_fn(|| pages.alloc(machine, all).ok()).collect();
+    assert_eq!(users.len(), 32);
+    users.iter().for_each(|&pfn| world.free(pfn, Order::MAX));
+    assert_eq!([given(PAGES), given(PAGES)], [Pages(0), PAGES]);
+    world.is_whole();
+}
+
+/// Memory that could not be given back is offered again after it has been free from one round to the
+/// next. It is allocated before memory that was given back.
+#[test]
+fn memory_that_was_not_given_back_is_offered_again() {
+    let world = World::new();
+    let sweep = &mut Sweep::default();
+    let mut round = || round(&world, sweep, |block| block != 3);
+    assert_eq!(round(), []);
+    assert_eq!(round().len(), 32);
+    assert_eq!(round(), []);
+    assert_eq!(round(), [3]);
+    let first = world.take(Order::MAX);
+    assert_eq!(first, Pfn(3 * 1024));
+    world.free(first, Order::MAX);
+    world.is_whole();
+}
+
+/// Memory that was given back can be removed from the zone.
+#[test]
+fn memory_that_was_given_back_can_be_removed() {
+    let world = World::new();
+    let sweep = &mut Sweep::default();
+    let mut round = || round(&world, sweep, |_| true);
+    assert_eq!((round().len(), round().len()), (0, 32));
+    let (first, pages) = (Pfn(4096), Pages(1024));
+    let (machine, manager) = (&world.machine, &world.manager);
+    let removed = manager.memory_offline(machine, first, pages);
+    assert_eq!(removed, Ok(()));
+    assert_eq!(world.view().free, PAGES - pages);
+    let added = manager.memory_online(machine, first, pages);
+    assert_eq!(added, Ok(()));
+    assert_eq!(world.take(Order::MAX), first, "this memory is new");
+    world.free(first, Order::MAX);
     world.is_whole();
 }
