@@ -1,10 +1,10 @@
-//! Tests of frees of huge blocks to fronts (each CPU's stack of free huge blocks): frees that are
-//! errors, and frees by a CPU that cannot use the front.
+//! Tests of fronts for huge blocks (each CPU's stack of free huge blocks): frees that are errors, and
+//! CPUs and requests that cannot use the front.
 
-use plimsoll_mm::page::FreeError;
+use plimsoll_mm::page::{Config, FreeError, Layout, ZoneKind};
 use plimsoll_mm::site::Site;
-use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+use plimsoll_mm::topology::{CpuPlace, Topology};
+use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 
 use crate::front_direct::{holds, view};
 use crate::front_huge::{BLOCK, HUGE, LIMIT, RUN};
@@ -207,4 +207,40 @@ fn a_drain_counts_huge_blocks_for_which_the_list_has_no_room() {
     assert_eq!(drained, Pages(8 * HUGE));
     assert_eq!(holds(&events, Site::FreeDirect), [HUGE; 2]);
     world.is_whole();
+}
+
+/// A front (a CPU's stack of free blocks) has blocks of one zone. It must not serve requests for
+/// another node or for memory with lower addresses.
+#[test]
+fn a_front_serves_only_requests_for_its_zone() {
+    let place = |core| CpuPlace {
+        core,
+        llc: core,
+        node: NodeId(core),
+        socket: core,
+    };
+    let layout = Layout::of_nodes(&[512 << 20, 512 << 20]).with_bitmaps();
+    let topology = Topology::new(vec![place(0), place(1)]);
+    let world = World::of(topology, Config::new(layout));
+    let (machine, pages) = (&world.machine, world.manager.pages());
+    let held = held(&world, 5);
+    let local = pages.local(machine, CpuId(0));
+    let free_here = |pfn: Pfn| {
+        let freed = local.free(machine, pfn, Order::HUGE);
+        freed.expect("it is allocated");
+    };
+    held.iter().for_each(|&pfn| free_here(pfn));
+    let far = local.alloc(machine, BLOCK.from_node(NodeId(1)));
+    let far = far.expect("node 1 has memory");
+    assert_eq!(pages.node_of(far), Some(NodeId(1)));
+    let low = local.alloc(machine, BLOCK.of_class(ZoneKind::Dma));
+    let low = low.expect("there is memory below 16 MiB");
+    assert!(low.0 < 4096, "{low:?}");
+    let ((), locks, _) = world.watch.during(|| {
+        let near = local.alloc(machine, BLOCK).expect("there are blocks");
+        assert_eq!(near, held[4]);
+        free_here(near);
+    });
+    assert_eq!(locks, []);
+    free_all(&world, &[far, low]);
 }

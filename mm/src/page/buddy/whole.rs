@@ -352,4 +352,23 @@ mod tests {
             assert!(!whole.remove(LARGEST - expected, Order::MAX));
         }
     }
+    /// A block was given back, and half of it is taken. The other half still counts as given back, so
+    /// it is taken after other memory.
+    #[test]
+    fn the_rest_of_a_given_block_is_taken_last() {
+        for takes_run in [false, true] {
+            let mut whole = Whole::new(Pages(4 * LARGEST));
+            whole.give(0, Order::MAX, Backing::Given);
+            let mut out = [0; 1];
+            if takes_run {
+                assert_eq!(whole.take_run(&mut out), 1);
+            } else {
+                out = [whole.take(Order::HUGE).expect("there is a block")];
+            }
+            assert_eq!(out, [0]);
+            whole.give(6 * HUGE, Order::HUGE, Backing::Present);
+            assert_eq!(whole.take(Order::HUGE), Some(6 * HUGE));
+            assert_eq!(whole.take(Order::HUGE), Some(HUGE));
+        }
+    }
 }
