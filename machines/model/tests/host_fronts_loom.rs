@@ -117,6 +117,7 @@ fn counters_by_restartable_sequences_are_exact() {
 fn a_freed_page_is_in_one_place() {
     explore(Some(3), frees::two_threads_of_a_cpu_free);
     explore(Some(3), frees::two_threads_fill_a_stack);
+    explore(Some(3), frees::a_stopped_second_free_changes_nothing);
     explore(Some(3), frees::frees_meet_a_drain);
     explore(Some(3), frees::two_threads_free_one_page);
 }

@@ -119,6 +119,7 @@ fn counters_by_restartable_sequences_are_exact() {
 fn a_freed_page_is_in_one_place() {
     explore(4000, frees::two_threads_of_a_cpu_free);
     explore(4000, frees::two_threads_fill_a_stack);
+    explore(4000, frees::a_stopped_second_free_changes_nothing);
     explore(4000, frees::frees_meet_a_drain);
     explore(4000, frees::two_threads_free_one_page);
 }

@@ -1,13 +1,14 @@
 //! Tests of the rules by which threads share a stack of free pages, a depot and a home of counters.
 
 use std::iter;
-use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
 use std::thread;
+use std::time::Duration;
 
-use plimsoll_mm::machine::Front;
+use plimsoll_mm::machine::{Freed, Front, Machine, Tags};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Order};
+use plimsoll_mm::units::{CpuId, Order, Pages};
 
 use super::front::HostFront;
 use super::homes::Homes;
@@ -190,4 +191,61 @@ fn a_home_of_counters_moves_after_many_additions_from_elsewhere() {
             }
         });
     });
+}
+
+/// Another thread stops the sequences of a thread that frees pages, again and again. Each free
+/// succeeds once: the page is in the stack, or has the new tag and is the caller's. A free of a page
+/// that is free changes nothing.
+#[test]
+fn a_free_that_is_stopped_succeeds_once() {
+    const ALLOCATED: u8 = 7;
+    const FRONTED: u8 = 9;
+    let Some(area) = rseq::set_up() else { return };
+    let stack = Stack::new();
+    stack.limit.store(2, Relaxed);
+    let is_over = AtomicBool::new(false);
+    let [tag, free_tag] = [ALLOCATED, FRONTED].map(AtomicU8::new);
+    thread::scope(|scope| {
+        let stops = scope.spawn(|| {
+            for _ in 0..3000 {
+                thread::sleep(Duration::from_micros(1));
+                rseq::abort_on(stack.home.load(Relaxed));
+            }
+            is_over.store(true, Relaxed);
+        });
+        while !is_over.load(Relaxed) && !stops.is_finished() {
+            let cpu = area.cpu().expect("the thread is set up");
+            stack.home.store(cpu, Relaxed);
+            let freed = rseq::free(area, &stack, 5, &tag, [ALLOCATED, FRONTED]);
+            let (is_freed, is_pushed) = (tag.load(Relaxed) == FRONTED, stack.len() == 1);
+            match freed {
+                Freed::Pushed => assert!(is_freed && is_pushed),
+                Freed::Tagged => assert!(is_freed && !is_pushed),
+                // The thread was moved to another CPU.
+                Freed::Unchanged => assert!(!is_freed && !is_pushed),
+            }
+            stack.state.store(0, Relaxed);
+            // The page is free already.
+            let freed = rseq::free(area, &stack, 5, &free_tag, [ALLOCATED, FRONTED]);
+            assert_eq!((freed, stack.len()), (Freed::Unchanged, 0));
+            tag.store(ALLOCATED, Relaxed);
+        }
+    });
+}
+
+/// A free that finds another tag than it expects leaves this tag as it is.
+#[test]
+fn a_front_takes_no_page_with_another_tag() {
+    for kind in [Fronts::Restartable, Fronts::Owned] {
+        let host = Host::with_fronts(Topology::flat(1), kind, OwnerLocks::Exchanged);
+        let tags = host.tags(Pages(8));
+        let front = HostFront::of_a_zone(1, Order::ZERO, kind).next();
+        let front = front.expect("one CPU has a front");
+        front.set_limit(4);
+        host.fronts().prepare_thread();
+        front.admits(&host);
+        tags.set(3, 5);
+        assert_eq!(front.free(&host, &tags, 3, 7, 9), Freed::Unchanged);
+        assert_eq!((tags.get(3), front.blocks()), (5, 0), "{kind}");
+    }
 }

@@ -151,7 +151,18 @@ pub(crate) fn two_threads_fill_a_stack() {
     let freed = world.free_on(0, 0);
     let freed = [(0, freed), (1, join(other))];
     assert!(freed.iter().all(|(_, freed)| *freed != Freed::Unchanged));
+    assert!(freed.iter().any(|(_, freed)| *freed == Freed::Tagged));
     world.is_whole(freed, Vec::new());
+}
+
+/// Asserts that a free of a page that is in the stack changes nothing, if another thread of the CPU
+/// stops its sequence.
+pub(crate) fn a_stopped_second_free_changes_nothing() {
+    let world = World::new(2);
+    assert_eq!(world.free_on(0, 0), Freed::Pushed);
+    let other = spawn(&world, |world| world.free_on(0, 1));
+    assert_eq!(world.free_on(0, 0), Freed::Unchanged);
+    world.is_whole([(0, Freed::Pushed), (1, join(other))], Vec::new());
 }
 
 /// Asserts that each page is in one place if a thread frees pages while another thread empties the

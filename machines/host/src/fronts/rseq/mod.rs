@@ -299,6 +299,7 @@ mod tests {
         assert_eq!((tag.load(Relaxed), stack.len()), (7, 0));
         assert_eq!(free(here, stack, 5, tag, [7, 9]), Freed::Pushed);
         assert_eq!((tag.load(Relaxed), stack.len()), (9, 1));
+        assert_eq!(stack.state.load(Relaxed) >> 16, 1, "one operation");
         let other = &AtomicU8::new(7);
         assert_eq!(
             free(here, stack, 6, other, [7, 9]),
