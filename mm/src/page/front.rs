@@ -81,8 +81,8 @@ impl<M: Machine> Zone<M> {
             part => part.clamp(LIMIT_MIN.min(capacity), capacity),
         };
         let huge = match high_max >> Order::HUGE.get() {
-            // With a single block, every second free would move it to the zone.
             _ if !has_fronts || !self.has_bitmaps => 0,
+            // With room for a single block, every second free would move it to the zone.
             0 | 1 => 0,
             blocks => blocks.min(HUGE_MAX).min(capacity),
         };
@@ -197,8 +197,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Frees a block to a CPU's stack of free blocks (its front). Returns `None`, without having
-    /// done anything, if there are no fronts for blocks of `order`, if the block is not allocated
-    /// as a block of `order`, or if the caller cannot use the stack.
+    /// done anything, if the block is not allocated as a block of `order`, or if the caller cannot
+    /// use the stack. `order` must be one for which [`has_front`] is true.
     #[inline(always)]
     pub(super) fn free_front(
         &self,

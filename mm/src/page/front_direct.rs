@@ -1,15 +1,16 @@
 //! Moves runs of blocks directly between a front (a CPU's stack of free blocks) and a zone that
 //! keeps its free pages in bitmaps, past the page lists.
 //!
-//! A list passes each page on one by one. If a CPU allocates many pages in a row, its lists are
-//! empty, so each page would be put on a list only to be taken off again. The same is true if a CPU
-//! frees many pages in a row, and its lists are full and may not grow any more.
+//! If a CPU allocates many pages in a row, its lists are empty, so each page would be put on a list
+//! only to be taken off again. The same is true if a CPU frees many pages in a row, and its lists
+//! are full and may not grow any more. The lists are tuned as if the pages had been on them. Huge
+//! blocks do not go through the lists if the CPU can use its front for them, because this front
+//! takes the place of the list.
 //!
-//! The lists are tuned as if the pages had passed them. Huge blocks always pass the lists: their
-//! front takes the place of the list. Pages move directly only if the design lets
-//! one hold of the zone lock move at most a run of pages. So every design moves as many pages under
-//! one hold of the zone lock as it does without fronts. They also move only if a hold may move an
-//! eighth of a run. Otherwise a few pages at a time would move directly, which is slower.
+//! Single pages move directly only if the design lets one hold of the zone lock move at most a run
+//! of pages. So every design moves as many pages under one hold of the zone lock as it does without
+//! fronts. They also move directly only if a hold may move an eighth of a run. Otherwise a few
+//! pages at a time would move, which is slower.
 //!
 //! Locks: the pcp lock, which the CPU tries to take and never waits for, and after it the zone
 //! lock.

@@ -8,10 +8,10 @@ use super::{AllocError, FreeError, LOCAL, PageAllocator, Request, ZoneKind};
 use crate::machine::{Front, Machine};
 use crate::units::{CpuId, Order, Pfn};
 
-/// A [`PageAllocator`] for calls on one CPU. It has looked up the CPU's zone and the CPU's stack of
-/// free pages ([`Front`]), so a call for a single page takes less time. If the CPU had no such
-/// stack when the value was made, for instance because the CPU was offline, the calls take as long
-/// as those on the allocator.
+/// A [`PageAllocator`] for calls on one CPU. It has looked up the CPU's zone and the CPU's stacks
+/// of free blocks ([`Front`]), so a call for a single page or a huge block takes less time. If the
+/// CPU had no such stacks when the value was made, for instance because the CPU was offline, the
+/// calls take as long as those on the allocator.
 ///
 /// Every call has the same result as the call of the same name on the allocator. A call on another
 /// CPU is also correct, but slower: it uses the lists of the CPU for which the value was made. If
@@ -83,7 +83,7 @@ impl<'p, M: Machine> Local<'p, M> {
         self.pages.free(machine, pfn, order)
     }
 
-    /// Allocates a page from the CPU's stack of free pages.
+    /// Allocates a single page or a huge block from the CPU's stack of free blocks.
     #[inline(always)]
     fn alloc_near(&self, machine: &M, request: Request) -> Option<Pfn> {
         let (zone, slot) = self.near?;
@@ -91,22 +91,22 @@ impl<'p, M: Machine> Local<'p, M> {
         Some(zone.pfn(page))
     }
 
-    /// Frees a page to the CPU's stack of free pages. Returns `None`, without having done anything,
-    /// if the page cannot go there.
+    /// Frees a single page or a huge block to the CPU's stack of free blocks. Returns `None`,
+    /// without having done anything, if the block cannot go there.
     #[inline(always)]
     fn free_near(&self, machine: &M, pfn: Pfn, order: Order) -> Option<Result<(), FreeError>> {
         let (zone, slot) = self.near?;
         zone.free_front(machine, slot, zone.page(pfn)?, order)
     }
 
-    /// Allocates a single page if the CPU's stack of free pages gives none. This is a function of
+    /// Allocates a block if the CPU's stack of free blocks gives none. This is a function of
     /// its own so that the code of [`Local::alloc`] is small enough to be inlined.
     #[inline(never)]
     fn alloc_elsewhere(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         self.pages.alloc(machine, request)
     }
 
-    /// Frees a single page that cannot go to the CPU's stack of free pages. This is a function of
+    /// Frees a block that cannot go to the CPU's stack of free blocks. This is a function of
     /// its own so that the code of [`Local::free`] is small enough to be inlined.
     #[inline(never)]
     fn free_elsewhere(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
@@ -114,7 +114,8 @@ impl<'p, M: Machine> Local<'p, M> {
     }
 }
 
-/// Returns whether a request is for a single page that the first zone of the local CPU may serve.
+/// Returns whether a request is for a single page or a huge block that the first zone of the local
+/// CPU may serve.
 #[inline(always)]
 fn is_plain(request: Request) -> bool {
     has_front(request.order) && request.node == LOCAL && matches!(request.class, ZoneKind::Normal)

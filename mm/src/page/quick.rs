@@ -3,8 +3,8 @@
 //!
 //! Each function does what the first steps of the complete path do (`alloc.rs`, `free.rs`), or
 //! nothing at all. The simulator, on which each load of a word takes time, always takes the
-//! complete path. Single pages and huge blocks go through a
-//! front (`front.rs`) if the machine has fronts.
+//! complete path. Single pages and huge blocks go through a front (`front.rs`) if the machine has
+//! fronts.
 //!
 //! Locks: the pcp lock of this CPU, which these functions try to take and never wait for.
 

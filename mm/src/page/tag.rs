@@ -1,7 +1,7 @@
 //! Tags: the state of a page frame, in one byte.
 //!
 //! Only the first page of a block has a state; the others are [`TAIL`]. A page is in exactly one
-//! place: on a free list, on a pcp list, in a front (a CPU's stack of single pages), allocated, or
+//! place: on a free list, on a pcp list, in a front (a CPU's stack of free blocks), allocated, or
 //! in a hole. The tag lets a double or misplaced free return an error instead of corrupting the
 //! lists.
 

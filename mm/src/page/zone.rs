@@ -1,7 +1,7 @@
 //! One zone: its free lists, every CPU's page lists for it, its watermarks and counters.
 //!
 //! A page is in exactly one place: on a free list, on a pcp list, in a front (a CPU's stack of
-//! single pages), allocated, or in a hole. Page numbers inside this module are relative to the
+//! free blocks), allocated, or in a hole. Page numbers inside this module are relative to the
 //! zone's first page.
 //!
 //! This file has the zone's fields. Each operation of a zone has a file of its
@@ -14,7 +14,8 @@
 //! | `bulk.rs` | allocate many single pages |
 //! | `free.rs` | free a block to a page list or the zone; spill a list |
 //! | `quick.rs` | allocate and free a block, if only a front or a page list is needed |
-//! | `front.rs` | move pages between a front and the page lists |
+//! | `front.rs` | move blocks between a front and the page lists |
+//! | `front_direct.rs` | move blocks between a front and the bitmaps of the zone |
 //! | `drain.rs` | empty the page lists of a CPU; decay them periodically |
 //! | `hold.rs` | move pages between the free lists and a page list under one hold of the lock |
 //! | `supply.rs` | decide whether the zone may give a block |
@@ -62,7 +63,7 @@ pub(crate) struct Zone<M: Machine> {
     /// order. So accesses take no time in the simulator, and model checkers do not try their
     /// interleavings.
     managed: AtomicU32,
-    /// The number of entries of fronts (CPUs' stacks of free pages) that were dropped, because
+    /// The number of entries of fronts (CPUs' stacks of free blocks) that were dropped, because
     /// their pages had been freed twice.
     pub(super) dropped: AtomicU64,
     pub(super) tags: M::Tags,
@@ -262,6 +263,7 @@ impl<M: Machine> PerCpu<M> {
     /// blocks.
     #[inline(always)]
     pub(super) fn front(&self, order: Order) -> &M::Front {
+        debug_assert!(matches!(order, Order::ZERO | Order::HUGE), "has no front");
         if order == Order::HUGE {
             &self.huge
         } else {

@@ -1,7 +1,6 @@
 //! Tests of runs of pages that move directly between a front (a CPU's stack of free pages) and a
 //! zone with bitmaps, by threads that run at the same time.
 
-use std::sync::Barrier;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
@@ -12,6 +11,8 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+
+use crate::fronts::free_at_once;
 
 /// The number of pages of the zone: 1 GiB, so that a batch has 63 pages.
 const PAGES: u32 = 1 << 18;
@@ -128,20 +129,7 @@ fn runs_with_pages_that_were_freed_twice_return_each_page_once() {
                 let alloc = |_| pages.alloc(&host, ONE).expect("there is memory");
                 (0..EACH).map(alloc).collect()
             };
-            let gate = Barrier::new(2);
-            let freed = thread::scope(|scope| {
-                let frees = [0, 1].map(|cpu| {
-                    let (host, held, gate) = (&host, &held, &gate);
-                    scope.spawn(move || {
-                        let _entered = host.enter(CpuId(cpu));
-                        gate.wait();
-                        let free = |pfn: &&Pfn| pages.free(host, **pfn, Order::ZERO).is_ok();
-                        held.iter().filter(free).count()
-                    })
-                });
-                frees.map(|thread| thread.join().expect("no thread panicked"))
-            });
-            let freed = freed[0] + freed[1];
+            let freed = free_at_once(&host, &manager, &held);
             assert!(freed >= held.len(), "{fronts}: each page is freed");
             twice += (freed - held.len()) as u64;
             pages.drain_all_sync(&host);

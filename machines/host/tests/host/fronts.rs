@@ -140,6 +140,25 @@ fn a_second_free_is_an_error_before_and_after_the_page_has_left_the_front() {
     }
 }
 
+/// Lets two threads, on CPUs 0 and 1, free all of `held` at the same time. Returns how many of these
+/// frees succeeded.
+pub(crate) fn free_at_once(host: &Host, manager: &Manager<Host>, held: &[Pfn]) -> usize {
+    let (pages, gate) = (manager.pages(), Barrier::new(2));
+    let freed = thread::scope(|scope| {
+        let frees = [0, 1].map(|cpu| {
+            let gate = &gate;
+            scope.spawn(move || {
+                let _entered = host.enter(CpuId(cpu));
+                gate.wait();
+                let free = |pfn: &&Pfn| pages.free(host, **pfn, Order::ZERO).is_ok();
+                held.iter().filter(free).count()
+            })
+        });
+        frees.map(|thread| thread.join().expect("no thread panicked"))
+    });
+    freed[0] + freed[1]
+}
+
 /// Two threads free the same pages at the same moment. If both frees of a page succeed, the page is
 /// in two fronts (stacks of free pages). Nevertheless it returns to the zone once.
 #[test]
@@ -153,20 +172,7 @@ fn frees_that_race_return_a_page_once() {
                 let alloc = |_| pages.alloc(&host, ONE).expect("there is memory");
                 (0..100).map(alloc).collect()
             };
-            let gate = Barrier::new(2);
-            let freed = thread::scope(|scope| {
-                let frees = [0, 1].map(|cpu| {
-                    let (host, held, gate) = (&host, &held, &gate);
-                    scope.spawn(move || {
-                        let _entered = host.enter(CpuId(cpu));
-                        gate.wait();
-                        let free = |pfn: &&Pfn| pages.free(host, **pfn, Order::ZERO).is_ok();
-                        held.iter().filter(free).count()
-                    })
-                });
-                frees.map(|thread| thread.join().expect("no thread panicked"))
-            });
-            let freed = freed[0] + freed[1];
+            let freed = free_at_once(&host, &manager, &held);
             assert!(freed >= held.len(), "each page is freed");
             if fronts != Fronts::Restartable {
                 assert_eq!(freed, held.len(), "{fronts}: one free of each page fails");

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use plimsoll_mm::machine::Freed;
 
 use crate::checker::AtomicU32;
-use crate::checker::thread::{self, JoinHandle};
+use crate::laws::{join, spawn};
 use crate::rseq::{CPUS, Cpu};
 use crate::stack::{OPERATION, Stack};
 use crate::sync::heavy_barrier;
@@ -117,20 +117,6 @@ impl World {
             assert_eq!(seen, (usize::from(is_pushed), expected), "page {page}");
         }
     }
-}
-
-fn spawn<R: Send + 'static>(
-    world: &Arc<World>,
-    body: impl FnOnce(&World) -> R + Send + 'static,
-) -> JoinHandle<R> {
-    let world = Arc::clone(world);
-    thread::spawn(move || body(&world))
-}
-
-fn join<R>(thread: JoinHandle<R>) -> R {
-    thread
-        .join()
-        .expect("a body that panics ends the whole model")
 }
 
 /// Asserts that each page is in one place if two threads of a CPU free a page each, and each stops

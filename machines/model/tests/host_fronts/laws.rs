@@ -137,15 +137,17 @@ impl World {
     }
 }
 
-fn spawn<R: Send + 'static>(
-    world: &Arc<World>,
-    body: impl FnOnce(&World) -> R + Send + 'static,
+/// Starts a thread that runs `body` with `world`.
+pub(crate) fn spawn<W: Send + Sync + 'static, R: Send + 'static>(
+    world: &Arc<W>,
+    body: impl FnOnce(&W) -> R + Send + 'static,
 ) -> JoinHandle<R> {
     let world = Arc::clone(world);
     thread::spawn(move || body(&world))
 }
 
-fn join<R>(thread: JoinHandle<R>) -> R {
+/// Waits until the thread has ended, and returns its result.
+pub(crate) fn join<R>(thread: JoinHandle<R>) -> R {
     thread
         .join()
         .expect("a body that panics ends the whole model")
