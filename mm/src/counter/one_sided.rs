@@ -52,7 +52,7 @@ pub struct OneSidedTree<M: Machine> {
     pub(super) shape: Arc<Shape>,
     /// The group's first cache line. A counter's word in this line counts additions before the tree
     /// existed, and additions of tasks that may have migrated. [`BEHIND`] and [`HOME`] follow.
-    pub(super) first: M::Line,
+    pub(crate) first: M::Line,
     pub(super) grown: M::Once<Grown<M>>,
 }
 
