@@ -120,7 +120,14 @@ impl<M: Machine> OneSidedTree<M> {
     /// Continues [`Self::add_to_cell`] if this task may have migrated from `cpu`.
     #[cold]
     #[inline(never)]
-    fn add_again(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
+    pub(super) fn add_again(
+        &self,
+        machine: &M,
+        grown: &Grown<M>,
+        cpu: usize,
+        counter: usize,
+        delta: i64,
+    ) {
         let (word, id) = (grown.cells.word(cpu, counter), CpuId(count_of(cpu)));
         let new = word
             .admits(machine, id)
@@ -157,7 +164,7 @@ impl<M: Machine> OneSidedTree<M> {
     /// If an item passes on a multiple of its batch, adds it to the next level, up to the root.
     #[cold]
     #[inline(never)]
-    fn carry_up(
+    pub(super) fn carry_up(
         &self,
         machine: &M,
         grown: &Grown<M>,
@@ -185,7 +192,7 @@ impl<M: Machine> OneSidedTree<M> {
     /// of `cpu` and the items above it raise `T` by the amounts that they can keep, but each of
     /// them only once.
     #[cold]
-    fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
+    pub(super) fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;
         let mut more = 0;
         for (level, &item) in self.shape.levels().iter().zip(self.shape.path(cpu)) {

@@ -20,7 +20,7 @@ use crate::site::{LockClass, Site, Work};
 
 /// The number of words in a [`Block`]. Every row (one CPU's words in a chunk of memory) starts at
 /// the start of a block.
-const BLOCK: usize = 16;
+pub(super) const BLOCK: usize = 16;
 
 /// The number of counters in the groups that [`Row::total`] sums without a loop.
 const QUAD: usize = 4;
@@ -50,7 +50,7 @@ struct Free<M: Machine> {
 /// [`BLOCK`] words of one CPU, aligned so that they share no cache line with the words of other
 /// CPUs.
 #[repr(align(128))]
-struct Block<M: Machine>([M::LocalWord; BLOCK]);
+pub(super) struct Block<M: Machine>(pub(super) [M::LocalWord; BLOCK]);
 
 /// Chunks of per-CPU memory that are allocated together. The more chunks an area has, the more
 /// chunks its next run has. At most a fifth of an area's chunks are allocated before they are
@@ -404,6 +404,16 @@ impl<M: Machine> Place<M> {
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row as usize;
         &self.run.blocks[row + word / BLOCK].0[word % BLOCK]
+    }
+
+    /// Returns blocks of words of `cpu`, of which the first has the group's first word. Also returns
+    /// the index of this word in the block.
+    pub(super) fn blocks_of(&self, cpu: usize) -> (&[Block<M>], usize) {
+        let row = cpu * self.blocks_per_row as usize;
+        (
+            &self.run.blocks[row + self.first / BLOCK..],
+            self.first % BLOCK,
+        )
     }
 
     /// Returns the words of `counter` on the CPUs 0 to `cpus - 1`.

@@ -115,10 +115,24 @@ impl<M: Machine> Counted<M> {
     fn count(&self, machine: &M) {
         let cpu = machine.this_cpu().index();
         for &delta in ADDED[cpu] {
-            self.counters.add_growing(machine, 0, delta);
+            self.add(machine, delta);
             // Release pairs with the Acquire in `returned`: a reader that sees the new number of
             // additions also sees these additions.
             self.returned[cpu].add(machine, 1, Release);
+        }
+    }
+
+    /// Adds `delta` to the counter. CPU 2 adds to a grown tree through [`OneSidedTree::local`], all
+    /// other CPUs through the group.
+    fn add(&self, machine: &M, delta: i64) {
+        match &self.counters {
+            AnyCounters::OneSided(tree)
+                if self.how == Start::Grown && machine.this_cpu().0 == 2 =>
+            {
+                tree.local(machine, machine.this_cpu())
+                    .add(machine, 0, delta);
+            }
+            counters => counters.add_growing(machine, 0, delta),
         }
     }
 
@@ -211,8 +225,8 @@ impl<M: Machine> Counted<M> {
     fn go_and_return(&self, machine: &M) {
         let neighbour = u32::from(self.how == Start::Grown);
         if [neighbour, 2].contains(&machine.this_cpu().0) {
-            self.counters.add_growing(machine, 0, 2);
-            self.counters.add_growing(machine, 0, -2);
+            self.add(machine, 2);
+            self.add(machine, -2);
         }
     }
 

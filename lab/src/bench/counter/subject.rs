@@ -74,7 +74,7 @@ pub trait Subject: Send + Sync {
 /// Makes fresh counters. The first is the floor, in which each thread adds to a word of its own by
 /// an atomic instruction. In the second, each thread does so by a restartable sequence, if this
 /// computer has such sequences. Then follow Plimsoll's counters on a machine of 64 CPUs and on a
-/// server of 384 CPUs. The last is a counter that uses no such sequences.
+/// server of 384 CPUs. The last two are counters that use no such sequences.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = machines::load("epyc-9654-2s", Card::Mid)?.topology;
@@ -98,10 +98,14 @@ pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
             .each(far)
             .map_err(cannot)?,
     );
+    let maker = Maker::new(&large).map_err(cannot)?;
+    all.push(maker.local("one-sided, grown, local").map_err(cannot)?);
     let near = [CpuId(0), CpuId(1)];
     let maker = Maker::new(&portable).map_err(cannot)?;
     let atomic = maker.one_sided().map_err(cannot)?;
     all.push(maker.of("one-sided, grown, atomic", near, atomic));
+    let local = maker.local("one-sided, grown, atomic, local");
+    all.push(local.map_err(cannot)?);
     Ok(all)
 }
 
@@ -181,6 +185,16 @@ impl<'a> Maker<'a> {
         OneSidedTree::init_many_grown(self.host, &self.area, &self.along, items)
     }
 
+    /// Creates Plimsoll's tree. The threads, which play CPUs 0 and 1, add through a `LocalTree`.
+    fn local(&self, name: &'static str) -> Result<Box<dyn Subject>, InitError> {
+        Ok(Box::new(Local(Of {
+            name,
+            host: self.host.clone(),
+            plays: Some([CpuId(0), CpuId(1)]),
+            counters: self.one_sided()?,
+        })))
+    }
+
     fn of<C: Counters<Host> + Send + Sync + 'static>(
         &self,
         name: &'static str,
@@ -234,6 +248,39 @@ impl<C: Counters<Host> + Send + Sync> Subject for Of<C> {
     #[inline]
     fn precise_sum(&self) -> i64 {
         self.counters.precise_sum(&self.host, COUNTER)
+    }
+}
+
+/// A group of one-sided counters, to one of which threads add through a `LocalTree`.
+struct Local(Of<OneSidedTree<Host>>);
+
+impl Subject for Local {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        self.0.enter(thread)
+    }
+
+    fn add(&self, delta: i64) {
+        self.add_all(&[delta]);
+    }
+
+    fn add_all(&self, deltas: &[i64]) {
+        let Of { host, counters, .. } = &self.0;
+        let here = counters.local(host, host.this_cpu());
+        for &delta in deltas {
+            here.add(host, COUNTER, delta);
+        }
+    }
+
+    fn approximate_sum(&self) -> Option<i64> {
+        self.0.approximate_sum()
+    }
+
+    fn precise_sum(&self) -> i64 {
+        self.0.precise_sum()
     }
 }
 

@@ -344,13 +344,18 @@ fn a_counter_is_exact_although_its_threads_move() {
                 let (host, tree, real) = (&host, &tree, &real);
                 scope.spawn(move || {
                     let _entered = (nth < 3).then(|| host.enter(CpuId(nth % 2)));
+                    let here = tree.local(host, CpuId(nth % 2));
                     for turn in 0..EACH {
                         if turn % 100 == 0 {
                             let turn = u32::try_from(turn / 100).expect("few");
                             let cpu = real.real(turn + nth).expect("it runs somewhere");
                             let _moved = affinity::pin(&CpuMask::only(cpu));
                         }
-                        tree.add(host, 0, 1);
+                        if nth % 2 == 1 {
+                            here.add(host, 0, 1);
+                        } else {
+                            tree.add(host, 0, 1);
+                        }
                     }
                 });
             }

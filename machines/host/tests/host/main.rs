@@ -15,6 +15,7 @@ mod contents;
 mod counter_bounds;
 mod counter_errors;
 mod counter_kunit;
+mod counter_local;
 mod counter_many;
 mod counter_props;
 mod counters;
