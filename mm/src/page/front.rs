@@ -157,7 +157,7 @@ impl<M: Machine> Zone<M> {
             return page;
         }
         let mut run = [0; RUN];
-        let room = &mut run[..run_len(order, front.limit())];
+        let room = &mut run[..refill_len(order, front.limit())];
         let taken = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
             let taken = pcp.pop_run(list(order), order, room);
             slot.count.set(machine, i64::from(pcp.count()));
@@ -166,9 +166,12 @@ impl<M: Machine> Zone<M> {
         let taken = match taken? {
             // The list is empty. A run of pages from another CPU's stack saves a transfer from the
             // zone. The pages of the run have the tag of pages in fronts, except those that were
-            // freed twice.
+            // freed twice. These are dropped when they are popped.
             0 if room.len() == RUN && front.take_run(machine, room) => {
-                self.keep(room, |page| self.tags.get(page) == tag::fronted(order))
+                machine.spend(Work::PcpAlloc, count_of(RUN));
+                room.reverse();
+                self.push_back(machine, slot, order, room);
+                return self.pop_front(machine, slot, order);
             }
             0 => self.take_directly(machine, slot, ZoneRequest::first(request), room),
             taken => {
@@ -256,15 +259,20 @@ impl<M: Machine> Zone<M> {
         order: Order,
     ) -> Result<(), FreeError> {
         let front = slot.front(order);
-        if front.admits(machine) {
+        let mut run = [0; RUN];
+        let run = &mut run[..spill_len(order, front.limit()).max(1)];
+        // In most cases the caller can use the stack, and the stack is full.
+        let mut len = front.pop_run(machine, run);
+        if len == 0 && front.admits(machine) {
             if front.push(machine, page) {
                 return Ok(());
             }
-            let mut run = [0; RUN];
-            let most = run_len(order, front.limit()).max(1);
-            let len = front.pop_run(machine, &mut run[..most]);
-            if len < RUN || !front.give_run(machine, &run) {
-                self.pass_on(machine, slot, order, &mut run[..len]);
+            len = front.pop_run(machine, run);
+        }
+        if len > 0 {
+            let run = &mut run[..len];
+            if len < RUN || !front.give_run(machine, run) {
+                self.pass_on(machine, slot, order, run);
             }
             if front.push(machine, page) {
                 return Ok(());
@@ -385,15 +393,26 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The number of blocks of `order` that move at once between a CPU's stack of free blocks with this
-/// limit and its page list or the zone.
-fn run_len(order: Order, limit: u32) -> usize {
+/// The number of blocks of `order` that a CPU's empty stack of free blocks with this limit takes at
+/// once from its page list or the zone.
+fn refill_len(order: Order, limit: u32) -> usize {
     let limit = limit as usize;
     if order == Order::HUGE {
         // The stack is so short that a smaller part of it would be few blocks. If a quarter of its
-        // places stay empty or full, a CPU that allocates and frees in turns moves no runs.
+        // places stay empty, a CPU that allocates and frees in turns moves few runs.
         limit - limit / 4
     } else {
         RUN.min(limit / 2)
+    }
+}
+
+/// The number of blocks of `order` that a CPU's full stack of free blocks with this limit gives at
+/// once to its page list or the zone.
+fn spill_len(order: Order, limit: u32) -> usize {
+    if order == Order::HUGE {
+        // Blocks of this size are not in a CPU's cache, so no block is worth keeping.
+        limit as usize
+    } else {
+        RUN.min(limit as usize / 2)
     }
 }

@@ -349,7 +349,7 @@ impl<M: Machine> Zone<M> {
         };
         let item = ZoneItem::FreePages as usize;
         if self.has_bitmaps {
-            self.counters.add(machine, item, delta);
+            self.counters.add_run(machine, item, delta);
         } else {
             self.counters.add_blocks(machine, item, delta, blocks);
         }

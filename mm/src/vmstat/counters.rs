@@ -106,6 +106,18 @@ impl<M: Machine> Counters<M> {
         }
     }
 
+    /// Adds `delta`, like [`Counters::add`]. If `delta` alone is beyond the threshold, adds it to the
+    /// shared word at once, and leaves this CPU's differential as it is.
+    #[inline]
+    pub(crate) fn add_run(&self, machine: &M, item: usize, delta: i64) {
+        let threshold = self.threshold.load(machine, Relaxed);
+        if delta.unsigned_abs() > threshold.unsigned_abs() {
+            self.values[item].add(machine, delta, Relaxed);
+        } else {
+            self.add(machine, item, delta);
+        }
+    }
+
     /// Adds `delta` for `blocks` blocks of about equal size on this CPU. Linux adds one block after
     /// another, and folds the differential each time it passes the threshold. This call leaves the
     /// same differential as Linux, but adds to the shared word at most once.

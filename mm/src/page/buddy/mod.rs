@@ -168,9 +168,7 @@ impl Buddy {
         let Some(bitmaps) = &mut self.bitmaps else {
             return;
         };
-        for &page in pages {
-            bitmaps.whole.give(page, Order::HUGE, Backing::Present);
-        }
+        bitmaps.whole.give_run(pages);
         self.free += Pages(count_of(pages.len()) << Order::HUGE.get());
     }
 

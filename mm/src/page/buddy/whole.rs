@@ -15,7 +15,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::units::{Order, Pages};
+use crate::units::{Order, Pages, count_of};
 
 const HUGE: u32 = Order::HUGE.pages().0;
 const LARGEST: u32 = Order::MAX.pages().0;
@@ -129,6 +129,64 @@ impl Whole {
         largest.change(index / 2, |bits| (bits | (merges << (index / 2 % 64)), ()));
     }
 
+    /// Frees huge blocks whose memory was not given back, the same as as many calls of
+    /// [`Whole::give`].
+    pub(super) fn give_run(&mut self, pages: &[u32]) {
+        let Some(first) = pages.first().map(|page| page / HUGE / 64) else {
+            return;
+        };
+        let [huge, _] = &mut self.huge;
+        let mut differ = 0;
+        for page in pages {
+            let index = page / HUGE;
+            debug_assert!(!huge.contains(index), "a block is free once");
+            huge.words[(index / 64) as usize] |= 1 << (index % 64);
+            differ |= (index / 64) ^ first;
+        }
+        // All words are among `count` words, the first of which has an index that is a multiple of
+        // `count`.
+        let count = (differ + 1).next_power_of_two();
+        if count as usize <= pages.len() {
+            let low = first & !(count - 1);
+            let end = (low + count).min(count_of(huge.words.len()));
+            (low..end).for_each(|word| self.merge_word(word));
+        } else {
+            let words = pages.iter().map(|page| page / HUGE / 64);
+            words.for_each(|word| self.merge_word(word));
+        }
+    }
+
+    /// Merges the free huge blocks whose bits are in one word with their buddies. The memory of
+    /// those that have not been merged before was not given back.
+    fn merge_word(&mut self, word: u32) {
+        let [huge, given] = &mut self.huge;
+        let [largest, _] = &mut self.largest;
+        let (bits, given) = (huge.words[word as usize], given.words[word as usize]);
+        let buddies = (bits & EVEN) << 1 | bits >> 1 & EVEN;
+        if given & buddies != 0 {
+            self.merge_with_given(word, given & buddies);
+            return self.merge_word(word);
+        }
+        // The lower block of each pair of buddies of which both are free.
+        let pairs = bits & bits >> 1 & EVEN;
+        huge.change(word * 64, |bits| (bits & !(pairs | pairs << 1), ()));
+        // Often no blocks merge, but a branch would be mispredicted.
+        let merged = even_bits(pairs) << (word % 2 * 32);
+        largest.change(word * 32, |bits| (bits | merged, ()));
+    }
+
+    /// Merges the free blocks in `given`, the memory of which was given back, with their buddies,
+    /// the memory of which was not. The bits of the blocks are in one word.
+    #[cold]
+    fn merge_with_given(&mut self, word: u32, given: u64) {
+        for bit in (0..64).filter(|bit| given >> bit & 1 == 1) {
+            let index = word * 64 + bit;
+            self.huge[Backing::Given as usize].remove(index);
+            self.huge[Backing::Present as usize].remove(index ^ 1);
+            self.largest[Backing::Present as usize].insert(index / 2);
+        }
+    }
+
     /// Continues [`Whole::give`] for a huge block with an index in the zone, if the memory of the
     /// block or of its buddy was given back. `merges` says that the buddy has been removed from the
     /// sets.
@@ -180,6 +238,19 @@ impl Whole {
         };
         sets.iter().map(BlockSet::len).sum()
     }
+}
+
+/// A word in which each bit with an even index is 1.
+const EVEN: u64 = u64::MAX / 3;
+
+/// Returns the bits of `bits` with even indices, moved together. All other bits must be 0.
+#[inline]
+fn even_bits(mut bits: u64) -> u64 {
+    // Each step moves every second group of `len` bits next to the group below it.
+    for len in [1, 2, 4, 8, 16] {
+        bits = (bits | bits >> len) & (u64::MAX / ((1 << (2 * len)) + 1));
+    }
+    bits
 }
 
 /// A set of blocks, as one bit for each block. A bit of `summary` is 1 if the corresponding word is
@@ -272,6 +343,7 @@ impl BlockSet {
 #[cfg(test)]
 mod tests {
     use alloc::collections::BTreeSet;
+    use alloc::format;
 
     use proptest::prelude::*;
 
@@ -300,6 +372,51 @@ mod tests {
                 prop_assert_eq!(set.take(), Some(block));
             }
             prop_assert_eq!((set.take(), set.summary), (None, vec![0; 2]));
+        }
+    }
+
+    proptest! {
+        /// The blocks are few and near each other, or many and far apart. Each is first free, with
+        /// its memory given back or not, or in use. Then runs of those in use are freed.
+        #[test]
+        fn a_run_is_freed_as_its_blocks_one_by_one(
+            (blocks, states, order, runs) in prop_oneof![Just(90_u32), Just(700), Just(BLOCKS)]
+                .prop_flat_map(|blocks| (
+                    Just(blocks),
+                    prop::collection::vec(0_u8..9, blocks as usize),
+                    Just((0..blocks).collect::<Vec<_>>()).prop_shuffle(),
+                    prop::collection::vec(0_usize..65, 1..12),
+                )),
+        ) {
+            let [mut by_runs, mut one_by_one] = [0, 1].map(|_| Whole::new(Pages(blocks * HUGE)));
+            let mut in_use = Vec::new();
+            for index in order {
+                let backing = match states[index as usize] {
+                    0 => Backing::Given,
+                    1 => Backing::Present,
+                    _ => {
+                        in_use.push(index * HUGE);
+                        continue;
+                    }
+                };
+                by_runs.give(index * HUGE, Order::HUGE, backing);
+                one_by_one.give(index * HUGE, Order::HUGE, backing);
+            }
+            for run in runs {
+                let left = in_use.len().saturating_sub(run);
+                let run = in_use.split_off(left);
+                by_runs.give_run(&run);
+                for page in run {
+                    one_by_one.give(page, Order::HUGE, Backing::Present);
+                }
+                prop_assert_eq!(format!("{by_runs:?}"), format!("{one_by_one:?}"));
+            }
+        }
+
+        #[test]
+        fn even_bits_are_moved_together(bits in any::<u32>()) {
+            let apart = (0..32).map(|bit| u64::from(bits >> bit & 1) << (2 * bit));
+            prop_assert_eq!(even_bits(apart.sum()), u64::from(bits));
         }
     }
 
