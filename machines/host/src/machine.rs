@@ -14,7 +14,8 @@ use crate::cpu;
 use crate::fronts::HostFront;
 use crate::host::Host;
 use crate::locks::{OwnerLock, SharedLock, TicketLock};
-use crate::words::{CpuWord, HostField, HostOnce, PageTags, SharedLine, SharedWord};
+use crate::tags::PageTags;
+use crate::words::{CpuWord, HostField, HostOnce, SharedLine, SharedWord};
 
 /// The number of ticks per second, as in the kernels of most current distributions.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");

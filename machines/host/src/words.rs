@@ -1,16 +1,15 @@
-//! The integers that CPUs share (*words*), and the tags of pages (a byte for each page, with the
-//! state of the page). All of them are hardware atomics.
+//! The integers that CPUs share (*words*). All of them are hardware atomics.
 //!
 //! A [`SharedWord`] has 128 bytes to itself, because many CPUs write it and x86 prefetches cache
 //! lines in pairs. A [`SharedLine`] is only one cache line, because counters have many of them. A
 //! [`CpuWord`] shares its cache line with other words of the same CPU.
 
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use once_cell::sync::OnceCell;
-use plimsoll_mm::machine::{Field, LINE_WORDS, Line, LocalWord, Once, Tags, Word};
-use plimsoll_mm::units::{CpuId, Order, Pages};
+use plimsoll_mm::machine::{Field, LINE_WORDS, Line, LocalWord, Once, Word};
+use plimsoll_mm::units::CpuId;
 
 use crate::Host;
 
@@ -210,61 +209,5 @@ impl LocalWord<Host> for CpuWord {
     #[inline]
     fn read(&self, _machine: &Host) -> i64 {
         self.0.load(Relaxed)
-    }
-}
-
-/// The tags of all pages: one byte for each page, with the state of the page. Accesses are relaxed,
-/// as the trait `Tags` allows.
-#[derive(Debug)]
-pub struct PageTags(Box<[AtomicU8]>);
-
-impl PageTags {
-    pub(crate) fn new(pages: Pages) -> Self {
-        let fresh = |page: u32| {
-            let heads = page.is_multiple_of(Order::MAX.pages().0);
-            AtomicU8::new(if heads { Self::FRESH_HEAD } else { 0 })
-        };
-        Self((0..pages.0).map(fresh).collect())
-    }
-
-    /// Returns the tag of `page`, the byte with the state of the page.
-    #[inline(always)]
-    pub(crate) fn of(&self, page: u32) -> &AtomicU8 {
-        &self.0[page as usize]
-    }
-}
-
-impl Tags for PageTags {
-    #[inline]
-    fn get(&self, page: u32) -> u8 {
-        self.0[page as usize].load(Relaxed)
-    }
-
-    #[inline]
-    fn set(&self, page: u32, tag: u8) {
-        self.0[page as usize].store(tag, Relaxed);
-    }
-
-    #[inline]
-    fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
-        self.0[page as usize]
-            .compare_exchange(old, new, Relaxed, Relaxed)
-            .map(|_old| ())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fresh_tags_head_one_largest_block_after_the_other() {
-        let tags = PageTags::new(Pages(2050));
-        let heads: Vec<u32> = (0..2050).filter(|&page| tags.get(page) != 0).collect();
-        assert_eq!(heads, [0, 1024, 2048]);
-        assert_eq!(tags.get(1024), PageTags::FRESH_HEAD);
-        assert_eq!(tags.replace(1, 7, 9), Err(0));
-        assert_eq!(tags.replace(1, 0, 9), Ok(()));
-        assert_eq!(tags.get(1), 9);
     }
 }

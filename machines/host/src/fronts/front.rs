@@ -15,7 +15,7 @@ use super::stack::Stack;
 use super::sync::STACK_CAPACITY;
 use crate::Host;
 use crate::locks::{self, Sitter};
-use crate::words::PageTags;
+use crate::tags::PageTags;
 
 /// A front of a [`Host`]: one CPU's stack of free pages of one zone.
 #[repr(C)]

@@ -1,0 +1,113 @@
+//! The tags of pages: one byte for each page, with the state of the page.
+
+#![expect(unsafe_code, reason = "tags in aligned lines are one slice of tags")]
+
+use std::array;
+use std::slice;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_mm::machine::Tags;
+use plimsoll_mm::units::{Order, Pages};
+
+/// The tags of all pages. Accesses are relaxed, as the trait `Tags` allows.
+///
+/// CPUs often hold runs of 64 pages whose first page has a number that is a multiple of 64. The tags
+/// of such a run are in one cache line, so CPUs that hold neighbouring runs share no cache line.
+#[derive(Debug)]
+pub struct PageTags {
+    lines: Box<[Line]>,
+    /// The number of tags. It is at most 64 for each line.
+    pages: usize,
+}
+
+/// The tags in one cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Line([AtomicU8; LINE_TAGS]);
+
+const LINE_TAGS: usize = 64;
+
+const _: () = assert!(size_of::<Line>() == LINE_TAGS, "tags have no gaps");
+
+impl PageTags {
+    pub(crate) fn new(pages: Pages) -> Self {
+        let fresh = |page: usize| {
+            let heads = page.is_multiple_of(Order::MAX.pages().0 as usize);
+            AtomicU8::new(if heads { Self::FRESH_HEAD } else { 0 })
+        };
+        let line = |line| Line(array::from_fn(|nth| fresh(line * LINE_TAGS + nth)));
+        let pages = pages.0 as usize;
+        Self {
+            lines: (0..pages.div_ceil(LINE_TAGS)).map(line).collect(),
+            pages,
+        }
+    }
+
+    /// Returns the tag of `page`, the byte with the state of the page.
+    #[inline(always)]
+    pub(crate) fn of(&self, page: u32) -> &AtomicU8 {
+        let first = self.lines.as_ptr().cast::<AtomicU8>();
+        // SAFETY: each line consists of `LINE_TAGS` tags without padding, so the lines are one
+        // sequence of tags. It has at least `self.pages` tags, because `new` has divided this number
+        // by `LINE_TAGS` and rounded up, and neither field changes. The tags are initialised, live
+        // as long as `self`, and are only changed as atomics.
+        let tags = unsafe { slice::from_raw_parts(first, self.pages) };
+        &tags[page as usize]
+    }
+}
+
+impl Tags for PageTags {
+    #[inline]
+    fn get(&self, page: u32) -> u8 {
+        self.of(page).load(Relaxed)
+    }
+
+    #[inline]
+    fn set(&self, page: u32, tag: u8) {
+        self.of(page).store(tag, Relaxed);
+    }
+
+    #[inline]
+    fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
+        self.of(page)
+            .compare_exchange(old, new, Relaxed, Relaxed)
+            .map(|_old| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+    use std::ptr;
+
+    use super::*;
+
+    #[test]
+    fn fresh_tags_head_one_largest_block_after_the_other() {
+        let tags = PageTags::new(Pages(2050));
+        let heads: Vec<u32> = (0..2050).filter(|&page| tags.get(page) != 0).collect();
+        assert_eq!(heads, [0, 1024, 2048]);
+        assert_eq!(tags.get(1024), PageTags::FRESH_HEAD);
+        assert_eq!(tags.replace(1, 7, 9), Err(0));
+        assert_eq!(tags.replace(1, 0, 9), Ok(()));
+        assert_eq!(tags.get(1), 9);
+    }
+
+    #[test]
+    fn the_tags_of_64_pages_have_a_cache_line_to_themselves() {
+        let tags = PageTags::new(Pages(2050));
+        let addresses: Vec<usize> = (0..2050)
+            .map(|page| ptr::from_ref(tags.of(page)).addr())
+            .collect();
+        assert!(addresses.is_sorted() && addresses[2049] - addresses[0] == 2049);
+        assert_eq!(addresses[0] % 64, 0);
+    }
+
+    #[test]
+    fn there_are_no_more_tags_than_pages() {
+        let tags = PageTags::new(Pages(70));
+        assert!(panic::catch_unwind(|| tags.get(70)).is_err());
+        assert!(panic::catch_unwind(|| PageTags::new(Pages(0)).get(0)).is_err());
+    }
+}
