@@ -47,13 +47,18 @@ impl PageTags {
     /// Returns the tag of `page`, the byte with the state of the page.
     #[inline(always)]
     pub(crate) fn of(&self, page: u32) -> &AtomicU8 {
+        &self.all()[page as usize]
+    }
+
+    /// Returns the tags of all pages.
+    #[inline(always)]
+    fn all(&self) -> &[AtomicU8] {
         let first = self.lines.as_ptr().cast::<AtomicU8>();
         // SAFETY: each line consists of `LINE_TAGS` tags without padding, so the lines are one
         // sequence of tags. It has at least `self.pages` tags, because `new` has divided this number
         // by `LINE_TAGS` and rounded up, and neither field changes. The tags are initialised, live
         // as long as `self`, and are only changed as atomics.
-        let tags = unsafe { slice::from_raw_parts(first, self.pages) };
-        &tags[page as usize]
+        unsafe { slice::from_raw_parts(first, self.pages) }
     }
 }
 
@@ -73,6 +78,20 @@ impl Tags for PageTags {
         self.of(page)
             .compare_exchange(old, new, Relaxed, Relaxed)
             .map(|_old| ())
+    }
+
+    #[inline]
+    fn replace_run(&self, first: u32, len: u32, old: u8, new: u8) -> bool {
+        let first = first as usize;
+        let tags = &self.all()[first..first + len as usize];
+        // Looks at all tags without a branch for each, because nearly always all of them are `old`.
+        let differ = tags
+            .iter()
+            .fold(0, |all, tag| all | (tag.load(Relaxed) ^ old));
+        if differ == 0 {
+            tags.iter().for_each(|tag| tag.store(new, Relaxed));
+        }
+        differ == 0
     }
 }
 
@@ -102,6 +121,21 @@ mod tests {
             .collect();
         assert!(addresses.is_sorted() && addresses[2049] - addresses[0] == 2049);
         assert_eq!(addresses[0] % 64, 0);
+    }
+
+    #[test]
+    fn the_tags_of_a_run_change_together_or_not_at_all() {
+        let tags = PageTags::new(Pages(200));
+        (60..135).for_each(|page| tags.set(page, 7));
+        for (first, len) in [(59, 10), (60, 76), (0, 200)] {
+            assert!(!tags.replace_run(first, len, 7, 9), "{first}, {len}");
+        }
+        assert!((60..135).all(|page| tags.get(page) == 7));
+        assert!(tags.replace_run(60, 74, 7, 9));
+        let changed: Vec<u32> = (0..200).filter(|&page| tags.get(page) == 9).collect();
+        assert!(changed.into_iter().eq(60..134));
+        assert_eq!((tags.get(59), tags.get(134)), (0, 7));
+        assert!(tags.replace_run(5, 0, 7, 9), "no page has another tag");
     }
 
     #[test]

@@ -375,6 +375,17 @@ pub trait Tags {
     /// # Errors
     /// The page's current tag, if it is not `old`.
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8>;
+    /// Sets the tags of the `len` pages from the index `first` on to `new`, if all of them are
+    /// `old`. Returns whether it did so; otherwise, nothing has changed. The loads and stores of the
+    /// tags are no atomic step, so the caller holds a lock that keeps other CPUs from doing the same.
+    fn replace_run(&self, first: u32, len: u32, old: u8, new: u8) -> bool {
+        let pages = first..first + len;
+        let all_old = pages.clone().all(|page| self.get(page) == old);
+        if all_old {
+            pages.for_each(|page| self.set(page, new));
+        }
+        all_old
+    }
 }
 
 /// A kind of work that the manager schedules on a CPU. A CPU has at most one pending job of each

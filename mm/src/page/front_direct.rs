@@ -132,6 +132,15 @@ impl<M: Machine> Zone<M> {
         let blocks = self.locked(machine, Site::Spill, |buddy| {
             // If a block was freed twice, another CPU may do the same with it. The tag is changed
             // under the zone lock, so only one of these CPUs finds the tag of blocks in fronts.
+            let len = count_of(pages.len());
+            if order == Order::ZERO
+                && let Some(first) = first_of_neighbours(pages)
+                && self.tags.replace_run(first, len, fronted, listed)
+            {
+                buddy.give_neighbours(first, len);
+                machine.spend(Work::BuddyFree, len);
+                return len;
+            }
             let kept = self.keep(pages, |page| {
                 let is_valid = self.tags.get(page) == fronted;
                 if is_valid {
@@ -170,5 +179,50 @@ impl<M: Machine> Zone<M> {
             count_of(got)
         });
         Moved::of(order, blocks)
+    }
+}
+
+/// Returns the first page of `pages` if they are neighbours: each is the page before the one that
+/// precedes it, or each is the page after that one.
+#[inline]
+fn first_of_neighbours(pages: &[u32]) -> Option<u32> {
+    let (&from, &to) = (pages.first()?, pages.last()?);
+    let len = count_of(pages.len());
+    if from.abs_diff(to) != len - 1 {
+        return None;
+    }
+    // Looks at all pages without a branch for each, because nearly always all of them match.
+    let differ = if from > to {
+        (0..len)
+            .zip(pages)
+            .fold(0, |all, (nth, page)| all | (page ^ from.wrapping_sub(nth)))
+    } else {
+        (0..len)
+            .zip(pages)
+            .fold(0, |all, (nth, page)| all | (page ^ from.wrapping_add(nth)))
+    };
+    (differ == 0).then_some(from.min(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_of_neighbours;
+
+    #[test]
+    fn neighbours_are_in_ascending_or_in_descending_order() {
+        for (pages, first) in [
+            (&[][..], None),
+            (&[7], Some(7)),
+            (&[7, 8, 9], Some(7)),
+            (&[9, 8, 7], Some(7)),
+            (&[7, 9, 8], None),
+            (&[7, 9, 9, 10], None),
+            (&[9, 7, 8, 6], None),
+            (&[7, 8, 10], None),
+            (&[0, u32::MAX], None),
+            (&[1, 0], Some(0)),
+        ] {
+            assert_eq!(first_of_neighbours(pages), first, "{pages:?}");
+        }
     }
 }

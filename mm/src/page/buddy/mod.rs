@@ -28,6 +28,7 @@ pub(super) use self::resize::{Stays, absent_blocks};
 use self::whole::Backing;
 use alloc::vec::Vec;
 
+use super::bits::ones;
 use super::carve::Piece;
 use super::layout::FreeIndex;
 use super::links::{Links, Metadata};
@@ -275,6 +276,25 @@ impl Buddy {
             if let Some(whole) = whole {
                 bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
             }
+        }
+    }
+
+    /// Frees the `len` single pages from `first` on to the bitmaps. Does nothing if the zone has no
+    /// bitmaps.
+    pub(super) fn give_neighbours(&mut self, first: u32, len: u32) {
+        let Some(bitmaps) = &mut self.bitmaps else {
+            return;
+        };
+        self.free += Pages(len);
+        let (mut page, end) = (first, first + len);
+        while page < end {
+            let count = (64 - page % 64).min(end - page);
+            let bits = ones(count) << (page % 64);
+            let whole = bitmaps.give_word(&mut self.links, page / 64, bits);
+            if let Some(whole) = whole {
+                bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
+            }
+            page += count;
         }
     }
 
