@@ -97,8 +97,11 @@ impl Tags for PageTags {
 
 #[cfg(test)]
 mod tests {
+    use std::hint;
     use std::panic;
     use std::ptr;
+    use std::sync::atomic::AtomicU32;
+    use std::thread;
 
     use super::*;
 
@@ -121,6 +124,37 @@ mod tests {
             .collect();
         assert!(addresses.is_sorted() && addresses[2049] - addresses[0] == 2049);
         assert_eq!(addresses[0] % 64, 0);
+    }
+
+    /// Two threads race to change each tag, as frees of the same page do. One of them succeeds.
+    #[test]
+    fn one_of_two_replacements_succeeds() {
+        const TRIES: u32 = 10_000;
+        let tags = PageTags::new(Pages(TRIES + 1));
+        (1..=TRIES).for_each(|page| tags.set(page, 0));
+        let arrived = AtomicU32::new(0);
+        let replace_all = |new: u8| {
+            let replaces = |page: &u32| {
+                // Both threads get to each page at the same time.
+                arrived.fetch_add(1, Relaxed);
+                let mut looks = 0_u64;
+                while arrived.load(Relaxed) < 2 * page {
+                    looks += 1;
+                    if looks.is_multiple_of(256) {
+                        thread::yield_now();
+                    } else {
+                        hint::spin_loop();
+                    }
+                }
+                tags.replace(*page, 0, new).is_ok()
+            };
+            (1..=TRIES).filter(replaces).count()
+        };
+        let replaced = thread::scope(|scope| {
+            let other = scope.spawn(|| replace_all(1));
+            replace_all(2) + other.join().expect("no panic")
+        });
+        assert_eq!(replaced, TRIES as usize);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Config, Layout, ListState, Mobility, Request, Sweep, ZoneView};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+use plimsoll_mm::vmstat::threshold;
 
 use crate::heap;
 use crate::machine::Plain;
@@ -28,9 +29,12 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of(2, Layout::arena(PAGES).with_bitmaps())
+    }
+
+    fn of(cpus: u32, layout: Layout) -> Self {
         let watch = Arc::<Watch>::default();
-        let machine = Plain::new(Topology::flat(2)).watched(&watch);
-        let layout = Layout::arena(PAGES).with_bitmaps();
+        let machine = Plain::new(Topology::flat(cpus)).watched(&watch);
         let manager = Manager::new(&machine, Config::new(layout)).expect("a layout");
         Self {
             machine,
@@ -67,6 +71,42 @@ impl World {
         assert_eq!((zone.free, zone.listed), (PAGES, Pages(0)));
         assert_eq!(zone.counted_free, u64::from(PAGES.0));
         assert_eq!(zone.blocks[Order::MAX.index()], PAGES.0 / 1024);
+    }
+}
+
+/// The pages of small blocks add up in a CPU's differential, an amount that the CPU has counted by
+/// itself. When the differential passes the threshold, the CPU adds it to the shared counter. A block
+/// that alone is beyond the threshold takes the differential with it (as in Linux), except in a zone
+/// with bitmaps.
+#[test]
+fn a_differential_that_passes_the_threshold_is_shared() {
+    let cpus = 64;
+    assert_eq!(
+        threshold::normal(cpus, PAGES),
+        28,
+        "between 16 and 32 pages"
+    );
+    let [small, large] = [4, 5].map(|order| Order::new(order).expect("an order"));
+    for (layout, stays) in [
+        (Layout::arena(PAGES), false),
+        (Layout::arena(PAGES).with_bitmaps(), true),
+    ] {
+        let world = World::of(cpus, layout);
+        world.manager.refresh(&world.machine);
+        let is_dirty = || world.manager.is_dirty(&world.machine, CpuId(0));
+        assert!(!is_dirty());
+        let mut blocks = Vec::new();
+        for (order, wanted) in [(small, true), (small, false), (small, true), (large, stays)] {
+            blocks.push((world.take(order), order));
+            assert_eq!(is_dirty(), wanted, "{order:?}, bitmaps: {stays}");
+        }
+        world.manager.refresh(&world.machine);
+        for wanted in [false, true, false, true] {
+            let (pfn, order) = blocks.pop().expect("four blocks");
+            world.free(pfn, order);
+            assert_eq!(is_dirty(), wanted, "{order:?}, bitmaps: {stays}");
+        }
+        world.is_whole();
     }
 }
 

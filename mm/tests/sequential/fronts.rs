@@ -277,6 +277,51 @@ fn a_refill_that_loses_the_front_loses_no_page() {
     world.is_whole();
 }
 
+/// Another thread takes the front (the stack of free pages) away from a CPU that has just taken a
+/// run out of the depot. The pages that the CPU cannot push any more go to the page list.
+#[test]
+fn a_run_from_the_depot_that_loses_the_front_loses_no_page() {
+    for pushes in [0, 10] {
+        let world = World::new();
+        let held = world.held(LIMIT + 1);
+        held.iter().for_each(|&pfn| world.free(pfn));
+        world.machine.on(1);
+        world.depot.limit_pushes(Some(pushes));
+        let mut users = vec![world.take()];
+        assert!(world.offered().is_empty(), "the CPU took the run");
+        world.depot.limit_pushes(None);
+        users.extend((1..RUN).map(|_| world.take()));
+        let mut run = held[LIMIT - RUN..LIMIT].to_vec();
+        users.sort_unstable();
+        run.sort_unstable();
+        assert_eq!(users, run, "each page of the run is allocated once");
+        users.into_iter().for_each(|pfn| world.free(pfn));
+        world.is_whole();
+    }
+}
+
+/// A front (a CPU's stack of free pages) is taken away while the CPU frees a page, and the CPU gets
+/// it back at once. The front has room, so the page goes there, and no run has to leave the front.
+#[test]
+fn a_front_with_room_that_is_lost_and_found_keeps_its_pages() {
+    let world = World::new();
+    let held = world.held(3);
+    world.free(held[0]);
+    world.free(held[1]);
+    world.depot.take_the_front_away_during_the_next_free();
+    let ((), locks, _) = world.watch.during(|| world.free(held[2]));
+    assert_eq!(locks, [], "no page went to the list or the zone");
+    for &pfn in held.iter().rev() {
+        assert_eq!(
+            world.take(),
+            pfn,
+            "the page that was freed last comes first"
+        );
+    }
+    held.into_iter().for_each(|pfn| world.free(pfn));
+    world.is_whole();
+}
+
 /// Two frees of a page have raced, and the CPU of the second free finds the front (its stack of free
 /// pages) full. It moves a run of pages, the page itself among them, to the list. Then another
 /// thread takes the front away from the CPU, so the second free cannot push the page. It must not

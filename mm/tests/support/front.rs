@@ -22,6 +22,9 @@ pub(crate) struct Depot {
     /// True if the next free of a page behaves as if it had raced with another free of this page:
     /// as if it had read the page's tag before the other free changed the tag.
     is_late: AtomicBool,
+    /// True if the next free of a page finds that another thread has taken the front away after the
+    /// page got its new tag.
+    is_lost: AtomicBool,
     /// True if the depot takes no run.
     is_full: AtomicBool,
     /// True if no CPU can use its front (its stack of free pages) until the CPU asks for the front
@@ -80,6 +83,13 @@ impl Depot {
     /// whether the page is free, before either changes the tag.
     pub(crate) fn let_the_next_free_be_late(&self) {
         self.is_late.store(true, Relaxed);
+    }
+
+    /// Takes the front (the CPU's stack of free pages) away during the next free of a page to it:
+    /// after the page got the tag of pages in fronts, and before the page is pushed. The CPU can use
+    /// the front again after it has asked for it.
+    pub(crate) fn take_the_front_away_during_the_next_free(&self) {
+        self.is_lost.store(true, Relaxed);
     }
 
     /// The runs in the depot, from which any CPU may take a run. Each run is a list of pages.
@@ -146,6 +156,11 @@ impl Front<Plain> for Stack {
             tags.set(page, new);
         } else if tags.replace(page, old, new).is_err() {
             return Freed::Unchanged;
+        }
+        if let Some(depot) = depot
+            && depot.is_lost.swap(false, Relaxed)
+        {
+            depot.take_fronts_away();
         }
         if self.push(machine, page) {
             Freed::Pushed

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 
 use plimsoll_host::affinity::{self, CpuMask};
 use plimsoll_host::fronts::Fronts;
@@ -23,13 +24,17 @@ struct Made {
 }
 
 fn made(fronts: Fronts, cpus: u32, width: usize) -> Made {
+    made_many(GROUPS, fronts, cpus, width)
+}
+
+fn made_many(groups: usize, fronts: Fronts, cpus: u32, width: usize) -> Made {
     let host = Host::with_fronts(Topology::flat(cpus), fronts, OwnerLocks::Exchanged);
     let area = Arc::new(Area::new(&host, width).expect("there is memory"));
     let fan_in = OneSidedTree::<Host>::FAN_IN;
     let shape = Shape::of_topology(host.topology(), Batch::RSS, fan_in);
     let shape = Arc::new(shape.expect("there are few CPUs"));
     let group = |_| OneSidedTree::init_many(&host, &area, &shape).expect("there is memory");
-    let groups = (0..GROUPS).map(group).collect();
+    let groups = (0..groups).map(group).collect();
     Made { host, groups }
 }
 
@@ -78,6 +83,27 @@ proptest! {
     }
 }
 
+/// The words of 64 groups on one CPU are together. After the first 256 groups, the memory for several
+/// times 64 groups is allocated at once.
+#[test]
+fn each_of_many_groups_has_cells_of_its_own() {
+    for fronts in [Fronts::best(), Fronts::Off] {
+        let made = made_many(400, fronts, 2, 1);
+        let Made { host, groups } = &made;
+        for group in groups {
+            group.grow(host).expect("there is memory");
+        }
+        for cpu in [CpuId(0), CpuId(1)] {
+            let _entered = host.enter(cpu);
+            for (delta, group) in (1..).zip(groups) {
+                group.local(host, cpu).add(host, 0, delta);
+            }
+        }
+        let sums = groups.iter().map(|group| group.precise_sum(host, 0));
+        assert!(sums.eq((1..=400).map(|delta| 2 * delta)), "{fronts}");
+    }
+}
+
 #[test]
 fn a_local_tree_widens_the_range_as_much_as_an_addition() {
     let made = made(Fronts::best(), 40, 2);
@@ -117,6 +143,37 @@ fn additions_stay_in_the_cell_of_the_cpu() {
         here.add(&made.host, 0, 1);
         assert_eq!(group.precise_sum(&made.host, 0), 32, "{fronts}");
     }
+}
+
+/// Only threads on one real CPU, the home, may add to the cells of a CPU without an atomic
+/// instruction. It depends on the CPU whose cell it is, and not on the CPU that adds.
+#[test]
+fn an_addition_far_from_the_home_of_a_cell_leaves_the_cell_alone() {
+    let real = CpuMask::of_this_thread();
+    let (Fronts::Restartable, [first, second, ..]) = (Fronts::best(), real.cpus()) else {
+        return;
+    };
+    let made = made(Fronts::Restartable, 2, 1);
+    let Made { host, groups } = &made;
+    groups[0].grow(host).expect("there is memory");
+    let add = |real: &u32, cpu: u32, cells: u32| {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _pinned = affinity::pin(&CpuMask::only(*real));
+                let _entered = host.enter(CpuId(cpu));
+                cells_of(&made, 0, cells).add(host, 0, 1);
+            });
+        });
+        groups[0].min_max(host, 0).min
+    };
+    let mins = [add(first, 0, 0), add(second, 1, 1), add(first, 0, 1)];
+    // What falls on the shared line counts as a part of the smallest sum at once.
+    assert_eq!(
+        mins,
+        [0, 0, 1],
+        "the last addition falls on the shared line"
+    );
+    assert_eq!(groups[0].precise_sum(host, 0), 3);
 }
 
 #[test]

@@ -189,6 +189,30 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     group
 }
 
+/// An addition through a `LocalTree` takes as much virtual time as one to the tree.
+#[test]
+fn an_addition_through_a_local_tree_has_the_price_of_an_addition() {
+    let mut profile = small::profile(Topology::flat(4), 1000);
+    profile.costs.work_ns[Work::Count as usize] = 7;
+    let sim = Sim::new(&profile, SimOptions::default());
+    let plan = Plan::new(&sim, Counting::OneSided, 1, Batch::RSS).expect("it has a plan");
+    let group = Rc::new(grown(&sim, &plan));
+    let addition = |through_local: bool| {
+        let group = Rc::clone(&group);
+        ns(&sim, move |sim| match &*group {
+            AnyCounters::OneSided(tree) if through_local => {
+                tree.local(sim, CpuId(0)).add(sim, 0, 1);
+            }
+            group => group.add(sim, 0, 1),
+        })
+    };
+    addition(false); // The first addition of a CPU takes longer.
+    let idle = ns(&sim, |_| {});
+    let price = addition(false);
+    assert!(price - idle >= 7);
+    assert_eq!(addition(true), price);
+}
+
 /// Sums many groups of counters in one call, after `ran` of 96 CPUs have added to each group.
 /// Returns the number of cache lines that the sum fetches for each group. The function computes
 /// this number from the time that the sum takes, and from `looks`, the number of CPUs that the sum

@@ -146,6 +146,9 @@ pub(super) fn abort_on(cpu: u32) {
 }
 
 #[cfg(test)]
+mod stops;
+
+#[cfg(test)]
 #[expect(unsafe_code, reason = "a test reads the description of a sequence")]
 mod tests {
     use std::sync::atomic::{AtomicI64, AtomicU8};
@@ -157,7 +160,7 @@ mod tests {
 
     /// Returns an area that the kernel does not know. So the kernel never stops a restartable
     /// sequence that uses this area.
-    fn area_on(cpu: u32) -> Area {
+    pub(super) fn area_on(cpu: u32) -> Area {
         let area = Area::new();
         area.cpu_id.store(cpu, Relaxed);
         area
@@ -241,6 +244,58 @@ mod tests {
         assert_eq!((stack.len(), pop(here, stack)), (3, Some(30)));
     }
 
+    /// A sequence finds the place of a page from the number of pages, which has 16 bits.
+    #[test]
+    fn a_stack_with_all_its_pages_is_popped_in_order() {
+        let (here, stack) = (&area_on(0), &Stack::new());
+        stack.home.store(0, Relaxed);
+        let limit = u32::try_from(stack.pages.len()).expect("few pages");
+        stack.limit.store(limit, Relaxed);
+        for page in 0..limit - 2 {
+            assert!(push(here, stack, page));
+        }
+        assert!(push_run(here, stack, &[limit - 2, limit - 1]));
+        assert!(!push(here, stack, limit) && !push_run(here, stack, &[limit]));
+        for page in (0..limit).rev() {
+            assert_eq!(pop(here, stack), Some(page));
+        }
+        assert_eq!(pop(here, stack), None);
+        let tag = &AtomicU8::new(7);
+        for page in 0..limit {
+            tag.store(7, Relaxed);
+            assert_eq!(free(here, stack, page, tag, [7, 9]), Freed::Pushed);
+        }
+        assert_eq!((stack.len(), pop(here, stack)), (limit, Some(limit - 1)));
+    }
+
+    /// The load of the home is an acquire, so a thread that finds itself at home sees the pages that
+    /// earlier users have pushed. On x86, every load is one.
+    #[test]
+    #[cfg(target_arch = "aarch64")]
+    fn a_sequence_acquires_the_home() {
+        let (area, stack, tag) = (&area_on(0), &Stack::new(), &AtomicU8::new(7));
+        stack.home.store(0, Relaxed);
+        stack.limit.store(2, Relaxed);
+        let uses: [&mut dyn FnMut() -> bool; 7] = [
+            &mut || push(area, stack, 5),
+            &mut || pop(area, stack).is_some(),
+            &mut || push_run(area, stack, &[5]),
+            &mut || pop_run(area, stack, &mut [0]) == 1,
+            &mut || add(area, &stack.home, &AtomicI64::new(0), 1).is_some(),
+            &mut || free(area, stack, 5, tag, [7, 9]) == Freed::Pushed,
+            // The stack is full, so only the tag is changed.
+            &mut || push(area, stack, 6) && free(area, stack, 7, tag, [9, 7]) == Freed::Tagged,
+        ];
+        for (nth, uses) in uses.into_iter().enumerate() {
+            assert!(uses());
+            let [first, ..] = description(area);
+            // SAFETY: these four bytes are the second instruction of the sequence.
+            let second = unsafe { *std::ptr::with_exposed_provenance::<u32>(first + 4) };
+            // The instruction is an `ldar` of 32 bits (`0x88dffc00`) with any registers.
+            assert_eq!(second & !0x3ff, 0x88df_fc00, "{nth}: {second:#x}");
+        }
+    }
+
     /// The kernel moves a thread to another CPU after the thread has copied the pages of a run. The
     /// thread pops nothing, and does not wait until it is back on the first CPU.
     #[test]
@@ -322,7 +377,7 @@ mod tests {
     /// Reads the description that the last restartable sequence has noted in `area`: the addresses
     /// of its first instruction, of its end, and of the place at which the kernel continues if it
     /// stops the sequence.
-    fn description(area: &Area) -> [usize; 3] {
+    pub(super) fn description(area: &Area) -> [usize; 3] {
         let noted = area.rseq_cs.load(Relaxed);
         let noted = usize::try_from(noted).expect("an address");
         // SAFETY: the last restartable sequence has stored the address of its description (Linux:
