@@ -139,8 +139,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Refills a CPU's empty stack of free blocks (`slot.front`): takes a run of blocks from the
-    /// page list, a run that another CPU has offered, or a run from the zone, and pushes all but
-    /// one of the blocks. Returns the block that is left, tagged as allocated. Returns `None` if
+    /// page list, a run that another CPU has offered, or a run from the zone, and pushes the blocks.
+    /// Returns the block that is to be allocated first, tagged as allocated. Returns `None` if
     /// the caller cannot use the stack, or there is no run, or the list is locked.
     #[cold]
     #[inline(never)]

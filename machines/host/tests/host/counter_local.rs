@@ -45,8 +45,8 @@ fn cells_of<'t>(made: &'t Made, group: usize, cpu: u32) -> LocalTree<'t, Host> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Each addition is the CPU, the group, the counter and the amount. Two of three additions use
-    /// a `LocalTree`; one of them is made on another CPU than the one that adds.
+    /// Each addition is the CPU, the group, the counter, the amount and the way in which the CPU
+    /// adds: to the group, through its own `LocalTree`, or through that of another CPU.
     #[test]
     fn additions_through_a_local_tree_are_those_to_the_tree(
         cpus in 1_u32..70,
@@ -138,7 +138,8 @@ fn additions_stay_in_the_cell_of_the_cpu() {
         for _ in 0..31 {
             here.add(&made.host, 0, 1);
         }
-        // A cell keeps 31 of a batch of 32. What fell on the shared line would count already.
+        // A cell keeps 31 of a batch of 32. An addition that went to the shared line would already
+        // be a part of the smallest possible sum.
         assert_eq!(group.min_max(&made.host, 0).min, 0, "{fronts}");
         here.add(&made.host, 0, 1);
         assert_eq!(group.precise_sum(&made.host, 0), 32, "{fronts}");
@@ -146,7 +147,7 @@ fn additions_stay_in_the_cell_of_the_cpu() {
 }
 
 /// Only threads on one real CPU, the home, may add to the cells of a CPU without an atomic
-/// instruction. It depends on the CPU whose cell it is, and not on the CPU that adds.
+/// instruction. This is the home of the CPU whose cell it is, and not that of the CPU that adds.
 #[test]
 fn an_addition_far_from_the_home_of_a_cell_leaves_the_cell_alone() {
     let real = CpuMask::of_this_thread();
@@ -167,7 +168,7 @@ fn an_addition_far_from_the_home_of_a_cell_leaves_the_cell_alone() {
         groups[0].min_max(host, 0).min
     };
     let mins = [add(first, 0, 0), add(second, 1, 1), add(first, 0, 1)];
-    // What falls on the shared line counts as a part of the smallest sum at once.
+    // An addition that goes to the shared line changes the smallest possible sum at once.
     assert_eq!(
         mins,
         [0, 0, 1],
