@@ -94,8 +94,11 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Allocates a block from a CPU's stack of free blocks (its front), or from the page list or
-    /// the zone if the stack is empty. `request` is for a single page or a huge block.
+    /// Pops a block from a CPU's stack of free blocks (its front) and tags it as allocated.
+    /// `request` is for a single page or a huge block. Returns `None` if there is no such block, or
+    /// the topmost entry was invalid: then [`Zone::alloc_behind_front`] continues.
+    ///
+    /// Callers inline this function, so it has only the steps that nearly every allocation takes.
     #[inline(always)]
     pub(super) fn alloc_front(
         &self,
@@ -103,31 +106,20 @@ impl<M: Machine> Zone<M> {
         slot: &PerCpu<M>,
         request: Request,
     ) -> Option<u32> {
-        match self.pop_front(machine, slot, request.order) {
-            None if slot.front(request.order).limit() != 0 => {
-                self.alloc_behind_front(machine, slot, request)
-            }
-            page => page,
-        }
-    }
-
-    /// Pops a block from a CPU's stack of free blocks and tags it as allocated.
-    #[inline(always)]
-    fn pop_front(&self, machine: &M, slot: &PerCpu<M>, order: Order) -> Option<u32> {
+        let order = request.order;
         let page = slot.front(order).pop(machine)?;
-        if self.tags.get(page) != tag::fronted(order) {
-            return self.pop_next(machine, slot, order);
+        if self.tags.get(page) == tag::fronted(order) {
+            self.tags.set(page, tag::allocated(order));
+            Some(page)
+        } else {
+            self.note_dropped();
+            None
         }
-        self.tags.set(page, tag::allocated(order));
-        Some(page)
     }
 
-    /// Continues [`Zone::pop_front`] after it has dropped an invalid entry: one whose block was
-    /// freed twice.
-    #[cold]
-    #[inline(never)]
-    fn pop_next(&self, machine: &M, slot: &PerCpu<M>, order: Order) -> Option<u32> {
-        self.note_dropped();
+    /// Pops a block from a CPU's stack of free blocks and tags it as allocated. Drops entries that
+    /// are invalid, because their block was freed twice.
+    fn pop_front(&self, machine: &M, slot: &PerCpu<M>, order: Order) -> Option<u32> {
         loop {
             let page = slot.front(order).pop(machine)?;
             if self.tags.get(page) == tag::fronted(order) {
@@ -138,16 +130,22 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Refills a CPU's empty stack of free blocks (`slot.front`): takes a run of blocks from the
-    /// page list, a run that another CPU has offered, or a run from the zone, and pushes the blocks.
-    /// Returns the block that is to be allocated first, tagged as allocated. Returns `None` if
-    /// the caller cannot use the stack, or there is no run, or the list is locked.
+    /// Continues [`Zone::alloc_front`] if that has returned `None`. Refills the CPU's empty stack of
+    /// free blocks (`slot.front`): takes a run of blocks from the page list, a run that another CPU
+    /// has offered, or a run from the zone, and pushes the blocks. Returns the block that is to be
+    /// allocated first, tagged as allocated. Returns `None` if the caller cannot use the stack, or
+    /// there is no run, or the list is locked.
     #[cold]
     #[inline(never)]
-    fn alloc_behind_front(&self, machine: &M, slot: &PerCpu<M>, request: Request) -> Option<u32> {
+    pub(super) fn alloc_behind_front(
+        &self,
+        machine: &M,
+        slot: &PerCpu<M>,
+        request: Request,
+    ) -> Option<u32> {
         let order = request.order;
         let front = slot.front(order);
-        if !front.admits(machine) {
+        if front.limit() == 0 || !front.admits(machine) {
             return None;
         }
         // The call of `admits` may have let the caller take over the stack of free blocks, and the
@@ -199,9 +197,11 @@ impl<M: Machine> Zone<M> {
         self.list_fronted(machine, order, left);
     }
 
-    /// Frees a block to a CPU's stack of free blocks (its front). Returns `None`, without having
-    /// done anything, if the block is not allocated as a block of `order`, or if the caller cannot
-    /// use the stack. `order` must be one for which [`has_front`] is true.
+    /// Frees a block to a CPU's stack of free blocks (its front). If the block does not get there,
+    /// [`Zone::free_behind_front`] continues with the outcome. `order` must be one for which
+    /// [`has_front`] is true.
+    ///
+    /// Callers inline this function, so it has only the steps that nearly every free takes.
     #[inline(always)]
     pub(super) fn free_front(
         &self,
@@ -209,36 +209,37 @@ impl<M: Machine> Zone<M> {
         slot: &PerCpu<M>,
         page: u32,
         order: Order,
-    ) -> Option<Result<(), FreeError>> {
-        let front = slot.front(order);
+    ) -> Freed {
         let (allocated, fronted) = (tag::allocated(order), tag::fronted(order));
-        match front.free(machine, &self.tags, page, allocated, fronted) {
-            Freed::Pushed => Some(Ok(())),
-            Freed::Tagged => Some(self.free_behind_front(machine, slot, page, order)),
-            Freed::Unchanged if front.limit() == 0 => None,
-            Freed::Unchanged => self.free_again(machine, slot, page, order),
-        }
+        slot.front(order)
+            .free(machine, &self.tags, page, allocated, fronted)
     }
 
-    /// Continues [`Zone::free_front`] if the caller may first have to take over the stack of free
-    /// blocks.
+    /// Continues [`Zone::free_front`], which has returned `freed`. Returns `None`, without having
+    /// done anything, if the block is not allocated as a block of `order`, or if the caller cannot
+    /// use the stack.
     #[cold]
     #[inline(never)]
-    fn free_again(
+    pub(super) fn free_behind_front(
         &self,
         machine: &M,
         slot: &PerCpu<M>,
         page: u32,
         order: Order,
+        freed: Freed,
     ) -> Option<Result<(), FreeError>> {
         let front = slot.front(order);
-        let (allocated, fronted) = (tag::allocated(order), tag::fronted(order));
-        if self.tags.get(page) != allocated || !front.admits(machine) {
-            return None;
-        }
-        match front.free(machine, &self.tags, page, allocated, fronted) {
+        let freed = match freed {
+            Freed::Unchanged if front.limit() == 0 => return None,
+            Freed::Unchanged if self.tags.get(page) != tag::allocated(order) => return None,
+            // The caller may first have to take over the stack of free blocks.
+            Freed::Unchanged if !front.admits(machine) => return None,
+            Freed::Unchanged => self.free_front(machine, slot, page, order),
+            freed => freed,
+        };
+        match freed {
             Freed::Pushed => Some(Ok(())),
-            Freed::Tagged => Some(self.free_behind_front(machine, slot, page, order)),
+            Freed::Tagged => Some(self.spill_front(machine, slot, page, order)),
             Freed::Unchanged => None,
         }
     }
@@ -249,9 +250,7 @@ impl<M: Machine> Zone<M> {
     ///
     /// # Errors
     /// If another free of the block has already put it on a list.
-    #[cold]
-    #[inline(never)]
-    fn free_behind_front(
+    fn spill_front(
         &self,
         machine: &M,
         slot: &PerCpu<M>,

@@ -5,7 +5,7 @@ use core::fmt;
 use super::front::has_front;
 use super::zone::{PerCpu, Zone};
 use super::{AllocError, FreeError, LOCAL, PageAllocator, Request, ZoneKind};
-use crate::machine::{Front, Machine};
+use crate::machine::{Freed, Front, Machine};
 use crate::units::{CpuId, Order, Pfn};
 
 /// A [`PageAllocator`] for calls on one CPU. It has looked up the CPU's zone and the CPU's stacks
@@ -59,13 +59,13 @@ impl<'p, M: Machine> Local<'p, M> {
     /// Those of [`PageAllocator::alloc`].
     #[inline(always)]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
-        if is_plain(request) {
-            return match self.alloc_near(machine, request) {
-                Some(pfn) => Ok(pfn),
-                None => self.alloc_elsewhere(machine, request),
-            };
+        if is_plain(request)
+            && let Some((zone, slot)) = self.near
+            && let Some(page) = zone.alloc_front(machine, slot, request)
+        {
+            return Ok(zone.pfn(page));
         }
-        self.pages.alloc(machine, request)
+        self.alloc_slowly(machine, request)
     }
 
     /// Frees a block as [`PageAllocator::free`] does.
@@ -74,42 +74,52 @@ impl<'p, M: Machine> Local<'p, M> {
     /// Those of [`PageAllocator::free`]; nothing has changed then.
     #[inline(always)]
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        if has_front(order) {
-            return match self.free_near(machine, pfn, order) {
-                Some(freed) => freed,
-                None => self.free_elsewhere(machine, pfn, order),
-            };
+        let mut freed = Freed::Unchanged;
+        if has_front(order)
+            && let Some((zone, slot)) = self.near
+            && let Some(page) = zone.page(pfn)
+        {
+            freed = zone.free_front(machine, slot, page, order);
         }
-        self.pages.free(machine, pfn, order)
+        match freed {
+            Freed::Pushed => Ok(()),
+            freed => self.free_slowly(machine, pfn, order, freed),
+        }
     }
 
-    /// Allocates a single page or a huge block from the CPU's stack of free blocks.
-    #[inline(always)]
-    fn alloc_near(&self, machine: &M, request: Request) -> Option<Pfn> {
-        let (zone, slot) = self.near?;
-        let page = zone.alloc_front(machine, slot, request)?;
-        Some(zone.pfn(page))
-    }
-
-    /// Frees a single page or a huge block to the CPU's stack of free blocks. Returns `None`,
-    /// without having done anything, if the block cannot go there.
-    #[inline(always)]
-    fn free_near(&self, machine: &M, pfn: Pfn, order: Order) -> Option<Result<(), FreeError>> {
-        let (zone, slot) = self.near?;
-        zone.free_front(machine, slot, zone.page(pfn)?, order)
-    }
-
-    /// Allocates a block if the CPU's stack of free blocks gives none. This is a function of
-    /// its own so that the code of [`Local::alloc`] is small enough to be inlined.
+    /// Allocates a block if the CPU's stack of free blocks gives none at once. This is a function
+    /// of its own so that the code of [`Local::alloc`] is small enough to be inlined, and saves no
+    /// registers.
+    #[cold]
     #[inline(never)]
-    fn alloc_elsewhere(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
+    fn alloc_slowly(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
+        if is_plain(request)
+            && let Some((zone, slot)) = self.near
+            && let Some(page) = zone.alloc_behind_front(machine, slot, request)
+        {
+            return Ok(zone.pfn(page));
+        }
         self.pages.alloc(machine, request)
     }
 
-    /// Frees a block that cannot go to the CPU's stack of free blocks. This is a function of
-    /// its own so that the code of [`Local::free`] is small enough to be inlined.
+    /// Frees a block that has not gone to the CPU's stack of free blocks, but was `freed`. This is
+    /// a function of its own for the same reason as [`Local::alloc_slowly`].
+    #[cold]
     #[inline(never)]
-    fn free_elsewhere(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+    fn free_slowly(
+        &self,
+        machine: &M,
+        pfn: Pfn,
+        order: Order,
+        freed: Freed,
+    ) -> Result<(), FreeError> {
+        if has_front(order)
+            && let Some((zone, slot)) = self.near
+            && let Some(page) = zone.page(pfn)
+            && let Some(done) = zone.free_behind_front(machine, slot, page, order, freed)
+        {
+            return done;
+        }
         self.pages.free(machine, pfn, order)
     }
 }

@@ -14,7 +14,7 @@ use super::pcp::list_of;
 use super::zone::Zone;
 use super::{FreeError, PageAllocator, Request, tag};
 use crate::event::Event;
-use crate::machine::{CpuLock, LocalWord, Machine, Tags};
+use crate::machine::{CpuLock, Freed, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pfn};
 
@@ -31,10 +31,14 @@ impl<M: Machine> PageAllocator<M> {
         let cpu = machine.this_cpu_at_once()?;
         let zone = self.first_zone_from(machine, cpu, request)?;
         let slot = zone.slot(cpu);
-        if has_front(request.order)
-            && let Some(page) = zone.alloc_front(machine, slot, request)
-        {
-            return Some(zone.pfn(page));
+        if has_front(request.order) {
+            let page = match zone.alloc_front(machine, slot, request) {
+                None => zone.alloc_behind_front(machine, slot, request),
+                page => page,
+            };
+            if let Some(page) = page {
+                return Some(zone.pfn(page));
+            }
         }
         let (order, mobility) = (request.order, zone.types.served_as(request.mobility));
         let list = list_of(order, mobility)?;
@@ -69,11 +73,14 @@ impl<M: Machine> PageAllocator<M> {
             return Quick::Nothing;
         };
         let slot = zone.slot(cpu);
-        if let Some(freed) = zone.free_front(machine, slot, page, order) {
-            return match freed {
-                Ok(()) => Quick::Freed,
-                Err(why) => Quick::Refused(why),
-            };
+        let freed = match zone.free_front(machine, slot, page, order) {
+            Freed::Pushed => return Quick::Freed,
+            freed => zone.free_behind_front(machine, slot, page, order, freed),
+        };
+        match freed {
+            Some(Ok(())) => return Quick::Freed,
+            Some(Err(why)) => return Quick::Refused(why),
+            None => {}
         }
         let Some(list) = zone.only_list_of(order) else {
             return Quick::Nothing;
