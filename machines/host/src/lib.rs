@@ -25,8 +25,8 @@
 //! `measure/clock.rs`, which reads the time-stamp counter; `arena/`, which returns memory to the
 //! kernel; `discard.rs` and `return_free.rs`, which call `arena/` to return the memory of freed
 //! pages; `fronts/rseq/`, with restartable sequences in assembly and the areas that threads share
-//! with the kernel; `tags.rs`, where tags in aligned lines are one slice of tags; `sys.rs`, with
-//! system calls; and `fork.rs`, which runs a function in the child of a fork.
+//! with the kernel; `tags/`, where tags in aligned lines are one slice of tags, and assembly accesses
+//! many tags at once; `sys.rs`, with system calls; and `fork.rs`, which runs a function in the child of a fork.
 
 pub mod affinity;
 pub mod arena;

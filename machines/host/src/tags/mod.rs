@@ -2,6 +2,9 @@
 
 #![expect(unsafe_code, reason = "tags in aligned lines are one slice of tags")]
 
+#[cfg_attr(target_arch = "x86_64", path = "wide.rs")]
+mod runs;
+
 use std::array;
 use std::slice;
 use std::sync::atomic::AtomicU8;
@@ -84,14 +87,11 @@ impl Tags for PageTags {
     fn replace_run(&self, first: u32, len: u32, old: u8, new: u8) -> bool {
         let first = first as usize;
         let tags = &self.all()[first..first + len as usize];
-        // Looks at all tags without a branch for each, because nearly always all of them are `old`.
-        let differ = tags
-            .iter()
-            .fold(0, |all, tag| all | (tag.load(Relaxed) ^ old));
-        if differ == 0 {
-            tags.iter().for_each(|tag| tag.store(new, Relaxed));
+        let are_old = runs::are_all(tags, old);
+        if are_old {
+            runs::set_all(tags, new);
         }
-        differ == 0
+        are_old
     }
 }
 
