@@ -31,7 +31,7 @@ std::thread_local! {
 struct ThisCpu;
 
 impl CpuId for ThisCpu {
-    #[inline]
+    #[inline(always)]
     fn current_cpu() -> usize {
         CPU.get()
     }
@@ -113,12 +113,12 @@ impl Frames for Depot {
         None
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc<const ORDER: u8>(&self) -> Option<usize> {
         self.frames.allocate_physical(PAGE, count(ORDER)).ok()
     }
 
-    #[inline]
+    #[inline(always)]
     fn free<const ORDER: u8>(&self, block: usize) {
         // SAFETY: the block was allocated with this count, and is freed once.
         unsafe { self.frames.deallocate_physical(PAGE, count(ORDER), block) }
@@ -146,12 +146,12 @@ impl Frames for Buddy {
         "buddy_system_allocator".to_owned()
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc<const ORDER: u8>(&self) -> Option<usize> {
         self.0.lock().alloc(1 << ORDER)
     }
 
-    #[inline]
+    #[inline(always)]
     fn free<const ORDER: u8>(&self, block: usize) {
         self.0.lock().dealloc(block, 1 << ORDER);
     }
@@ -173,7 +173,7 @@ impl Frames for Bitmap {
         "bitmap-allocator".to_owned()
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc<const ORDER: u8>(&self) -> Option<usize> {
         let mut bits = self.0.lock();
         match ORDER {
@@ -182,7 +182,7 @@ impl Frames for Bitmap {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn free<const ORDER: u8>(&self, block: usize) {
         let mut bits = self.0.lock();
         let freed = match ORDER {

@@ -31,14 +31,14 @@ impl<A: GlobalAlloc + Send + Sync> Frames for Heap<A> {
         self.name.to_owned()
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc<const ORDER: u8>(&self) -> Option<usize> {
         // SAFETY: the layout is not empty.
         let block = unsafe { self.heap.alloc(const { layout(ORDER) }) };
         NonNull::new(block).map(|block| block.as_ptr().expose_provenance())
     }
 
-    #[inline]
+    #[inline(always)]
     fn free<const ORDER: u8>(&self, block: usize) {
         let block = std::ptr::with_exposed_provenance_mut(block);
         // SAFETY: the block was allocated with this layout, and is freed once.
@@ -72,13 +72,13 @@ impl Frames for Tlsf {
         "rlsf".to_owned()
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc<const ORDER: u8>(&self) -> Option<usize> {
         let block = self.0.lock().allocate(const { layout(ORDER) })?;
         Some(block.as_ptr().expose_provenance())
     }
 
-    #[inline]
+    #[inline(always)]
     fn free<const ORDER: u8>(&self, block: usize) {
         let block = NonNull::new(std::ptr::with_exposed_provenance_mut(block));
         let block = block.expect("no block is at address 0");
@@ -108,14 +108,14 @@ impl Frames for Talc {
         "talc".to_owned()
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc<const ORDER: u8>(&self) -> Option<usize> {
         // SAFETY: the layout is not empty.
         let block = unsafe { self.0.alloc(const { layout(ORDER) }) };
         NonNull::new(block).map(|block| block.as_ptr().expose_provenance())
     }
 
-    #[inline]
+    #[inline(always)]
     fn free<const ORDER: u8>(&self, block: usize) {
         let block = std::ptr::with_exposed_provenance_mut(block);
         // SAFETY: the block was allocated with this layout, and is freed once.

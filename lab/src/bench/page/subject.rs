@@ -214,14 +214,14 @@ struct Here<'a> {
 }
 
 impl Here<'_> {
-    #[inline]
+    #[inline(always)]
     fn alloc<const ORDER: u8>(&self) -> Option<usize> {
         let request = const { Request::new(order(ORDER)) };
         let pfn = self.local.alloc(self.host, request).ok()?;
         Some(pfn.0 as usize)
     }
 
-    #[inline]
+    #[inline(always)]
     fn free<const ORDER: u8>(&self, block: usize) {
         let pfn = Pfn(frame(block));
         let freed = self.local.free(self.host, pfn, const { order(ORDER) });
