@@ -95,10 +95,11 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Pops a block from a CPU's stack of free blocks (its front) and tags it as allocated.
-    /// `request` is for a single page or a huge block. Returns `None` if there is no such block, or
-    /// the topmost entry was invalid: then [`Zone::alloc_behind_front`] continues.
+    /// `request` is for a single page or a huge block. If this returns `None`, the caller continues
+    /// with [`Zone::alloc_behind_front`].
     ///
     /// Callers inline this function, so it has only the steps that nearly every allocation takes.
+    /// It calls no other function, so the caller need not save registers.
     #[inline(always)]
     pub(super) fn alloc_front(
         &self,
@@ -106,35 +107,39 @@ impl<M: Machine> Zone<M> {
         slot: &PerCpu<M>,
         request: Request,
     ) -> Option<u32> {
-        let order = request.order;
-        let page = slot.front(order).pop(machine)?;
-        if self.tags.get(page) == tag::fronted(order) {
-            self.tags.set(page, tag::allocated(order));
-            Some(page)
-        } else {
-            self.note_dropped();
-            None
-        }
+        let page = slot.front(request.order).pop(machine)?;
+        self.tag_popped(page, request.order)
     }
 
-    /// Pops a block from a CPU's stack of free blocks and tags it as allocated. Drops entries that
-    /// are invalid, because their block was freed twice.
+    /// Tags a block as allocated that was popped from a stack of free blocks. Returns `None` if the
+    /// entry was invalid, because its block had been freed twice.
+    #[inline(always)]
+    fn tag_popped(&self, page: u32, order: Order) -> Option<u32> {
+        if self.tags.get(page) == tag::fronted(order) {
+            self.tags.set(page, tag::allocated(order));
+            return Some(page);
+        }
+        self.note_dropped();
+        None
+    }
+
+    /// Pops a block from a CPU's stack of free blocks and tags it as allocated. Drops invalid
+    /// entries.
     fn pop_front(&self, machine: &M, slot: &PerCpu<M>, order: Order) -> Option<u32> {
         loop {
             let page = slot.front(order).pop(machine)?;
-            if self.tags.get(page) == tag::fronted(order) {
-                self.tags.set(page, tag::allocated(order));
-                return Some(page);
+            let page = self.tag_popped(page, order);
+            if page.is_some() {
+                return page;
             }
-            self.note_dropped();
         }
     }
 
-    /// Continues [`Zone::alloc_front`] if that has returned `None`. Refills the CPU's empty stack of
-    /// free blocks (`slot.front`): takes a run of blocks from the page list, a run that another CPU
-    /// has offered, or a run from the zone, and pushes the blocks. Returns the block that is to be
-    /// allocated first, tagged as allocated. Returns `None` if the caller cannot use the stack, or
-    /// there is no run, or the list is locked.
+    /// Continues [`Zone::alloc_front`], which has returned `None`. Pops a block, or refills the
+    /// CPU's empty stack of free blocks (`slot.front`): takes a run of blocks from the page list, a
+    /// run that another CPU has offered, or a run from the zone, and pushes the blocks. Returns the
+    /// block that is to be allocated first, tagged as allocated. Returns `None` if the caller cannot
+    /// use the stack, or there is no run, or the list is locked.
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_behind_front(
@@ -149,7 +154,7 @@ impl<M: Machine> Zone<M> {
             return None;
         }
         // The call of `admits` may have let the caller take over the stack of free blocks, and the
-        // stack may have blocks.
+        // stack may have blocks. Or the entry that `alloc_front` popped was invalid.
         let page = self.pop_front(machine, slot, order);
         if page.is_some() {
             return page;
@@ -217,7 +222,7 @@ impl<M: Machine> Zone<M> {
 
     /// Continues [`Zone::free_front`], which has returned `freed`. Returns `None`, without having
     /// done anything, if the block is not allocated as a block of `order`, or if the caller cannot
-    /// use the stack.
+    /// use the stack of free blocks.
     #[cold]
     #[inline(never)]
     pub(super) fn free_behind_front(

@@ -87,8 +87,8 @@ impl<'p, M: Machine> Local<'p, M> {
         }
     }
 
-    /// Allocates a block if the CPU's stack of free blocks gives none at once. This is a function
-    /// of its own so that the code of [`Local::alloc`] is small enough to be inlined, and saves no
+    /// Allocates a block if the CPU's stack of free blocks gives none at once. This is the only
+    /// function that [`Local::alloc`] calls. With more calls, [`Local::alloc`] would have to save
     /// registers.
     #[cold]
     #[inline(never)]
@@ -102,8 +102,8 @@ impl<'p, M: Machine> Local<'p, M> {
         self.pages.alloc(machine, request)
     }
 
-    /// Frees a block that has not gone to the CPU's stack of free blocks, but was `freed`. This is
-    /// a function of its own for the same reason as [`Local::alloc_slowly`].
+    /// Continues a free of a block that has not gone to the CPU's stack of free blocks; `freed` says
+    /// what was done. This is the only function that [`Local::free`] calls, for the same reason.
     #[cold]
     #[inline(never)]
     fn free_slowly(
