@@ -11,16 +11,19 @@
 //! Each thread has its own handle, on its own CPU. Time advances only when a law sets it, and
 //! deferred jobs run only when a body runs them. So the checker decides when a timer fires.
 //!
-//! The modules `machine` and `rw_lock` contain the parts that both machines share, as macros that
-//! take the checker's crate as an argument.
+//! The modules `machine`, `front` and `rw_lock` contain the parts that both machines share, as macros
+//! that take the checker's crate as an argument.
 #![forbid(unsafe_code)]
 
+mod front;
 pub mod jobs;
 pub mod loom;
 mod machine;
 pub mod own_process;
 mod rw_lock;
 pub mod shuttle;
+
+pub use self::front::Fronts;
 
 use plimsoll_mm::units::Hz;
 

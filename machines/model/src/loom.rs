@@ -12,6 +12,7 @@
 use ::loom::{model, thread};
 use plimsoll_mm::laws::Law;
 
+use crate::front::checked_front;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
@@ -49,6 +50,19 @@ pub fn run_law_within<S: Send + Sync + 'static>(
     cpus: u32,
     preemptions: usize,
 ) {
+    run_law_with(Fronts::Off, law, cpus, preemptions);
+}
+
+/// Does the same as [`run_law_within`], on a machine with this kind of fronts (stacks of free pages).
+///
+/// # Panics
+/// As [`run_law`].
+pub fn run_law_with<S: Send + Sync + 'static>(
+    fronts: Fronts,
+    law: &Law<LoomMachine, S>,
+    cpus: u32,
+    preemptions: usize,
+) {
     let Law {
         name,
         setup,
@@ -70,7 +84,7 @@ pub fn run_law_within<S: Send + Sync + 'static>(
     builder.preemption_bound = Some(asked.min(preemptions));
     builder.max_branches = builder.max_branches.max(BRANCHES_MAX);
     builder.check(move || {
-        let machine = LoomMachine::new(cpus);
+        let machine = LoomMachine::with_fronts(cpus, fronts);
         let state = Arc::new(setup(&machine));
         let run = |(cpu, &body): (CpuId, &fn(&LoomMachine, &S))| {
             let (machine, state) = (machine.on(cpu), Arc::clone(&state));
@@ -103,4 +117,5 @@ impl Drop for SaysWhich<'_> {
 }
 
 checked_machine!(LoomMachine, loom);
+checked_front!(LoomMachine, loom);
 checked_rw_lock!(LoomMachine, loom);

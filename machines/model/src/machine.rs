@@ -22,7 +22,6 @@ macro_rules! checked_machine {
             CpuLock, Due, Field, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once,
             Tags, WhenIdle, Word,
         };
-        use plimsoll_mm::no_front::NoFront;
         use plimsoll_mm::site::{LockClass, Site, Work};
         use plimsoll_mm::topology::Topology;
         use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
@@ -41,18 +40,26 @@ macro_rules! checked_machine {
             topology: Topology,
             now_ns: AtomicU64,
             jobs: Mutex<JobTable>,
+            fronts: Fronts,
         }
 
         impl $Machine {
-            /// Creates a machine of `cpus` equal CPUs and returns the handle of CPU 0. May be
-            /// called only while the checker runs a law.
+            /// Creates a machine of `cpus` equal CPUs without fronts (stacks of free pages), and
+            /// returns the handle of CPU 0. May be called only while the checker runs a law.
             #[must_use]
             pub fn new(cpus: u32) -> Self {
+                Self::with_fronts(cpus, Fronts::Off)
+            }
+
+            /// Creates a machine as [`Self::new`] does, but with this kind of fronts.
+            #[must_use]
+            pub fn with_fronts(cpus: u32, fronts: Fronts) -> Self {
                 let (topology, jobs) = (Topology::flat(cpus), Mutex::new(JobTable::new(cpus)));
                 let shared = Shared {
                     topology,
                     now_ns: AtomicU64::new(0),
                     jobs,
+                    fronts,
                 };
                 Self {
                     shared: Arc::new(shared),
@@ -122,7 +129,7 @@ macro_rules! checked_machine {
             type Once<T> = ModelOnce<T>;
             type Field = ModelField;
             type RwLock<T> = ModelRwLock<T>;
-            type Front = NoFront;
+            type Front = ModelFront;
 
             fn topology(&self) -> &Topology {
                 &self.shared.topology
@@ -177,8 +184,9 @@ macro_rules! checked_machine {
                 ModelField(ModelU64::new(value))
             }
 
-            fn make_fronts(&self, _order: Order) -> impl Iterator<Item = NoFront> {
-                std::iter::repeat(NoFront)
+            fn make_fronts(&self, _order: Order) -> impl Iterator<Item = ModelFront> {
+                let kind = self.shared.fronts;
+                (0..).map(move |cpu| ModelFront::new(CpuId(cpu), kind))
             }
 
             fn spend(&self, _work: Work, _n: u32) {}

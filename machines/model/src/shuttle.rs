@@ -12,6 +12,7 @@ use ::shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Sched
 use ::shuttle::{Config, Runner, thread};
 use plimsoll_mm::laws::Law;
 
+use crate::front::checked_front;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
@@ -35,12 +36,26 @@ const STACK_BYTES: usize = 256 << 10;
 /// If the law is broken: shuttle then prints the schedule, which [`replay_law`] takes. Also if the
 /// law has more bodies than CPUs.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<ShuttleMachine, S>, cpus: u32, iterations: u32) {
+    run_law_with(Fronts::Off, law, cpus, iterations);
+}
+
+/// Does the same as [`run_law`], on a machine with this kind of fronts (stacks of free pages).
+///
+/// # Panics
+/// As [`run_law`].
+pub fn run_law_with<S: Send + Sync + 'static>(
+    fronts: Fronts,
+    law: &Law<ShuttleMachine, S>,
+    cpus: u32,
+    iterations: u32,
+) {
     let random_iterations = iterations.div_ceil(2) as usize;
     let random = RandomScheduler::new_from_seed(SEED, random_iterations);
-    run_schedules(law, cpus, random);
+    run_schedules(fronts, law, cpus, random);
     let pct_iterations = iterations as usize - random_iterations;
     if law.bodies.len() > 1 && pct_iterations > 0 {
         run_schedules(
+            fronts,
             law,
             cpus,
             PctScheduler::new_from_seed(SEED, PCT_DEPTH, pct_iterations),
@@ -57,10 +72,16 @@ pub fn replay_law<S: Send + Sync + 'static>(
     cpus: u32,
     schedule: &str,
 ) {
-    run_schedules(law, cpus, ReplayScheduler::new_from_encoded(schedule));
+    run_schedules(
+        Fronts::Off,
+        law,
+        cpus,
+        ReplayScheduler::new_from_encoded(schedule),
+    );
 }
 
 fn run_schedules<S: Send + Sync + 'static>(
+    fronts: Fronts,
     law: &Law<ShuttleMachine, S>,
     cpus: u32,
     scheduler: impl Scheduler + 'static,
@@ -83,7 +104,7 @@ fn run_schedules<S: Send + Sync + 'static>(
     config.silence_warnings = true;
     config.stack_size = STACK_BYTES;
     Runner::new(scheduler, config).run(move || {
-        let machine = ShuttleMachine::new(cpus);
+        let machine = ShuttleMachine::with_fronts(cpus, fronts);
         let state = Arc::new(setup(&machine));
         let run = |(cpu, &body): (CpuId, &fn(&ShuttleMachine, &S))| {
             let (machine, state) = (machine.on(cpu), Arc::clone(&state));
@@ -113,4 +134,5 @@ impl Drop for SaysWhich<'_> {
 }
 
 checked_machine!(ShuttleMachine, shuttle);
+checked_front!(ShuttleMachine, shuttle);
 checked_rw_lock!(ShuttleMachine, shuttle);

@@ -19,6 +19,7 @@ pub mod direct;
 pub mod draining;
 mod dying;
 pub mod frontier;
+pub mod fronts;
 pub mod grouped;
 pub mod kswapd;
 pub mod oom;

@@ -167,6 +167,7 @@ impl<M: Machine> PageAllocator<M> {
         let drift = threshold::drift_mark(online, normal, distance, marks.high);
         zone.set_watermarks(machine, marks, drift);
         zone.set_sizes(machine, sizes, scale, hold);
+        zone.set_front_limits(machine, sizes, &self.cpus);
         self.provide_lists(machine);
         Ok(())
     }

@@ -29,6 +29,13 @@ fn churn_by_batches() {
 }
 
 #[test]
+fn runs_between_fronts_and_the_zone() {
+    run_law(&laws::fronts::giving_against_taking(), 2, ROUNDS);
+    run_law(&laws::fronts::runs_against_drains(), 3, ROUNDS);
+    run_law(&laws::fronts::runs_freed_twice(), 2, ROUNDS);
+}
+
+#[test]
 fn bulk_allocation_runs_out() {
     run_law(&laws::bulk::running_out_half_way(), 2, ROUNDS);
 }

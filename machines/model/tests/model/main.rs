@@ -7,6 +7,7 @@
 
 mod cached;
 mod dying;
+mod fronts;
 mod oom;
 mod pages;
 mod parts;
