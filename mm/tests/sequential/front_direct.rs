@@ -74,7 +74,7 @@ pub(super) fn holds(events: &[Event], site: Site) -> Vec<u32> {
 }
 
 /// Whether each hold of the zone lock at `site` belongs to an operation that had an earlier hold.
-fn further(events: &[Event], site: Site) -> Vec<bool> {
+pub(super) fn further(events: &[Event], site: Site) -> Vec<bool> {
     let further = events.iter().filter_map(|event| match *event {
         Event::ZoneHold {
             site: at, further, ..

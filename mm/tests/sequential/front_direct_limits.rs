@@ -183,6 +183,43 @@ fn a_run_goes_through_a_list_that_owes_pages() {
     is_exact(&world, rest.len());
 }
 
+/// In a small zone a run has fewer pages than a batch. It passes the list like a longer one.
+#[test]
+fn runs_of_less_than_a_batch_pass_the_list() {
+    let small = Config::new(Layout::arena(Pages(4096)).with_bitmaps());
+    let world = World::of(Topology::flat(2), small).sized(64, 64);
+    assert_eq!(world.depot.limit_of(0), 32);
+    let take = || (0..48).map(|_| world.take()).collect::<Vec<_>>();
+    let (users, _, events) = world.watch.during(take);
+    assert_eq!(holds(&events, Site::Refill), [16; 3]);
+    assert_eq!(direct(&events), (48, 0));
+    users.into_iter().for_each(|pfn| world.free(pfn));
+
+    // The list may have 63 pages before it returns pages to the zone, so three runs fit on it.
+    let users = world.held(32 + 3 * 16 + 1);
+    let free = || users.into_iter().for_each(|pfn| world.free(pfn));
+    let ((), _, events) = world.watch.during(free);
+    assert_eq!(holds(&events, Site::Spill), [16]);
+    assert_eq!(direct(&events), (0, 16));
+    world.is_whole();
+}
+
+/// Of a run that passes the list, only the pages that go to the zone count as freed in a row. The
+/// others are in the front (the CPU's stack of free pages) again.
+#[test]
+fn only_pages_that_pass_the_list_count_as_freed() {
+    let world = World::of(Topology::flat(2), config()).batched(15, 64, 64);
+    world.depot.fill_up();
+    let users = held(&world, 129);
+    let free = || users.into_iter().for_each(|pfn| world.free(pfn));
+    let ((), _, events) = world.watch.during(free);
+    assert_eq!(direct(&events), (0, 60));
+    let pages = world.manager.pages();
+    let state = pages.list_state(&world.machine, 0, CpuId(0));
+    assert_eq!(state.map(|state| state.free_count), Some(Pages(60)));
+    world.is_whole();
+}
+
 /// An allocator for one CPU passes on what a request says, if the front (the CPU's stack of free
 /// pages) has no pages and no run may pass the list.
 #[test]

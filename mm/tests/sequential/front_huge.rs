@@ -122,6 +122,12 @@ fn a_zone_without_bitmaps_has_no_fronts_for_huge_blocks() {
         count(&locks, LockClass::Pcp, Site::PcpFree) >= 5,
         "each block goes onto the list"
     );
+    let user = take(&world);
+    free(&world, user);
+    let (again, locks, _) = world.watch.during(|| take(&world));
+    let pop = (LockClass::Pcp, Site::PcpAlloc);
+    assert_eq!((again, locks), (user, vec![pop]), "it was on the list");
+    free(&world, again);
     world.is_whole();
 }
 
@@ -165,6 +171,38 @@ fn an_empty_front_takes_a_run_from_the_zone() {
     assert_eq!(indexes(&users), (0..=12).collect::<Vec<u32>>());
     is_exact(&world, RUN + 1, RUN - 1);
     free_all(&world, &users);
+    world.is_whole();
+}
+
+/// A run for an empty front (a CPU's stack of free blocks) leaves a quarter of the front's places
+/// empty, rounded down.
+#[test]
+fn a_run_of_blocks_leaves_a_quarter_of_a_front_empty() {
+    for (blocks, run) in [(32, 2), (48, 3), (64, 3), (254, 12), (256, 12)] {
+        let world = World::of(Topology::flat(2), config(blocks));
+        let user = take(&world);
+        is_exact(&world, 1, run - 1);
+        free(&world, user);
+        world.is_whole();
+    }
+}
+
+/// Other threads take the front (the stack of free blocks) away from a CPU, and the CPU gets it
+/// back when it needs it. The block that was freed last is still allocated first, and no lock is
+/// taken.
+#[test]
+fn a_front_that_comes_back_has_its_blocks() {
+    let world = world();
+    let held = held(&world, 3);
+    free_all(&world, &held);
+    world.depot.take_fronts_away();
+    let (user, locks, _) = world.watch.during(|| take(&world));
+    assert_eq!((user, locks), (held[2], vec![]));
+    world.depot.take_fronts_away();
+    let ((), locks, _) = world.watch.during(|| free(&world, user));
+    assert_eq!(locks, []);
+    assert_eq!(take(&world), user);
+    free(&world, user);
     world.is_whole();
 }
 

@@ -1,6 +1,8 @@
 //! Tests of fronts for huge blocks (each CPU's stack of free huge blocks): when blocks move from a
 //! front to the list or to the zone.
 
+use std::iter;
+
 use plimsoll_mm::event::{Changed, Event};
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::page::watermark::Urgency;
@@ -9,11 +11,11 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
-use crate::front_direct::{holds, view};
-use crate::front_huge::{BLOCKS, HUGE, LIMIT, RUN};
+use crate::front_direct::{further, holds, view};
+use crate::front_huge::{BLOCK, BLOCKS, HUGE, LIMIT, RUN};
 use crate::front_huge::{config, exhaust, free, free_all, held, indexes, is_exact, take};
 use crate::front_huge::{take_some, world};
-use crate::fronts::World;
+use crate::fronts::{ONE, World};
 use crate::watch::count;
 
 /// A full front (a CPU's stack of free blocks) passes all its blocks to the zone. The block that is
@@ -44,6 +46,7 @@ fn a_full_front_passes_its_blocks_to_the_zone() {
 #[test]
 fn one_hold_of_the_zone_lock_moves_at_most_a_batch() {
     let most = 32 * HUGE;
+    let all_but_the_first = |holds: usize| (0..holds).map(|nth| nth > 0).collect::<Vec<_>>();
     for (batch, refill, spills, left) in [
         (7, vec![7 * HUGE], vec![7 * HUGE; 2], 2),
         (5, vec![5 * HUGE; 2], vec![5 * HUGE; 3], 1),
@@ -52,12 +55,20 @@ fn one_hold_of_the_zone_lock_moves_at_most_a_batch() {
         let world = World::of(Topology::flat(2), config(BLOCKS)).batched(batch, most, most);
         let (user, _, events) = world.watch.during(|| take(&world));
         assert_eq!(holds(&events, Site::Refill), refill);
+        assert_eq!(
+            further(&events, Site::Refill),
+            all_but_the_first(refill.len())
+        );
         is_exact(&world, 1, refill.iter().sum::<u32>() as usize / 512 - 1);
         free(&world, user);
         let held = held(&world, LIMIT + 1);
         let free_here = || free_all(&world, &held);
         let ((), _, events) = world.watch.during(free_here);
         assert_eq!(holds(&events, Site::Spill), spills);
+        assert_eq!(
+            further(&events, Site::Spill),
+            all_but_the_first(spills.len())
+        );
         is_exact(&world, 0, left + 1);
         let users = take_some(&world, left + 1);
         let expected = held[LIMIT..].iter().chain(held[..left].iter().rev());
@@ -65,6 +76,25 @@ fn one_hold_of_the_zone_lock_moves_at_most_a_batch() {
         free_all(&world, &users);
         world.is_whole();
     }
+}
+
+/// A page of each block is allocated, so there are enough free pages, but no free block. No hold of
+/// the zone lock is recorded, because none has moved a block.
+#[test]
+fn a_run_of_no_blocks_is_no_hold() {
+    let world = World::of(Topology::flat(2), config(64));
+    let (machine, pages) = (&world.machine, world.manager.pages());
+    let urgent = ONE.urgent(Urgency::Reserve);
+    let users: Vec<Pfn> = iter::from_fn(|| pages.alloc(machine, urgent).ok()).collect();
+    let (kept, others): (Vec<Pfn>, Vec<Pfn>) = users.iter().partition(|pfn| pfn.0 % HUGE == 7);
+    others.into_iter().for_each(|pfn| world.free(pfn));
+    pages.drain_all_sync(machine);
+    let take = || pages.alloc(machine, BLOCK.urgent(Urgency::NoWait));
+    let (block, _, events) = world.watch.during(take);
+    assert!(block.is_err(), "{block:?}");
+    assert_eq!(holds(&events, Site::Refill), []);
+    kept.into_iter().for_each(|pfn| world.free(pfn));
+    world.is_whole();
 }
 
 /// `listed` and the views count the blocks of fronts (stacks of free blocks) with all their pages. A

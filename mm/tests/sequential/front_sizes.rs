@@ -5,6 +5,7 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Changed, Event};
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::page::owned::Owning;
+use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::{Config, FreeError, Grouping, Layout, Mobility, ZoneKind};
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
@@ -37,6 +38,26 @@ fn only_the_front_of_an_online_cpu_has_room() {
     assert_eq!(limits(), [64, 0]);
     world.manager.cpu_online(&world.machine, CpuId(1));
     assert_eq!(limits(), [32, 32]);
+}
+
+/// If a test or a replay sets the sizes of the lists, the fronts (the CPUs' stacks of free pages)
+/// get the limits that belong to these sizes.
+#[test]
+fn sizes_that_are_set_for_a_zone_also_set_the_limits() {
+    let world = world();
+    let (machine, pages) = (&world.machine, world.manager.pages());
+    let zone = pages.view(machine).remove(0);
+    for (high_max, limit) in [(800, 100), (160, 20), (8, 2), (0, 0)] {
+        let sizes = Sizes {
+            high_min: Pages(0),
+            high_max: Pages(high_max),
+            ..zone.sizes
+        };
+        let seeded = pages.seed_sizes(machine, 0, zone.watermarks, sizes);
+        seeded.expect("lists can have these sizes");
+        let limits = [0, 1].map(|cpu| world.depot.limit_of(cpu));
+        assert_eq!(limits, [limit; 2], "{high_max}");
+    }
 }
 
 /// Blocks have owners, so a freed page goes to the owner of its block and not to the front (the
@@ -100,6 +121,34 @@ fn a_refill_of_a_front_takes_half_of_its_limit() {
     };
     assert_eq!(locks_of(32), 0, "the front was full");
     assert_eq!(locks_of(48), 3, "16 pages each time");
+}
+
+/// Of three CPUs, each has a front (a stack of free pages) for 21 pages. Half of that, rounded down,
+/// is the number of pages that move between the front and the page list.
+#[test]
+fn a_run_has_half_of_an_odd_limit_rounded_down() {
+    let world = World::of(Topology::flat(3), arena()).sized(256, 256);
+    assert_eq!(world.depot.limit_of(0), 21);
+    let held = world.held(32);
+    let frees = |pages: &[Pfn]| {
+        let free = || pages.iter().for_each(|&pfn| world.free(pfn));
+        world.watch.during(free).1.len()
+    };
+    assert_eq!(frees(&held[..21]), 0, "the front is full now");
+    assert_eq!(frees(&held[21..22]), 1, "10 pages go to the list");
+    assert_eq!(
+        frees(&held[22..31]),
+        0,
+        "the front has 12 pages, and room for 9"
+    );
+    assert_eq!(frees(&held[31..]), 1);
+    let takes = |count| {
+        let take = || (0..count).map(|_| world.take()).last();
+        world.watch.during(take).1.len()
+    };
+    assert_eq!(takes(12), 0, "these pages were in the front");
+    assert_eq!(takes(10), 1, "10 pages come from the list");
+    assert_eq!(takes(1), 1);
 }
 
 /// A CPU frees pages, other threads use its front (its stack of free pages), and the CPU gets the

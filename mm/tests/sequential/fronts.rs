@@ -78,7 +78,8 @@ impl World {
         };
         let marks = self.manager.pages().view(&self.machine)[0].watermarks;
         let pages = self.manager.pages();
-        let seeded = pages.seed_sizes(&self.machine, 0, marks, sizes);
+        let seed = || pages.seed_sizes(&self.machine, 0, marks, sizes);
+        let seeded = self.depot.keeping_limits(seed);
         seeded.expect("lists can have these sizes");
         self
     }
@@ -322,25 +323,74 @@ fn a_front_with_room_that_is_lost_and_found_keeps_its_pages() {
     world.is_whole();
 }
 
+/// A full front (a CPU's stack of free pages) is taken away before the CPU frees a page, or while
+/// it does so. The CPU gets the front back at once. So a run goes to the depot, and the page goes
+/// to the front, as if the front had not been away.
+#[test]
+fn a_full_front_that_is_lost_and_found_gives_a_run_to_the_depot() {
+    for is_lost_before in [true, false] {
+        let world = World::new();
+        let held = world.held(LIMIT + 1);
+        held[..LIMIT].iter().for_each(|&pfn| world.free(pfn));
+        if is_lost_before {
+            world.depot.take_fronts_away();
+        } else {
+            world.depot.take_the_front_away_during_the_next_free();
+        }
+        let ((), locks, _) = world.watch.during(|| world.free(held[LIMIT]));
+        assert_eq!(locks, [], "no page went to the list or the zone");
+        assert_eq!(world.offered().len(), 1);
+        assert_eq!(world.take(), held[LIMIT]);
+        world.free(held[LIMIT]);
+        world.is_whole();
+    }
+}
+
+/// Three frees of a page have raced, and all three entries are on top of the front (the CPU's stack
+/// of free pages). The page below them is allocated next, and no list is locked.
+#[test]
+fn several_invalid_entries_in_a_row_do_not_hide_the_page_below_them() {
+    let world = World::new();
+    let held = world.held(2);
+    held.iter().for_each(|&pfn| world.free(pfn));
+    for _ in 0..2 {
+        world.depot.let_the_next_free_be_late();
+        world.free(held[1]);
+    }
+    let take = || [world.take(), world.take()];
+    let (users, locks, _) = world.watch.during(take);
+    assert_eq!((users, locks), ([held[1], held[0]], vec![]));
+    assert_eq!(world.manager.pages().double_frees(), 2);
+    users.into_iter().for_each(|pfn| world.free(pfn));
+    world.is_whole();
+}
+
 /// Two frees of a page have raced, and the CPU of the second free finds the front (its stack of free
 /// pages) full. It moves a run of pages, the page itself among them, to the list. Then another
 /// thread takes the front away from the CPU, so the second free cannot push the page. It must not
 /// put the page on the list a second time, and returns an error.
 #[test]
 fn a_second_free_that_finds_its_page_on_the_list_is_an_error() {
-    let world = World::new().sized(2048, 2048);
-    let held = world.held(LIMIT);
-    held.iter().for_each(|&pfn| world.free(pfn));
-    let twice = held[LIMIT - 1];
-    world.depot.fill_up();
-    world.depot.limit_pushes(Some(0));
-    world.depot.let_the_next_free_be_late();
-    let pages = world.manager.pages();
-    let freed = pages.free(&world.machine, twice, Order::ZERO);
-    assert_eq!(freed, Err(FreeError::NotAllocated(twice)));
-    assert_eq!((pages.double_frees(), world.listed(0)), (1, 128));
-    world.depot.limit_pushes(None);
-    world.is_whole();
+    for for_one_cpu in [false, true] {
+        let world = World::new().sized(2048, 2048);
+        let held = world.held(LIMIT);
+        held.iter().for_each(|&pfn| world.free(pfn));
+        let twice = held[LIMIT - 1];
+        world.depot.fill_up();
+        world.depot.limit_pushes(Some(0));
+        world.depot.let_the_next_free_be_late();
+        let (machine, pages) = (&world.machine, world.manager.pages());
+        let freed = if for_one_cpu {
+            let local = pages.local(machine, CpuId(0));
+            local.free(machine, twice, Order::ZERO)
+        } else {
+            pages.free(machine, twice, Order::ZERO)
+        };
+        assert_eq!(freed, Err(FreeError::NotAllocated(twice)));
+        assert_eq!((pages.double_frees(), world.listed(0)), (1, 128));
+        world.depot.limit_pushes(None);
+        world.is_whole();
+    }
 }
 
 /// The periodic decay moves the pages of a front (a CPU's stack of free pages) to the page list, 64

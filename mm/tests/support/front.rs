@@ -32,6 +32,8 @@ pub(crate) struct Depot {
     is_away: AtomicBool,
     /// The number of pushes that still succeed, if this number is limited.
     pushes: Mutex<Option<u32>>,
+    /// True if the limits of the fronts (the CPUs' stacks of free blocks) stay as they are.
+    keeps_limits: AtomicBool,
     /// The limit of each front (a CPU's stack of free blocks of some order).
     limits: Mutex<BTreeMap<(u32, Order), u32>>,
 }
@@ -64,6 +66,14 @@ impl Depot {
             }
             None => true,
         }
+    }
+
+    /// Runs `f`, and leaves the limits of the fronts (the CPUs' stacks of free blocks) as they are.
+    pub(crate) fn keeping_limits<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.keeps_limits.store(true, Relaxed);
+        let result = f();
+        self.keeps_limits.store(false, Relaxed);
+        result
     }
 
     /// The largest number of pages on the front for single pages (the stack of free pages) of
@@ -230,7 +240,9 @@ impl Front<Plain> for Stack {
     }
 
     fn set_limit(&self, pages: u32) {
-        if let Some(depot) = &self.depot {
+        if let Some(depot) = &self.depot
+            && !depot.keeps_limits.load(Relaxed)
+        {
             self.limit.store(pages, Relaxed);
             let mut limits = depot.limits.lock().expect("one thread");
             limits.insert((self.cpu.0, self.order), pages);

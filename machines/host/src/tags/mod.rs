@@ -172,6 +172,27 @@ mod tests {
         assert!(tags.replace_run(5, 0, 7, 9), "no page has another tag");
     }
 
+    /// Some loads and stores are of eight tags. A run may begin anywhere, and its last tags may be
+    /// fewer than eight.
+    #[test]
+    fn each_tag_of_a_run_is_looked_at_and_changed() {
+        let tags = PageTags::new(Pages(100));
+        for first in 1..10 {
+            for len in 1..90 {
+                let run = first..first + len;
+                (0..100).for_each(|page| tags.set(page, if run.contains(&page) { 7 } else { 8 }));
+                for page in run.clone() {
+                    tags.set(page, 6);
+                    assert!(!tags.replace_run(first, len, 7, 9), "{run:?}, {page}");
+                    tags.set(page, 7);
+                }
+                assert!(tags.replace_run(first, len, 7, 9), "{run:?}");
+                let is_right = |page| tags.get(page) == if run.contains(&page) { 9 } else { 8 };
+                assert!((0..100).all(is_right), "{run:?}");
+            }
+        }
+    }
+
     #[test]
     fn there_are_no_more_tags_than_pages() {
         let tags = PageTags::new(Pages(70));

@@ -115,6 +115,99 @@ fn a_thread_that_plays_no_cpu_uses_the_front_of_the_cpu_on_which_it_runs() {
     assert_whole(&host, &manager);
 }
 
+/// Runs `f` on a thread that stays on one real CPU, if the system can pin threads.
+fn on_one_real_cpu(f: impl FnOnce() + Send) {
+    let real = CpuMask::of_this_thread();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            if let Some(&cpu) = real.cpus().first() {
+                affinity::pin(&CpuMask::only(cpu)).expect("it may run there");
+            }
+            f();
+        });
+    });
+}
+
+/// A thread on CPU 1 calls the allocator that was made for CPU 0. No other thread uses the front
+/// (the stack of free pages) of CPU 0, so the page goes there, and comes from there again.
+#[test]
+fn an_allocator_for_another_cpu_takes_over_a_front_without_a_user() {
+    for fronts in kinds().filter(|fronts| *fronts != Fronts::Off) {
+        on_one_real_cpu(|| {
+            let (host, manager) = machine(fronts);
+            let _entered = host.enter(CpuId(1));
+            let pages = manager.pages();
+            let listed = || [0, 1].map(|cpu| pages.listed(&host, CpuId(cpu)).0);
+            let pfn = pages.alloc(&host, ONE).expect("there is memory");
+            pages.drain_all_sync(&host);
+            let local = pages.local(&host, CpuId(0));
+            assert_eq!(local.free(&host, pfn, Order::ZERO), Ok(()));
+            assert_eq!(listed(), [1, 0], "{fronts}");
+            assert_eq!(local.alloc(&host, ONE), Ok(pfn));
+            assert_eq!(local.free(&host, pfn, Order::ZERO), Ok(()));
+            assert_whole(&host, &manager);
+        });
+    }
+}
+
+/// A thread on CPU 0 frees a page and then does nothing for a while. Meanwhile a thread on CPU 1
+/// calls the allocator that was made for CPU 0. At first it may get pages of CPU 1. After many calls
+/// it takes over the front (the stack of free pages) of CPU 0, and gets the page there.
+#[test]
+fn an_allocator_for_another_cpu_gets_the_front_of_an_idle_thread() {
+    for fronts in kinds().filter(|fronts| *fronts != Fronts::Off) {
+        on_one_real_cpu(|| {
+            let (host, manager) = machine(fronts);
+            let _entered = host.enter(CpuId(0));
+            let pages = manager.pages();
+            let local = pages.local(&host, CpuId(0));
+            let pfn = local.alloc(&host, ONE).expect("there is memory");
+            pages.drain_all_sync(&host);
+            assert_eq!(local.free(&host, pfn, Order::ZERO), Ok(()));
+            on_one_real_cpu(|| {
+                let _entered = host.enter(CpuId(1));
+                let is_there = |_| {
+                    let got = local.alloc(&host, ONE).expect("there is memory");
+                    assert_eq!(pages.free(&host, got, Order::ZERO), Ok(()));
+                    got == pfn
+                };
+                assert!((0..10_000).any(is_there), "{fronts}");
+            });
+            assert_whole(&host, &manager);
+        });
+    }
+}
+
+/// A CPU goes offline after its front (its stack of free pages) has become empty. The front may
+/// hold no page then, but the thread that used it last is still its user. The thread frees pages
+/// with an allocator that was made for the CPU before. The pages go to the lists of another CPU.
+#[test]
+fn a_page_that_is_freed_for_a_cpu_that_is_gone_is_not_lost() {
+    for fronts in kinds() {
+        on_one_real_cpu(|| {
+            let (host, manager) = machine(fronts);
+            let pages = manager.pages();
+            let local = pages.local(&host, CpuId(1));
+            let mut held = Vec::new();
+            {
+                let _entered = host.enter(CpuId(1));
+                held.push(local.alloc(&host, ONE).expect("there is memory"));
+                while pages.listed(&host, CpuId(1)) > Pages(0) {
+                    held.push(local.alloc(&host, ONE).expect("there is memory"));
+                }
+                manager.cpu_going(&host, CpuId(1));
+            }
+            let _entered = host.enter(CpuId(0));
+            manager.cpu_dead(&host, CpuId(1));
+            for pfn in held {
+                assert_eq!(local.free(&host, pfn, Order::ZERO), Ok(()), "{fronts}");
+            }
+            assert_eq!(pages.listed(&host, CpuId(1)), Pages(0), "{fronts}");
+            assert_whole(&host, &manager);
+        });
+    }
+}
+
 #[test]
 fn a_second_free_is_an_error_before_and_after_the_page_has_left_the_front() {
     for fronts in kinds() {
