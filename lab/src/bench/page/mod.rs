@@ -7,6 +7,7 @@
 //! run --release --manifest-path peers/Cargo.toml`.
 
 mod exactness;
+mod floors;
 mod report;
 mod subject;
 mod timing;
@@ -19,7 +20,8 @@ use plimsoll_mm::units::Pages;
 
 pub use plimsoll_host::cpu::Entered;
 
-use self::subject::{Floor, Plimsoll};
+use self::floors::{Bare, Floor};
+use self::subject::Plimsoll;
 pub use self::subject::{Frames, HUGE, NO_BLOCK, Size, Subject};
 use self::timing::{ALONE, ROUNDS, Sample, Samples, TOGETHER};
 use super::Found;
@@ -102,8 +104,9 @@ const MODES: [(&str, Fronts); 3] = [
 
 /// Makes the subjects of this package. A subject is a measured allocator. The first are Plimsoll's
 /// page allocator with each kind of fronts (stacks of free pages that a CPU uses without a lock)
-/// that this computer supports. The last is the floor, a minimal allocator with which other
-/// allocators are compared.
+/// that this computer supports. The others are the floors, which do less than a page allocator must
+/// do. If there are no allocators of other projects, the last floor is the one with which the others
+/// are compared.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let design = Design::default;
     let mut ours: Vec<Box<dyn Subject>> = Vec::new();
@@ -111,6 +114,9 @@ fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
         if fronts.is_available() {
             ours.push(Box::new(Plimsoll::new(name, design(), fronts)?));
         }
+    }
+    if let Some(bare) = Bare::new() {
+        ours.push(Box::new(bare));
     }
     ours.push(Box::new(Floor::new()));
     Ok(ours)
@@ -207,7 +213,8 @@ mod tests {
         };
         let kinds = MODES.iter().filter(|(_, fronts)| fronts.is_available());
         let ours = kinds.count();
-        assert_eq!(first.rows.len(), ours + 1);
+        let floors = 1 + usize::from(Fronts::Restartable.is_available());
+        assert_eq!(first.rows.len(), ours + floors);
         for plimsoll in &exact.rows[..ours] {
             assert_eq!(
                 plimsoll[1], plimsoll[2],

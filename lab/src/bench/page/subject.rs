@@ -1,18 +1,14 @@
-//! The allocators that the bench measures: the interface, Plimsoll's own page allocator, and the
-//! floor, which is a minimal allocator.
+//! The allocators that the bench measures: the interface, and Plimsoll's own page allocator.
 
 use std::hint::black_box;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plimsoll_host::cpu::Entered;
 use plimsoll_host::fronts::Fronts;
-use plimsoll_host::locks::OwnerLock;
 use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
-use plimsoll_mm::machine::{CpuLock, Machine};
+use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{Config, Layout, LayoutError, Local, PageAllocator, Request};
-use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
@@ -29,6 +25,9 @@ pub const HUGE: u8 = 9;
 pub trait Frames: Send + Sync {
     /// True if the allocator has blocks of order [`HUGE`].
     const HAS_HUGE: bool = true;
+
+    /// True if one thread can free for good what another thread has allocated.
+    const PASSES: bool = true;
 
     /// The name of the allocator in the tables.
     fn name(&self) -> String;
@@ -83,6 +82,8 @@ pub trait Subject: Send + Sync {
     fn settle(&self);
     /// Returns whether the allocator has blocks of `size`.
     fn has(&self, size: Size) -> bool;
+    /// See [`Frames::PASSES`].
+    fn passes(&self) -> bool;
     /// Allocates a block and frees it, `times` times.
     fn pairs(&self, size: Size, times: usize);
     /// Fills `blocks` with newly allocated blocks. Returns the number of allocations that failed.
@@ -121,6 +122,10 @@ impl<F: Frames> Subject for F {
         F::HAS_HUGE || size == Size::Page
     }
 
+    fn passes(&self) -> bool {
+        F::PASSES
+    }
+
     fn pairs(&self, size: Size, times: usize) {
         match size {
             Size::Page => self.pairs_of::<0>(times),
@@ -143,7 +148,7 @@ impl<F: Frames> Subject for F {
     }
 }
 
-fn pairs(times: usize, alloc: impl Fn() -> Option<usize>, free: impl Fn(usize)) {
+pub(super) fn pairs(times: usize, alloc: impl Fn() -> Option<usize>, free: impl Fn(usize)) {
     for _ in 0..times {
         // Without `black_box`, the compiler could merge the allocation with the freeing.
         if let Some(block) = black_box(alloc()) {
@@ -152,7 +157,7 @@ fn pairs(times: usize, alloc: impl Fn() -> Option<usize>, free: impl Fn(usize)) 
     }
 }
 
-fn take(blocks: &mut [usize], alloc: impl Fn() -> Option<usize>) -> usize {
+pub(super) fn take(blocks: &mut [usize], alloc: impl Fn() -> Option<usize>) -> usize {
     let mut failed = 0;
     for block in blocks {
         *block = alloc().unwrap_or_else(|| {
@@ -163,7 +168,7 @@ fn take(blocks: &mut [usize], alloc: impl Fn() -> Option<usize>) -> usize {
     failed
 }
 
-fn give(blocks: &[usize], free: impl Fn(usize)) {
+pub(super) fn give(blocks: &[usize], free: impl Fn(usize)) {
     for &block in blocks {
         if block != NO_BLOCK {
             free(block);
@@ -231,9 +236,9 @@ impl Here<'_> {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the numbers of Plimsoll and the floor are frame numbers, which fit 32 bits"
+    reason = "the numbers of Plimsoll and the floors are frame numbers, which fit 32 bits"
 )]
-const fn frame(block: usize) -> u32 {
+pub(super) const fn frame(block: usize) -> u32 {
     block as u32
 }
 
@@ -288,97 +293,6 @@ impl Frames for Plimsoll {
     }
 }
 
-/// The floor, a minimal allocator with which others are compared: a stack of frames for each CPU,
-/// behind a lock of the kind that Plimsoll's page lists have, and one common stack behind a mutex.
-/// It has no zones, watermarks or statistics, merges no blocks, and does not check the frames that
-/// are freed.
-pub(super) struct Floor {
-    host: Host,
-    stacks: Vec<OwnerLock<Vec<u32>>>,
-    common: Mutex<Vec<u32>>,
-}
-
-/// The number of frames that move at once between one CPU's stack of the floor (the minimal
-/// allocator) and the common stack.
-const FLOOR_BATCH: usize = 63;
-/// The largest number of frames on one CPU's stack of the floor (the minimal allocator).
-const FLOOR_MAX: usize = 1024;
-
-impl Floor {
-    pub(super) fn new() -> Self {
-        let host = Host::with_topology(Topology::flat(CPUS));
-        let locks = host.owner_locks();
-        let stack = |_| OwnerLock::new(locks, Vec::with_capacity(FLOOR_MAX));
-        Self {
-            stacks: (0..CPUS).map(stack).collect(),
-            common: Mutex::new((0..FRAMES.0).rev().collect()),
-            host,
-        }
-    }
-
-    fn stack(&self) -> &OwnerLock<Vec<u32>> {
-        &self.stacks[self.host.this_cpu().index()]
-    }
-
-    fn common(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.common.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[cold]
-    fn refill(&self, stack: &mut Vec<u32>) {
-        let mut common = self.common();
-        let left = common.len().saturating_sub(FLOOR_BATCH);
-        stack.extend(common.drain(left..));
-    }
-
-    #[cold]
-    fn spill(&self, stack: &mut Vec<u32>) {
-        self.common().extend(stack.drain(..FLOOR_BATCH));
-    }
-}
-
-impl Frames for Floor {
-    const HAS_HUGE: bool = false;
-
-    fn name(&self) -> String {
-        "floor: stacks behind a lock".to_owned()
-    }
-
-    fn enter(&self, thread: usize) -> Option<Entered> {
-        Some(self.host.enter(cpu_of(thread)))
-    }
-
-    #[inline]
-    fn alloc<const ORDER: u8>(&self) -> Option<usize> {
-        let taken = self.stack().try_local(&self.host, Site::PcpAlloc, |stack| {
-            if stack.is_empty() {
-                self.refill(stack);
-            }
-            stack.pop()
-        });
-        Some(taken?? as usize)
-    }
-
-    #[inline]
-    fn free<const ORDER: u8>(&self, block: usize) {
-        let pushed = self.stack().try_local(&self.host, Site::PcpFree, |stack| {
-            if stack.len() == FLOOR_MAX {
-                self.spill(stack);
-            }
-            stack.push(frame(block));
-        });
-        pushed.expect("no other CPU takes the lock");
-    }
-
-    fn settle(&self) {
-        for stack in &self.stacks {
-            stack.with(&self.host, Site::Drain, |stack| {
-                self.common().append(stack);
-            });
-        }
-    }
-}
-
-fn cpu_of(thread: usize) -> CpuId {
+pub(super) fn cpu_of(thread: usize) -> CpuId {
     CpuId(u32::try_from(thread).expect("the bench has two threads"))
 }

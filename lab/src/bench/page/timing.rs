@@ -198,7 +198,8 @@ pub(super) fn together(
             let pairs = PAIRS / CHUNK * CHUNK;
             let each = private.map(|span| span.per(pairs));
             samples[0].push(each[0].zip(each[1]).map(|(a, b)| f64::midpoint(a, b)));
-            samples[1].push(Span::around(passed).per(CHUNKS * CHUNK));
+            let passed = Span::around(passed).per(CHUNKS * CHUNK);
+            samples[1].push(passed.filter(|_| subjects[subject].passes()));
         }
         samples
     };
@@ -229,12 +230,13 @@ fn thread_of_two(
                 }
             });
             gate.pass();
+            let chunks = if subject.passes() { CHUNKS } else { 0 };
             let passed = Span::of(|| match nth {
-                0 => (0..CHUNKS).for_each(|_| {
+                0 => (0..chunks).for_each(|_| {
                     subject.take(Size::Page, &mut blocks);
                     ring.send(&blocks);
                 }),
-                _ => (0..CHUNKS).for_each(|_| {
+                _ => (0..chunks).for_each(|_| {
                     ring.receive(&mut blocks);
                     subject.give(Size::Page, &blocks);
                 }),

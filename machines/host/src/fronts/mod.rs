@@ -8,8 +8,10 @@
 //! * otherwise there are no fronts.
 //!
 //! Runs of pages go from one CPU's front to another CPU's front through a depot (`depot.rs`).
-//! Counters use restartable sequences too (`homes.rs`).
+//! Counters use restartable sequences too (`homes.rs`). For measurements, `bare.rs` has the sequences
+//! with nothing around them.
 
+mod bare;
 mod depot;
 mod front;
 mod homes;
@@ -30,6 +32,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+pub use self::bare::BareFront;
 pub use self::front::HostFront;
 pub(crate) use self::homes::Homes;
 pub use self::kinds::Fronts;
