@@ -110,9 +110,10 @@ impl Front<Host> for HostFront {
     /// the tag has changed.
     ///
     /// With [`Fronts::Restartable`], both calls can succeed, but only if both threads are between
-    /// the load and the store of the tag at the same time. If the kernel preempts or interrupts a
-    /// thread there, the thread loads the tag again. If a hypervisor pauses the thread there, the
-    /// thread does not load the tag again.
+    /// the load of the tag and the moment at which their store of the tag takes effect. If the kernel
+    /// preempts or migrates a thread there, or the thread gets a signal, the thread loads the tag
+    /// again. If the CPU only handles an interrupt there, or a hypervisor pauses it, the thread does
+    /// not. The page may then be free twice (decision 17).
     #[inline(always)]
     fn free(&self, machine: &Host, tags: &PageTags, page: u32, old: u8, new: u8) -> Freed {
         let tag = tags.of(page);

@@ -27,9 +27,8 @@ fn shuttle_runs_to_and_from_the_zone() {
     }
 }
 
-/// With fronts that store tags, a checker may stop one CPU between the load and the store of the tag
-/// for so long that the page gets to the zone in the meantime. The law is broken then. Restartable
-/// sequences do not wait there: a thread that is preempted loads the tag again.
+/// With fronts that store tags, the store may come after the other CPU has moved the page to the
+/// zone. The law is broken then, under the checker and with restartable fronts (decision 17).
 #[test]
 fn shuttle_runs_freed_twice() {
     let law = fronts::runs_freed_twice();

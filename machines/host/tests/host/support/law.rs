@@ -44,7 +44,11 @@ pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, r
     }
 }
 
-fn run_law_with<S: Send + Sync + 'static>(
+/// Runs `law` as [`run_law`] does, but only with these kinds of fronts and locks.
+///
+/// # Panics
+/// As [`run_law`].
+pub(crate) fn run_law_with<S: Send + Sync + 'static>(
     (fronts, locks): (Fronts, OwnerLocks),
     law: &Law<Host, S>,
     cpus: u32,
