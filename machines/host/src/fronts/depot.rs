@@ -5,9 +5,12 @@
 //! instead of the page lists and the zone. A run in the depot still counts as pages of the front
 //! that gave it. So when that front is emptied, its runs in the depot are returned too.
 //!
-//! Locks: the lock of the depot. A CPU that gives or takes a run only tries this lock, and holds no
-//! other lock.
+//! Locks: the lock of the depot. A CPU that gives or takes a run holds no other lock, and waits for
+//! this one for about a microsecond at most. Most holds are much shorter. If a run does not go
+//! through the depot, it goes to a page list or to the zone, where it is split, and then neighbouring
+//! pages, whose tags share a cache line, get to different CPUs.
 
+use std::hint;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -19,6 +22,8 @@ const RUN_PAGES: u32 = 64;
 const RUNS_PER_CPU: usize = 4;
 /// The largest number of runs of pages in a depot (free pages that the CPUs exchange).
 const RUNS_MAX: usize = 256;
+/// A CPU tries to take the lock of a depot (free pages that the CPUs exchange) this many times.
+const TRIES: u32 = 64;
 
 /// The depot of a zone: runs of pages that the CPUs' *fronts* (stacks of free pages) have given
 /// away.
@@ -60,9 +65,10 @@ impl Depot {
     }
 
     /// Adds `pages`, a run of free pages from the stack of the CPU with the index `front`. Returns
-    /// `false` if `pages` is not a whole run, or the depot is full or locked.
+    /// `false` if `pages` is not a whole run, or the depot is full or stays locked.
     pub(super) fn give(&self, front: usize, pages: &[u32]) -> bool {
-        let (Ok(pages), Some(mut runs)) = (pages.try_into(), self.try_lock()) else {
+        let (Ok(pages), Some(mut runs)) = (pages.try_into(), self.lock_soon(hint::spin_loop))
+        else {
             return false;
         };
         if runs.len() >= self.most {
@@ -80,7 +86,7 @@ impl Depot {
         if self.len.load(Relaxed) == 0 || pages.len() != RUN {
             return false;
         }
-        let Some(mut runs) = self.try_lock() else {
+        let Some(mut runs) = self.lock_soon(hint::spin_loop) else {
             return false;
         };
         let Some(run) = runs.pop() else {
@@ -131,12 +137,17 @@ impl Depot {
             .store(u32::try_from(runs.len()).unwrap_or(u32::MAX), Relaxed);
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Vec<Run>>> {
-        match self.runs.try_lock() {
-            Ok(runs) => Some(runs),
-            Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+    /// Takes the lock. While another CPU holds it, calls `relax` and tries again, but only a few
+    /// times. Then returns `None`.
+    fn lock_soon(&self, mut relax: impl FnMut()) -> Option<MutexGuard<'_, Vec<Run>>> {
+        for _ in 0..TRIES {
+            match self.runs.try_lock() {
+                Ok(runs) => return Some(runs),
+                Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+                Err(TryLockError::WouldBlock) => relax(),
+            }
         }
+        None
     }
 }
 
@@ -170,6 +181,31 @@ mod tests {
         let mut returned = Vec::new();
         depot.return_to(0, |pages| returned.push(pages[0]));
         assert_eq!(returned, [3, 1]);
+    }
+
+    #[test]
+    fn a_depot_that_stays_locked_is_not_waited_for() {
+        let depot = Depot::new(2, most_runs(2));
+        assert!(depot.give(0, &[7; RUN]));
+        let held = depot.runs.lock();
+        assert!(!depot.give(0, &[8; RUN]) && !depot.take(&mut [0; RUN]));
+        drop(held);
+        assert!(depot.give(0, &[8; RUN]) && depot.take(&mut [0; RUN]));
+    }
+
+    #[test]
+    fn a_depot_that_is_soon_unlocked_is_waited_for() {
+        let depot = Depot::new(2, most_runs(2));
+        let mut held = depot.runs.lock().ok();
+        let mut looks = 0;
+        let runs = depot.lock_soon(|| {
+            looks += 1;
+            if looks == TRIES - 1 {
+                held = None;
+            }
+        });
+        assert!(runs.is_some());
+        assert!(depot.lock_soon(|| ()).is_none(), "still held");
     }
 
     #[test]
