@@ -17,6 +17,7 @@ mod list;
 mod report;
 mod reserve;
 mod resize;
+mod runs;
 mod whole;
 
 use self::bitmaps::Bitmaps;
@@ -28,14 +29,13 @@ pub(super) use self::resize::{Stays, absent_blocks};
 use self::whole::Backing;
 use alloc::vec::Vec;
 
-use super::bits::ones;
 use super::carve::Piece;
 use super::layout::FreeIndex;
 use super::links::{Links, Metadata};
 use super::mobility::{Frames, Mobility};
 use super::tag;
 use crate::machine::Tags;
-use crate::units::{Order, Pages, count_of};
+use crate::units::{Order, Pages};
 
 /// The free lists of a zone.
 #[derive(Debug)]
@@ -128,49 +128,12 @@ impl Buddy {
         }
     }
 
-    /// Takes up to `out.len()` single pages from the bitmaps, writes them to `out`, and returns
-    /// their number. Splits whole blocks if the bitmaps have too few pages.
-    pub(super) fn take_pages(&mut self, out: &mut [u32]) -> usize {
-        let mut got = 0;
-        while got < out.len()
-            && let Some(bitmaps) = self.bitmaps.as_mut()
-        {
-            match bitmaps.take_pages(&mut self.links, &mut out[got..]) {
-                0 if self.open().is_none() => break,
-                more => got += more,
-            }
-        }
-        self.free -= Pages(count_of(got));
-        got
-    }
-
     /// Takes a block of 512 or 1024 pages from the sets of whole blocks.
     fn take_whole(&mut self, order: Order, mobility: Mobility) -> Option<u32> {
         let page = self.bitmaps.as_mut()?.whole.take(order)?;
         self.ages.used(page, order);
         self.account_taken(order, mobility);
         Some(page)
-    }
-
-    /// Takes up to `out.len()` huge blocks from the sets of whole blocks, writes their first pages
-    /// to `out`, and returns their number. Does nothing if the zone has no bitmaps.
-    pub(super) fn take_huge(&mut self, out: &mut [u32]) -> usize {
-        let Some(bitmaps) = &mut self.bitmaps else {
-            return 0;
-        };
-        let got = bitmaps.whole.take_run(out);
-        self.ages.used_huge(&out[..got]);
-        self.free -= Pages(count_of(got) << Order::HUGE.get());
-        got
-    }
-
-    /// Frees huge blocks. Does nothing if the zone has no bitmaps.
-    pub(super) fn give_huge(&mut self, pages: &[u32]) {
-        let Some(bitmaps) = &mut self.bitmaps else {
-            return;
-        };
-        bitmaps.whole.give_run(pages);
-        self.free += Pages(count_of(pages.len()) << Order::HUGE.get());
     }
 
     /// Moves a whole block to the bitmaps of single pages. Returns `None` if there is no whole
@@ -247,54 +210,6 @@ impl Buddy {
             }
         } else {
             self.give_piece(frames, page, order);
-        }
-    }
-
-    /// Frees single pages to the bitmaps. Does nothing if the zone has no bitmaps.
-    pub(super) fn give_pages(&mut self, pages: &[u32]) {
-        let Some(bitmaps) = &mut self.bitmaps else {
-            return;
-        };
-        self.free += Pages(count_of(pages.len()));
-        let mut rest = pages;
-        while let Some((&page, others)) = rest.split_first() {
-            // Pages that were freed one after the other are often neighbours. Successive pages
-            // whose bits are in the same word are freed in one step.
-            let word = page / 64;
-            let is_beside = |other: &&u32| **other / 64 == word;
-            let whole = if others.first().is_some_and(|other| is_beside(&other)) {
-                let beside = others.iter().take_while(is_beside);
-                let first = (1, 1_u64 << (page % 64));
-                let add = |(count, bits), page: &u32| (count + 1, bits | 1 << (page % 64));
-                let (count, bits) = beside.fold(first, add);
-                rest = &rest[count..];
-                bitmaps.give_word(&mut self.links, word, bits)
-            } else {
-                rest = others;
-                bitmaps.give_page(&mut self.links, page)
-            };
-            if let Some(whole) = whole {
-                bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
-            }
-        }
-    }
-
-    /// Frees the `len` single pages from `first` on to the bitmaps. Does nothing if the zone has no
-    /// bitmaps.
-    pub(super) fn give_neighbours(&mut self, first: u32, len: u32) {
-        let Some(bitmaps) = &mut self.bitmaps else {
-            return;
-        };
-        self.free += Pages(len);
-        let (mut page, end) = (first, first + len);
-        while page < end {
-            let count = (64 - page % 64).min(end - page);
-            let bits = ones(count) << (page % 64);
-            let whole = bitmaps.give_word(&mut self.links, page / 64, bits);
-            if let Some(whole) = whole {
-                bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
-            }
-            page += count;
         }
     }
 

@@ -1,0 +1,93 @@
+//! Moves many single pages or huge blocks at once to and from the bitmaps of a zone.
+
+use super::Buddy;
+use super::whole::Backing;
+use crate::page::bits::ones;
+use crate::units::{Order, Pages, count_of};
+
+impl Buddy {
+    /// Takes up to `out.len()` single pages from the bitmaps, writes them to `out`, and returns
+    /// their number. Splits whole blocks if the bitmaps have too few pages.
+    pub(in crate::page) fn take_pages(&mut self, out: &mut [u32]) -> usize {
+        let mut got = 0;
+        while got < out.len()
+            && let Some(bitmaps) = self.bitmaps.as_mut()
+        {
+            match bitmaps.take_pages(&mut self.links, &mut out[got..]) {
+                0 if self.open().is_none() => break,
+                more => got += more,
+            }
+        }
+        self.free -= Pages(count_of(got));
+        got
+    }
+
+    /// Takes up to `out.len()` huge blocks from the sets of whole blocks, writes their first pages
+    /// to `out`, and returns their number. Does nothing if the zone has no bitmaps.
+    pub(in crate::page) fn take_huge(&mut self, out: &mut [u32]) -> usize {
+        let Some(bitmaps) = &mut self.bitmaps else {
+            return 0;
+        };
+        let got = bitmaps.whole.take_run(out);
+        self.ages.used_huge(&out[..got]);
+        self.free -= Pages(count_of(got) << Order::HUGE.get());
+        got
+    }
+
+    /// Frees huge blocks. Does nothing if the zone has no bitmaps.
+    pub(in crate::page) fn give_huge(&mut self, pages: &[u32]) {
+        let Some(bitmaps) = &mut self.bitmaps else {
+            return;
+        };
+        bitmaps.whole.give_run(pages);
+        self.free += Pages(count_of(pages.len()) << Order::HUGE.get());
+    }
+
+    /// Frees single pages to the bitmaps. Does nothing if the zone has no bitmaps.
+    pub(in crate::page) fn give_pages(&mut self, pages: &[u32]) {
+        let Some(bitmaps) = &mut self.bitmaps else {
+            return;
+        };
+        self.free += Pages(count_of(pages.len()));
+        let mut rest = pages;
+        while let Some((&page, others)) = rest.split_first() {
+            // Pages that were freed one after the other are often neighbours. Successive pages
+            // whose bits are in the same word are freed in one step.
+            let word = page / 64;
+            let is_beside = |other: &&u32| **other / 64 == word;
+            let whole = if others.first().is_some_and(|other| is_beside(&other)) {
+                let beside = others.iter().take_while(is_beside);
+                let first = (1, 1_u64 << (page % 64));
+                let add = |(count, bits), page: &u32| (count + 1, bits | 1 << (page % 64));
+                let (count, bits) = beside.fold(first, add);
+                rest = &rest[count..];
+                bitmaps.give_word(&mut self.links, word, bits)
+            } else {
+                rest = others;
+                bitmaps.give_page(&mut self.links, page)
+            };
+            if let Some(whole) = whole {
+                bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
+            }
+        }
+    }
+
+    /// Frees the `len` single pages from `first` on to the bitmaps. Does nothing if the zone has no
+    /// bitmaps.
+    pub(in crate::page) fn give_neighbours(&mut self, first: u32, len: u32) {
+        let Some(bitmaps) = &mut self.bitmaps else {
+            return;
+        };
+        self.free += Pages(len);
+        let (mut page, end) = (first, first + len);
+        while page < end {
+            let count = (64 - page % 64).min(end - page);
+            let bits = ones(count) << (page % 64);
+            let whole = bitmaps.give_word(&mut self.links, page / 64, bits);
+            if let Some(whole) = whole {
+                bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
+            }
+            page += count;
+        }
+    }
+}
