@@ -133,14 +133,41 @@ impl Bits {
     pub(super) fn take_pages(&mut self, first: u32, out: &mut [u32]) -> usize {
         let mut got = 0;
         for (word, bits) in (0..).zip(&mut self.0) {
-            let from = first + word * 64;
-            while *bits != 0 && got < out.len() {
-                out[got] = from + bits.trailing_zeros();
-                *bits &= *bits - 1;
-                got += 1;
-            }
+            got += take_lowest(bits, first + word * 64, &mut out[got..]);
         }
         got
+    }
+
+    /// Takes pages out of the set for a run, writes `first` plus the offset of each page to `out`,
+    /// and returns the number of pages taken. `out` already has the first `got` pages of the run.
+    ///
+    /// Takes the lowest pages until the run has `most` pages. Takes only some of the pages of a word
+    /// only if they are the first pages of the run. Takes all pages of a full word, even if `most` is
+    /// smaller, if the run has no page yet and `out` has room.
+    pub(super) fn take_words(
+        &mut self,
+        first: u32,
+        out: &mut [u32],
+        got: usize,
+        most: usize,
+    ) -> usize {
+        let mut end = got;
+        for (word, bits) in (0..).zip(&mut self.0).filter(|(_, bits)| **bits != 0) {
+            let from = first + word * 64;
+            if end == 0 && *bits == u64::MAX && out.len() >= 64 {
+                out.iter_mut()
+                    .zip(from..from + 64)
+                    .for_each(|(out, page)| *out = page);
+                *bits = 0;
+                return 64;
+            }
+            let room = most - end;
+            if room == 0 || end > 0 && bits.count_ones() as usize > room {
+                break;
+            }
+            end += take_lowest(bits, from, &mut out[end..most]);
+        }
+        end - got
     }
 
     /// The number of blocks of each order, up to that of a huge block, if the pages of the set are
@@ -154,6 +181,19 @@ impl Bits {
         }
         blocks
     }
+}
+
+/// Sets up to `out.len()` of the lowest 1 bits of `bits` to 0, writes `from` plus the index of each of
+/// these bits to `out`, and returns their number.
+#[inline]
+fn take_lowest(bits: &mut u64, from: u32, out: &mut [u32]) -> usize {
+    let mut got = 0;
+    while *bits != 0 && got < out.len() {
+        out[got] = from + bits.trailing_zeros();
+        *bits &= *bits - 1;
+        got += 1;
+    }
+    got
 }
 
 /// The index of the word that has the bit of the page at `offset`, and the index of the bit in it.
@@ -216,6 +256,39 @@ mod tests {
     }
 
     proptest! {
+        /// The words are empty, full, or have a few pages, so that some fit into the run and some do
+        /// not.
+        #[test]
+        fn a_run_has_words_that_fit_or_a_part_of_one(
+            words in prop::collection::vec(prop_oneof![
+                Just(0), Just(u64::MAX), any::<u64>(), (0..64_u32).prop_map(|bit| 1 << bit),
+                (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(a, b, c)| a & b & c),
+            ], WORDS),
+            len in prop_oneof![Just(64_usize), 0..70_usize],
+            most in 0_usize..70,
+            got in 0_usize..70,
+        ) {
+            let most = most.min(len);
+            let got = got.min(most);
+            let mut bits = Bits(words.clone().try_into().expect("as many words"));
+            let before = bits;
+            let mut out = vec![7; len];
+            let taken = bits.take_words(1000, &mut out, got, most);
+            let pages = |bits: &Bits| (0..512).filter(|&at| bits.has_around(at, Order::ZERO)).collect::<Vec<u32>>();
+            let lowest: Vec<u32> = pages(&before).iter().map(|at| at + 1000).take(taken).collect();
+            prop_assert_eq!(&out[got..got + taken], &lowest[..]);
+            prop_assert!(out[..got].iter().chain(&out[got + taken..]).all(|&page| page == 7));
+            prop_assert!(pages(&bits).into_iter().eq(pages(&before).into_iter().skip(taken)));
+            let sizes: Vec<usize> = words.iter().map(|word| word.count_ones() as usize).filter(|&size| size > 0).collect();
+            let expected = match sizes.first() {
+                None => 0,
+                Some(64) if got == 0 && len >= 64 => 64,
+                Some(&size) if got == 0 && size > most => most,
+                _ => sizes.iter().scan(got, |end, size| { *end += size; Some(*end) }).take_while(|&end| end <= most).last().map_or(0, |end| end - got),
+            };
+            prop_assert_eq!(taken, expected);
+        }
+
         #[test]
         fn a_set_of_bits_agrees_with_a_set_of_numbers(
             pages in prop::collection::btree_set(0u32..512, 0..512),

@@ -9,11 +9,16 @@
 //!
 //! Single pages move directly only if the design lets one hold of the zone lock move at most a run
 //! of pages. So every design moves as many pages under one hold of the zone lock as it does without
-//! fronts. They also move directly only if a hold may move an eighth of a run. Otherwise a few
-//! pages at a time would move, which is slower.
+//! fronts, except for a *word*: 64 pages that are a block of order 6. Their bits are one word of a
+//! bitmap, so a word moves as a single block. They also move directly only if a hold may move an
+//! eighth of a run. Otherwise a few pages at a time would move, which is slower.
 //!
-//! Locks: the pcp lock, which the CPU tries to take and never waits for, and after it the zone
-//! lock.
+//! The tags of a word are one cache line. So a CPU that takes pages takes whole words if it can. If
+//! two CPUs had pages of the same word in their fronts, this cache line would move between them with
+//! nearly every allocation and free.
+//!
+//! Locks: the pcp lock, which the CPU tries to take and never waits for, and inside it or after it
+//! the zone lock.
 
 use super::front::RUN;
 use super::hold::{Moved, Part};
@@ -21,7 +26,7 @@ use super::tag;
 use super::zone::{PerCpu, Zone, ZoneRequest};
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{Order, count_of};
+use crate::units::{Order, Pages, count_of};
 
 impl<M: Machine> Zone<M> {
     /// Moves blocks from the zone to `room`, if the zone may give blocks for `ask`, and blocks may
@@ -40,49 +45,54 @@ impl<M: Machine> Zone<M> {
         };
         let each = most.min(room.len()).max(1);
         let (mut got, mut part) = (0, Part::first(Site::Refill, machine.this_cpu()));
-        for room in room.chunks_exact_mut(each) {
-            let taken = if self.allows(machine, ask) {
-                self.take_hold_directly(machine, slot, part, order, room)
-            } else {
-                0
+        while room.len() - got >= each && self.allows(machine, ask) {
+            let mut room = &mut room[got..];
+            if room.len() == RUN && !self.spares(machine, ask, Pages(count_of(RUN))) {
+                room = &mut room[..each];
+            }
+            let moved = match order {
+                Order::ZERO => self.take_words(machine, slot, each, room),
+                _ => self.take_run(machine, order, &mut room[..each]),
             };
+            if moved.blocks > 0 {
+                self.note_hold(machine, part, moved);
+            }
+            let taken = (moved.pages >> order.get()) as usize;
+            for &page in &room[..taken] {
+                self.tags.set(page, tag::fronted(order));
+            }
             got += taken;
-            part = part.after(count_of(taken));
-            if taken < room.len() {
+            part = part.after(moved.blocks);
+            if taken < each {
                 break;
             }
         }
         got
     }
 
-    /// Moves blocks of `order` from the zone to `room` under one hold of the zone lock. Returns the
-    /// number of blocks, which now have the tag of blocks in fronts.
-    fn take_hold_directly(
-        &self,
-        machine: &M,
-        slot: &PerCpu<M>,
-        part: Part,
-        order: Order,
-        room: &mut [u32],
-    ) -> usize {
-        let mut most = room.len();
-        if order == Order::ZERO {
-            let input = self.tuning_input(machine);
-            let wanted = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
-                pcp.refill_run(count_of(most), &input)
+    /// Takes a word or up to `most` single pages from the bitmaps of the zone under one hold of its
+    /// lock, and writes them to `room`. The lists are tuned as if the pages had been on them.
+    fn take_words(&self, machine: &M, slot: &PerCpu<M>, most: usize, room: &mut [u32]) -> Moved {
+        let input = self.tuning_input(machine);
+        let moved = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
+            let mut moved = Moved::default();
+            pcp.refill_run(count_of(most), &input, |wanted| {
+                let wanted = wanted as usize;
+                let room = if wanted < most {
+                    &mut room[..wanted]
+                } else {
+                    room
+                };
+                let got = self.locked(machine, Site::Refill, |buddy| {
+                    buddy.take_words(room, wanted)
+                });
+                moved = moved_singly(got, wanted);
+                machine.spend(Work::BuddyAlloc, moved.blocks);
+                moved.pages
             });
-            let Some(wanted) = wanted else { return 0 };
-            most = wanted as usize;
-        }
-        let moved = self.take_run(machine, order, &mut room[..most]);
-        if moved.blocks > 0 {
-            self.note_hold(machine, part, moved);
-        }
-        let got = moved.blocks as usize;
-        for &page in &room[..got] {
-            self.tags.set(page, tag::fronted(order));
-        }
-        got
+            moved
+        });
+        moved.unwrap_or_default()
     }
 
     /// Moves blocks of `order` that have the tag of blocks in fronts, and are in no stack, to the
@@ -98,7 +108,12 @@ impl<M: Machine> Zone<M> {
         let Some(most) = self.most_directly(machine, Site::Spill, order) else {
             return 0;
         };
-        let each = most.min(pages.len()).max(1);
+        let is_word = order == Order::ZERO && is_word(pages);
+        let each = if is_word {
+            RUN
+        } else {
+            most.min(pages.len()).max(1)
+        };
         let len = pages.len() - pages.len() % each;
         let passes = || self.passes(machine, slot, count_of(len), count_of(pages.len()));
         if len == 0 || order == Order::ZERO && !passes() {
@@ -106,7 +121,7 @@ impl<M: Machine> Zone<M> {
         }
         let mut part = Part::first(Site::Spill, machine.this_cpu());
         for pages in pages.chunks_exact_mut(each) {
-            part = self.give_hold_directly(machine, part, order, pages);
+            part = self.give_hold_directly(machine, part, order, most, pages);
         }
         len
     }
@@ -127,9 +142,16 @@ impl<M: Machine> Zone<M> {
     /// Moves blocks of `order` that have the tag of blocks in fronts, and are in no stack, to the
     /// zone under one hold of its lock. Drops blocks that another CPU has retagged in the meantime.
     /// Returns the [`Part`] for the next hold.
-    fn give_hold_directly(&self, machine: &M, part: Part, order: Order, pages: &mut [u32]) -> Part {
+    fn give_hold_directly(
+        &self,
+        machine: &M,
+        part: Part,
+        order: Order,
+        most: usize,
+        pages: &mut [u32],
+    ) -> Part {
         let (fronted, listed) = (tag::fronted(order), tag::listed(order));
-        let blocks = self.locked(machine, Site::Spill, |buddy| {
+        let moved = self.locked(machine, Site::Spill, |buddy| {
             // If a block was freed twice, another CPU may do the same with it. The tag is changed
             // under the zone lock, so only one of these CPUs finds the tag of blocks in fronts.
             let len = count_of(pages.len());
@@ -138,8 +160,9 @@ impl<M: Machine> Zone<M> {
                 && self.tags.replace_run(first, len, fronted, listed)
             {
                 buddy.give_neighbours(first, len);
-                machine.spend(Work::BuddyFree, len);
-                return len;
+                let moved = moved_singly(pages.len(), most);
+                machine.spend(Work::BuddyFree, moved.blocks);
+                return moved;
             }
             let kept = self.keep(pages, |page| {
                 let is_valid = self.tags.get(page) == fronted;
@@ -153,10 +176,10 @@ impl<M: Machine> Zone<M> {
                 _ => buddy.give_huge(&pages[..kept]),
             }
             machine.spend(Work::BuddyFree, count_of(kept));
-            count_of(kept)
+            Moved::of(order, count_of(kept))
         });
-        self.note_hold(machine, part, Moved::of(order, blocks));
-        part.after(blocks)
+        self.note_hold(machine, part, moved);
+        part.after(moved.blocks)
     }
 
     /// The number of blocks of `order` that move past the lists under one hold of the zone lock at
@@ -180,6 +203,20 @@ impl<M: Machine> Zone<M> {
         });
         Moved::of(order, blocks)
     }
+}
+
+/// The amount that a hold of the zone lock has moved, if it has moved `pages` single pages and may
+/// move at most `most` blocks. If these are fewer, the pages were a word, which is one block.
+fn moved_singly(pages: usize, most: usize) -> Moved {
+    Moved {
+        pages: count_of(pages),
+        blocks: if pages > most { 1 } else { count_of(pages) },
+    }
+}
+
+/// Returns whether `pages` are all pages of a word: of a block of 64 pages.
+fn is_word(pages: &[u32]) -> bool {
+    pages.len() == RUN && first_of_neighbours(pages).is_some_and(|first| first % count_of(RUN) == 0)
 }
 
 /// Returns the first page of `pages` if they are neighbours: each is the page before the one that

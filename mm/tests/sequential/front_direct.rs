@@ -14,6 +14,8 @@ use crate::watch::count;
 pub(super) const PAGES: u32 = 1 << 15;
 /// A batch of the page lists: one hold of the zone lock moves at most this number of pages.
 pub(super) const BATCH: u32 = 63;
+/// A word: the number of pages whose bits are one word of a bitmap. They may move as one block.
+pub(super) const WORD: u32 = 64;
 /// The number of pages that a front (a CPU's stack of free pages) holds at most.
 pub(super) const LIMIT: u32 = 128;
 /// The bounds of `high` in most tests.
@@ -53,9 +55,12 @@ pub(super) fn calm(high: u32) -> ListState {
 }
 
 /// Allocates `pages` pages on CPU 0, and then empties the CPU's lists, whose `high` is then
-/// `HIGH_MIN`.
+/// `HIGH_MIN`. The pages do not begin with a word (a block of 64 pages), so that runs of 64 of them
+/// are no words.
 pub(super) fn held(world: &World, pages: u32) -> Vec<Pfn> {
-    let held = world.held(pages as usize);
+    let mut held = world.held(pages as usize + 1);
+    world.free(held.remove(0));
+    world.manager.pages().drain_all_sync(&world.machine);
     let seeded = world.manager.pages();
     let seeded = seeded.seed_lists(&world.machine, 0, CpuId(0), &calm(HIGH_MIN));
     seeded.expect("there is a zone");
@@ -123,31 +128,43 @@ pub(super) fn filled(world: &World, held: &[Pfn]) -> Vec<Pfn> {
     rest.to_vec()
 }
 
-/// Allocated pages come straight from the zone, in ascending order. No hold of the zone lock moves
-/// more than a batch. The lists stay empty, and are tuned as by refills of one batch.
+/// Takes 2048 pages, and frees all but one page of each word (64 pages). Until these pages are used
+/// up, the zone gives single pages, and no words. Returns the pages that are held.
+pub(super) fn without_words(world: &World) -> Vec<Pfn> {
+    let (first, others): (Vec<_>, Vec<_>) =
+        (world.held(2048).into_iter()).partition(|pfn| pfn.0 % WORD == 0);
+    others.into_iter().for_each(|pfn| world.free(pfn));
+    world.manager.pages().drain_all_sync(&world.machine);
+    first
+}
+
+/// Allocated pages come straight from the zone, in ascending order. Each hold of the zone lock moves
+/// one word, a block of 64 pages. The lists stay empty, and `high` grows as if the words had been on
+/// them.
 #[test]
 fn many_allocations_in_a_row_take_ascending_pages_past_the_list() {
     let world = world();
     let mut users = Vec::new();
     let take = || {
-        for nth in 0..5 * BATCH {
+        for nth in 0..5 * WORD {
             users.push(world.take());
             is_exact(&world, users.len());
-            let left = BATCH - 1 - nth % BATCH;
+            let left = WORD - 1 - nth % WORD;
             assert_eq!(world.listed(0), left, "they are in the front");
         }
     };
     let ((), locks, events) = world.watch.during(take);
-    assert_eq!(holds(&events, Site::Refill), [BATCH; 5]);
-    assert_eq!(direct(&events), (5 * BATCH, 0));
+    assert_eq!(holds(&events, Site::Refill), [WORD; 5]);
+    assert_eq!(direct(&events), (5 * WORD, 0));
     assert_eq!(count(&locks, LockClass::Zone, Site::Refill), 5);
-    // The first of two locks finds the list empty, the second one tunes it.
+    // The first of two locks finds the list empty. The second one is held while the word is taken, and
+    // tunes the list.
     assert_eq!(count(&locks, LockClass::Pcp, Site::PcpAlloc), 10);
-    let expected: Vec<Pfn> = (0..5 * BATCH).map(Pfn).collect();
+    let expected: Vec<Pfn> = (0..5 * WORD).map(Pfn).collect();
     assert_eq!(users, expected);
     let pages = world.manager.pages();
     let state = pages.list_state(&world.machine, 0, CpuId(0));
-    assert_eq!(state, Some(calm(HIGH_MIN + 5 * BATCH)));
+    assert_eq!(state, Some(calm(HIGH_MIN + 5 * WORD)));
     users.into_iter().for_each(|pfn| world.free(pfn));
     world.is_whole();
 }
@@ -254,25 +271,33 @@ fn the_pages_that_stay_in_a_front_keep_their_order() {
     assert_eq!((taken, locks.len()), (expected, 0));
 }
 
-/// If a batch is much smaller than a run of 64 pages, several holds of the zone lock move the run. If
-/// it is less than an eighth of a run, or more than a run, all pages pass the list.
+/// If a batch is much smaller than a run of 64 pages, several holds of the zone lock move the run,
+/// unless it is a block. If a batch is less than an eighth of a run, or more than a run, all pages
+/// pass the list.
 #[test]
 fn a_hold_moves_at_most_a_batch_past_the_list() {
-    for (batch, holds_of_a_run) in [(64, 1), (63, 1), (32, 2), (31, 2), (15, 4), (8, 8)] {
+    let long = &[15, 15, 15, 15, 3][..];
+    let of_eight = &[8, 8, 8, 8, 8, 8, 8, 7][..];
+    for (batch, holds_of_a_word, holds_of_a_run) in [
+        (64, &[63][..], 1),
+        (63, &[63], 1),
+        (32, &[32, 31], 2),
+        (31, &[31, 31, 1], 2),
+        (15, long, 4),
+        (8, of_eight, 8),
+    ] {
         let world = World::of(Topology::flat(2), config()).batched(batch, 512, 512);
         world.depot.fill_up();
-        let run = batch * holds_of_a_run;
-        let all = run as usize;
-        let (users, _, events) = world.watch.during(|| world.held(3 * all));
-        assert_eq!(
-            holds(&events, Site::Refill),
-            vec![batch; 3 * holds_of_a_run as usize]
-        );
-        assert_eq!(direct(&events), (3 * run, 0));
-        let of_a_run: Vec<bool> = (0..holds_of_a_run).map(|nth| nth > 0).collect();
+        let kept = without_words(&world);
+        let (users, _, events) = world.watch.during(|| world.held(3 * 63));
+        assert_eq!(holds(&events, Site::Refill), holds_of_a_word.repeat(3));
+        assert_eq!(direct(&events), (3 * 63, 0));
+        let of_a_run = (0..holds_of_a_word.len()).map(|nth| nth % holds_of_a_run > 0);
+        let of_a_run: Vec<bool> = of_a_run.collect();
         assert_eq!(further(&events, Site::Refill), of_a_run.repeat(3));
         users.into_iter().for_each(|pfn| world.free(pfn));
 
+        let run = batch * u32::try_from(holds_of_a_run).expect("few");
         let users = world.held(1500);
         let free = || users.into_iter().for_each(|pfn| world.free(pfn));
         let ((), _, events) = world.watch.during(free);
@@ -280,10 +305,12 @@ fn a_hold_moves_at_most_a_batch_past_the_list() {
         assert!(spills.iter().all(|&pages| pages <= batch));
         let (_, passed) = direct(&events);
         assert_eq!((passed > 0, passed % run), (true, 0), "{batch}");
+        let of_a_run: Vec<bool> = (0..holds_of_a_run).map(|nth| nth > 0).collect();
         assert!(
             further(&events, Site::Spill).ends_with(&of_a_run),
             "{batch}"
         );
+        kept.into_iter().for_each(|pfn| world.free(pfn));
         world.is_whole();
     }
     for batch in [1, 7, 65] {

@@ -9,7 +9,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 use crate::front_direct::{
-    BATCH, calm, config, direct, filled, held, holds, is_exact, view, world,
+    BATCH, calm, config, direct, filled, held, holds, is_exact, view, without_words, world,
 };
 use crate::fronts::World;
 
@@ -51,6 +51,7 @@ fn a_locked_list_lets_no_run_pass() {
 #[test]
 fn a_list_that_is_locked_ends_a_run() {
     let world = World::of(Topology::flat(2), config()).batched(15, 256, 1024);
+    let kept = without_words(&world).len();
     let watch = Arc::clone(&world.watch);
     let refuse = move || watch.refuse(1);
     world
@@ -58,9 +59,11 @@ fn a_list_that_is_locked_ends_a_run() {
         .before((LockClass::Zone, Site::Refill), 0, refuse);
     let take = || (0..90).map(|_| world.take()).collect::<Vec<_>>();
     let (users, _, events) = world.watch.during(take);
-    assert_eq!(holds(&events, Site::Refill), [15; 1 + 4 + 4]);
-    assert!(users.iter().copied().eq((0..90).map(Pfn)));
-    is_exact(&world, 90);
+    // A word has 63 free pages: the first run takes 15 of them, and the second one the other 48.
+    let expected = [15, 15, 15, 15, 3, 15, 15, 15, 15];
+    assert_eq!(holds(&events, Site::Refill), expected);
+    assert!(users.iter().copied().eq((1..64).chain(65..92).map(Pfn)));
+    is_exact(&world, kept + 90);
 }
 
 /// Another thread takes the front (the stack of free pages) away from a CPU that has just taken a run
@@ -70,12 +73,12 @@ fn a_run_from_the_zone_that_loses_its_front_goes_to_the_list() {
     let world = world();
     world.depot.limit_pushes(Some(10));
     let mut users = vec![world.take()];
-    assert_eq!((users[0], world.listed(0)), (Pfn(0), 62));
+    assert_eq!((users[0], world.listed(0)), (Pfn(0), 63));
     is_exact(&world, 1);
     world.depot.limit_pushes(None);
-    users.extend((0..62).map(|_| world.take()));
+    users.extend((0..63).map(|_| world.take()));
     // The pages that would be allocated last were pushed first.
-    let expected: Vec<Pfn> = (0..1).chain(53..63).chain(1..53).map(Pfn).collect();
+    let expected: Vec<Pfn> = (0..1).chain(54..64).chain(1..54).map(Pfn).collect();
     assert_eq!(users, expected);
     users.into_iter().for_each(|pfn| world.free(pfn));
     world.is_whole();

@@ -17,6 +17,7 @@ mod front_direct;
 mod front_direct_disturbed;
 mod front_direct_limits;
 mod front_direct_props;
+mod front_direct_words;
 mod front_huge;
 mod front_huge_frees;
 mod front_huge_moves;

@@ -196,6 +196,27 @@ impl Bitmaps {
         got
     }
 
+    /// Takes single pages from one partly free huge block for a run, as [`Bits::take_words`] does, and
+    /// returns their number. Returns 0 if there is no such huge block, or its pages do not fit.
+    pub(super) fn take_words(
+        &mut self,
+        links: &mut Links,
+        out: &mut [u32],
+        got: usize,
+        most: usize,
+    ) -> usize {
+        let Some(first) = self.best(Order::ZERO) else {
+            return 0;
+        };
+        let split = &mut self.blocks[(first / HUGE) as usize];
+        let taken = split.bits.take_words(first, out, got, most);
+        if taken > 0 {
+            split.free -= count_of(taken);
+            self.sort_in(links, first);
+        }
+        taken
+    }
+
     /// The first page of a partly free huge block that has a free block of `order`, and whose
     /// largest free block is as small as possible.
     fn best(&self, order: Order) -> Option<u32> {

@@ -22,6 +22,22 @@ impl Buddy {
         got
     }
 
+    /// Takes single pages for a CPU's stack of free pages, writes them to `out`, and returns their
+    /// number. Takes either 64 pages that are a free block, if `out` has room for them, or at most
+    /// `most` pages. Splits a whole block only if the bitmaps have no page.
+    pub(in crate::page) fn take_words(&mut self, out: &mut [u32], most: usize) -> usize {
+        let mut got = 0;
+        while let Some(bitmaps) = self.bitmaps.as_mut() {
+            let taken = bitmaps.take_words(&mut self.links, out, got, most);
+            got += taken;
+            if got >= most || taken == 0 && (got > 0 || self.open().is_none()) {
+                break;
+            }
+        }
+        self.free -= Pages(count_of(got));
+        got
+    }
+
     /// Takes up to `out.len()` huge blocks from the sets of whole blocks, writes their first pages
     /// to `out`, and returns their number. Does nothing if the zone has no bitmaps.
     pub(in crate::page) fn take_huge(&mut self, out: &mut [u32]) -> usize {

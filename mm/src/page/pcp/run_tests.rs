@@ -43,6 +43,16 @@ fn free_singly(pcp: &mut Pcp, pages: u32, input: &TuningInput) -> u32 {
     given
 }
 
+/// Refills the caller, and returns the number of pages. The zone has as many as are asked for.
+fn refill_run(pcp: &mut Pcp, len: u32, input: &TuningInput) -> u32 {
+    let mut taken = 0;
+    pcp.refill_run(len, input, |wanted| {
+        taken = wanted;
+        wanted
+    });
+    taken
+}
+
 /// The tuning inputs of tests, with other sizes of the lists.
 fn sized(batch: u32, high_min: u32, high_max: u32) -> TuningInput {
     let sizes = Sizes {
@@ -75,7 +85,7 @@ fn a_run_to_the_caller_is_a_refill_of_one_batch() {
         (256, 1, 9, sized(63, 256, 300), 300),
     ] {
         let mut pcp = lists(high, 0, alloc_factor, free_count);
-        assert_eq!(pcp.refill_run(63, &input), 63);
+        assert_eq!(refill_run(&mut pcp, 63, &input), 63);
         assert_eq!(tuned(&pcp), [high_after, alloc_factor, 0, 1]);
         assert_eq!(pcp.count(), 0);
     }
@@ -87,12 +97,23 @@ fn a_run_to_the_caller_is_a_refill_of_one_batch() {
 fn a_run_of_less_than_a_batch_raises_high_by_its_length() {
     for (high, len, wanted, high_after) in [(675, 16, 16, 691), (55_990, 16, 16, 56_000)] {
         let mut pcp = lists(high, 0, 2, 50);
-        assert_eq!(pcp.refill_run(len, &tuning_input()), wanted);
+        assert_eq!(refill_run(&mut pcp, len, &tuning_input()), wanted);
         assert_eq!(tuned(&pcp), [high_after, 2, 0, 1]);
     }
     let mut short = lists(62, 0, 2, 50);
-    assert_eq!(short.refill_run(16, &sized(63, 62, 62)), 1);
+    assert_eq!(refill_run(&mut short, 16, &sized(63, 62, 62)), 1);
     assert_eq!(tuned(&short), [62, 2, 0, 1]);
+}
+
+/// The zone may give fewer pages than are asked for, or a block with more. `high` grows by what it
+/// has given.
+#[test]
+fn a_run_raises_high_by_the_pages_that_the_zone_gives() {
+    for (given, high_after) in [(0, 675), (40, 715), (64, 739)] {
+        let mut pcp = lists(675, 0, 2, 50);
+        pcp.refill_run(63, &tuning_input(), |_| given);
+        assert_eq!(tuned(&pcp), [high_after, 2, 0, 1]);
+    }
 }
 
 /// A run passes the list if the list has no room for all of its pages, even if there is room for
@@ -129,7 +150,7 @@ fn a_run_to_the_caller_leaves_what_a_refill_and_allocations_leave() {
         while singly.pop(0, Order::ZERO).is_some() {
             singly.note_alloc();
         }
-        assert_eq!(direct.refill_run(pages, &input), pages);
+        assert_eq!(refill_run(&mut direct, pages, &input), pages);
         assert_eq!(pages, input.sizes.batch.0);
         assert_eq!(tuned(&direct), tuned(&singly));
     }

@@ -50,22 +50,29 @@ impl Pcp {
         (self.count / 2).min(8 << Order::HUGE.get())
     }
 
-    /// Returns the number of single pages, at most `len`, that may move from the zone to the caller,
-    /// and not to the lists, which are empty. Tunes `high`, and records the allocations, as if a
-    /// refill had moved the pages to a list, and allocations had then taken all of them. `len` is at
-    /// most a batch, so `alloc_factor` does not grow.
-    pub(in crate::page) fn refill_run(&mut self, len: u32, input: &TuningInput) -> u32 {
+    /// Moves single pages from the zone to the caller, and not to the lists, which are empty. Calls
+    /// `take` with the number of pages that may move, which is at most `len`. `take` moves pages, and
+    /// returns their number. Tunes `high`, and records the allocations, as if a refill had moved the
+    /// pages to a list, and allocations had then taken all of them. `len` is at most a batch, so
+    /// `alloc_factor` does not grow.
+    pub(in crate::page) fn refill_run(
+        &mut self,
+        len: u32,
+        input: &TuningInput,
+        take: impl FnOnce(u32) -> u32,
+    ) {
         let sizes = input.sizes;
         let (high_min, high_max) = (sizes.high_min.0, sizes.high_max.0);
         let high = self.high.clamp(high_min, high_max);
         self.free_count = 0;
         if high < sizes.batch.0 {
-            return len.min(1);
+            take(len.min(1));
+            return;
         }
+        let taken = take(len);
         if high_min != high_max && !input.below_high {
-            self.set_high((high + len).min(high_max));
+            self.set_high((high + taken).min(high_max));
         }
-        len
     }
 
     /// Returns whether `len` pages of a run of `run` freed pages should go to the zone, and none to a

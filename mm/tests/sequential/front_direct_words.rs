@@ -1,0 +1,137 @@
+//! Tests of words, blocks of 64 pages, that move between a front (a CPU's stack of free pages) and a
+//! zone with bitmaps. The tags of a word share a cache line, so a word should have one CPU only.
+
+use std::collections::BTreeMap;
+
+use plimsoll_mm::event::Event;
+use plimsoll_mm::site::Site;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{Pages, Pfn};
+
+use crate::front_direct::{
+    WORD, config, direct, filled, held, is_exact, view, without_words, world,
+};
+use crate::fronts::World;
+
+/// The numbers of pages and blocks that each hold of the zone lock at `site` has moved.
+fn moved(events: &[Event], site: Site) -> Vec<(u32, u32)> {
+    let moved = events.iter().filter_map(|event| match *event {
+        Event::ZoneHold {
+            site: at,
+            pages,
+            blocks,
+            ..
+        } if at == site => Some((pages.0, blocks)),
+        _ => None,
+    });
+    moved.collect()
+}
+
+/// Asserts that no two CPUs have pages of the same word.
+fn have_words_of_their_own(pages_of: &[Vec<Pfn>]) {
+    let mut owners = BTreeMap::new();
+    for (cpu, pages) in pages_of.iter().enumerate() {
+        for pfn in pages {
+            let owner = *owners.entry(pfn.0 / WORD).or_insert(cpu);
+            assert_eq!(owner, cpu, "{pfn:?} is in a word of CPU {owner}");
+        }
+    }
+}
+
+/// Three CPUs take pages in turns.
+fn take_in_turns(world: &World, pages: usize) -> Vec<Vec<Pfn>> {
+    let mut taken = vec![Vec::new(); 3];
+    for _ in 0..pages {
+        for (cpu, taken) in (0..).zip(&mut taken) {
+            world.machine.on(cpu);
+            taken.push(world.take());
+        }
+    }
+    taken
+}
+
+/// The batch may be smaller than a word, and words may have pages that are in use.
+#[test]
+fn cpus_that_take_pages_in_turns_get_words_of_their_own() {
+    for (batch, has_words) in [(63, true), (31, true), (8, true), (63, false)] {
+        let world = World::of(Topology::flat(3), config()).batched(batch, 256, 1024);
+        world.depot.fill_up();
+        let kept = if has_words {
+            Vec::new()
+        } else {
+            without_words(&world)
+        };
+        let (taken, _, events) = world.watch.during(|| take_in_turns(&world, 500));
+        have_words_of_their_own(&taken);
+        let expected = if has_words { (WORD, 1) } else { (63, 63) };
+        assert!(
+            moved(&events, Site::Refill)
+                .iter()
+                .all(|hold| *hold == expected)
+        );
+        is_exact(&world, kept.len() + 1500);
+    }
+}
+
+/// A CPU that frees in another order than it allocated gives words back, too. The front becomes full
+/// between two words, because 64 divides its limit.
+#[test]
+fn a_freed_word_moves_as_one_block() {
+    for (batch, is_reversed) in [(63, false), (63, true), (15, false), (15, true)] {
+        let world = World::of(Topology::flat(2), config()).batched(batch, 512, 512);
+        world.depot.fill_up();
+        let mut users = world.held(40 * WORD as usize);
+        if is_reversed {
+            users.reverse();
+        }
+        let free = || users.into_iter().for_each(|pfn| world.free(pfn));
+        let ((), _, events) = world.watch.during(free);
+        let (_, given) = direct(&events);
+        assert!(given > 20 * WORD, "{given}");
+        let words = moved(&events, Site::Spill);
+        let words = words.iter().filter(|hold| **hold == (WORD, 1)).count();
+        assert_eq!(
+            words,
+            (given / WORD) as usize,
+            "nothing else passes the list"
+        );
+        world.is_whole();
+    }
+}
+
+/// A page of a word was freed twice, and another CPU has allocated it since then. The other pages of
+/// the word go to the zone.
+#[test]
+fn a_word_loses_a_page_that_has_another_user() {
+    let world = world();
+    let mut pages = held(&world, 2500);
+    // So the front becomes full between two words.
+    world.free(pages.remove(0));
+    pages.drain(..62).for_each(|pfn| world.free(pfn));
+    let seeded = world.manager.pages();
+    seeded.drain_all_sync(&world.machine);
+    let mut rest = filled(&world, &pages);
+    let start = rest.iter().position(|pfn| pfn.0 % WORD == 0);
+    let fill = start.expect("there is a word") + WORD as usize;
+    let last = rest.split_off(fill);
+    let twice = rest[fill - 7];
+    rest.iter().for_each(|&pfn| world.free(pfn));
+    world.machine.on(1);
+    world.depot.let_the_next_free_be_late();
+    world.free(twice);
+    assert_eq!(world.take(), twice);
+
+    world.machine.on(0);
+    let before = view(&world).free;
+    let (mut freed, mut events) = (0, Vec::new());
+    while events.is_empty() {
+        let ((), _, seen) = world.watch.during(|| world.free(last[freed]));
+        (freed, events) = (freed + 1, seen);
+    }
+    assert_eq!(moved(&events, Site::Spill), [(63, 63)]);
+    assert_eq!(view(&world).free, before + Pages(63));
+    assert_eq!(world.manager.pages().double_frees(), 1);
+    last[freed..].iter().for_each(|&pfn| world.free(pfn));
+    world.free(twice);
+    world.is_whole();
+}
