@@ -61,6 +61,12 @@ impl Bits {
         self.0[word] |= bits;
     }
 
+    /// Returns the bits of the word that has the bit of the page at `offset`.
+    #[inline]
+    pub(super) fn word(&self, offset: u32) -> u64 {
+        self.0[at(offset).0]
+    }
+
     /// Returns whether the set contains all pages of some block of `order`. Looks only at blocks
     /// that have a bit in the same word as the page at `offset`.
     #[inline]

@@ -20,6 +20,7 @@
 //! Locks: to empty a front, a CPU keeps all CPUs from using the front, takes the pcp lock, and
 //! inside it the zone lock. A CPU that uses a front holds no lock.
 
+use core::hint::cold_path;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::Request;
@@ -119,7 +120,7 @@ impl<M: Machine> Zone<M> {
             self.tags.set(page, tag::allocated(order));
             return Some(page);
         }
-        self.note_dropped();
+        self.note_dropped(1);
         None
     }
 
@@ -336,7 +337,7 @@ impl<M: Machine> Zone<M> {
                 pages[kept] = page;
                 kept += 1;
             } else {
-                self.note_dropped();
+                self.note_dropped(1);
             }
         }
         kept
@@ -388,12 +389,14 @@ impl<M: Machine> Zone<M> {
         direct
     }
 
-    /// Counts an entry of a CPU's stack of free blocks that was dropped, because its block had been
-    /// freed twice.
-    #[cold]
-    fn note_dropped(&self) {
-        // Relaxed is enough: this is only a count, and orders no other access.
-        self.dropped.fetch_add(1, Relaxed);
+    /// Counts blocks that were dropped, because they had been freed twice.
+    #[inline]
+    pub(super) fn note_dropped(&self, blocks: u32) {
+        if blocks > 0 {
+            cold_path();
+            // Relaxed is enough: this is only a count, and orders no other access.
+            self.dropped.fetch_add(u64::from(blocks), Relaxed);
+        }
     }
 }
 

@@ -58,10 +58,14 @@ impl<M: Machine> Zone<M> {
                 self.note_hold(machine, part, moved);
             }
             let taken = (moved.pages >> order.get()) as usize;
-            for &page in &room[..taken] {
-                self.tags.set(page, tag::fronted(order));
-            }
-            got += taken;
+            // A page that was freed twice may be free, and in a CPU's stack or allocated as well.
+            got += self.keep(&mut room[..taken], |page| {
+                let is_free = !tag::is_out(self.tags.get(page), order);
+                if is_free {
+                    self.tags.set(page, tag::fronted(order));
+                }
+                is_free
+            });
             part = part.after(moved.blocks);
             if taken < each {
                 break;
@@ -108,8 +112,12 @@ impl<M: Machine> Zone<M> {
         let Some(most) = self.most_directly(machine, Site::Spill, order) else {
             return 0;
         };
-        let is_word = order == Order::ZERO && is_word(pages);
-        let each = if is_word {
+        let word = if order == Order::ZERO {
+            word_of(pages)
+        } else {
+            None
+        };
+        let each = if word.is_some() {
             RUN
         } else {
             most.min(pages.len()).max(1)
@@ -121,7 +129,11 @@ impl<M: Machine> Zone<M> {
         }
         let mut part = Part::first(Site::Spill, machine.this_cpu());
         for pages in pages.chunks_exact_mut(each) {
-            part = self.give_hold_directly(machine, part, order, most, pages);
+            let first = match order {
+                Order::ZERO => word.or_else(|| first_of_neighbours(pages)),
+                _ => None,
+            };
+            part = self.give_hold_directly(machine, part, order, most, pages, first);
         }
         len
     }
@@ -141,7 +153,8 @@ impl<M: Machine> Zone<M> {
 
     /// Moves blocks of `order` that have the tag of blocks in fronts, and are in no stack, to the
     /// zone under one hold of its lock. Drops blocks that another CPU has retagged in the meantime.
-    /// Returns the [`Part`] for the next hold.
+    /// `first` is the first of the pages if they are neighbours. Returns the [`Part`] for the next
+    /// hold.
     fn give_hold_directly(
         &self,
         machine: &M,
@@ -149,18 +162,19 @@ impl<M: Machine> Zone<M> {
         order: Order,
         most: usize,
         pages: &mut [u32],
+        first: Option<u32>,
     ) -> Part {
         let (fronted, listed) = (tag::fronted(order), tag::listed(order));
         let moved = self.locked(machine, Site::Spill, |buddy| {
             // If a block was freed twice, another CPU may do the same with it. The tag is changed
             // under the zone lock, so only one of these CPUs finds the tag of blocks in fronts.
             let len = count_of(pages.len());
-            if order == Order::ZERO
-                && let Some(first) = first_of_neighbours(pages)
+            if let Some(first) = first
                 && self.tags.replace_run(first, len, fronted, listed)
             {
-                buddy.give_neighbours(first, len);
-                let moved = moved_singly(pages.len(), most);
+                let given = buddy.give_neighbours(first, len);
+                self.note_dropped(len - given);
+                let moved = moved_singly(given as usize, most);
                 machine.spend(Work::BuddyFree, moved.blocks);
                 return moved;
             }
@@ -171,12 +185,14 @@ impl<M: Machine> Zone<M> {
                 }
                 is_valid
             });
-            match order {
-                Order::ZERO => buddy.give_pages(&pages[..kept]),
-                _ => buddy.give_huge(&pages[..kept]),
-            }
-            machine.spend(Work::BuddyFree, count_of(kept));
-            Moved::of(order, count_of(kept))
+            let kept = &pages[..kept];
+            let blocks = match order {
+                Order::ZERO => buddy.give_pages(kept),
+                _ => buddy.give_huge(kept),
+            };
+            self.note_dropped(count_of(kept.len()) - blocks);
+            machine.spend(Work::BuddyFree, blocks);
+            Moved::of(order, blocks)
         });
         self.note_hold(machine, part, moved);
         part.after(moved.blocks)
@@ -214,9 +230,10 @@ fn moved_singly(pages: usize, most: usize) -> Moved {
     }
 }
 
-/// Returns whether `pages` are all pages of a word: of a block of 64 pages.
-fn is_word(pages: &[u32]) -> bool {
-    pages.len() == RUN && first_of_neighbours(pages).is_some_and(|first| first % count_of(RUN) == 0)
+/// Returns the first page of `pages` if these are all pages of a word, a block of 64 pages.
+fn word_of(pages: &[u32]) -> Option<u32> {
+    let first = (pages.len() == RUN).then(|| first_of_neighbours(pages))??;
+    first.is_multiple_of(count_of(RUN)).then_some(first)
 }
 
 /// Returns the first page of `pages` if they are neighbours: each is the page before the one that

@@ -14,7 +14,7 @@ use super::pcp::Pcp;
 use super::tag;
 use super::zone::Zone;
 use crate::event::Event;
-use crate::machine::{Lock, Machine, Tags};
+use crate::machine::{Front, Lock, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, Pages, count_of};
 use crate::vmstat::counters::ZoneItem;
@@ -102,10 +102,16 @@ impl<M: Machine> Zone<M> {
         let most = wanted.min(self.gauge(machine, Site::Refill).blocks_left());
         let most = (most as usize).min(pages.len());
         let moved = self.take_run(machine, order, &mut pages[..most]);
-        let pages = &pages[..moved.blocks as usize];
+        let mut pages = &mut pages[..moved.blocks as usize];
+        if M::Front::CAPACITY > 0 {
+            // A page that was freed twice may be free, and in a front (a CPU's stack of free pages) or
+            // allocated as well.
+            let kept = self.keep(pages, |page| !tag::is_out(self.tags.get(page), order));
+            pages = &mut pages[..kept];
+        }
         // In a zone with bitmaps, blocks have no owners, so no block needs `note_taken`.
         debug_assert!(!self.owners.has_inboxes());
-        for &page in pages {
+        for &page in &*pages {
             self.tags.set(page, tag::listed(order));
             let (pfn, listed) = (self.pfn(page), true);
             machine.emit(Event::ZoneLocked { pfn, order, listed });
@@ -249,14 +255,17 @@ impl<M: Machine> Zone<M> {
         let got = pcp.take_cold(list, order, &mut room[..most]);
         let pages = &room[..got];
         self.locked(machine, part.site, |buddy| {
-            match order {
+            let given = match order {
                 Order::ZERO => buddy.give_pages(pages),
                 Order::HUGE => buddy.give_huge(pages),
-                _ => pages
-                    .iter()
-                    .for_each(|&page| buddy.give(self.frames(), page, order)),
-            }
-            gauge.moved_run(machine, order, count_of(got));
+                _ => {
+                    let give = |&page: &u32| buddy.give(self.frames(), page, order);
+                    pages.iter().for_each(give);
+                    count_of(got)
+                }
+            };
+            self.note_dropped(count_of(got) - given);
+            gauge.moved_run(machine, order, given);
         });
         for &page in pages {
             self.note_given(machine, page, order);

@@ -63,6 +63,12 @@ pub(crate) const fn handed_out(order: Order, mobility: Mobility) -> u8 {
     }
 }
 
+/// Returns whether the tag says that a block of `order` is allocated, or is in a CPU's stack of free
+/// blocks (a front) or on its way from there.
+pub(crate) const fn is_out(tag: u8, order: Order) -> bool {
+    tag == allocated(order) || tag == fronted(order)
+}
+
 /// The order of the allocated block with this tag, or `None` if `tag` marks no allocated block.
 pub(crate) fn allocated_order(tag: u8) -> Option<Order> {
     match tag & STATE {

@@ -15,6 +15,7 @@ mod watch;
 mod bitmaps;
 mod front_direct;
 mod front_direct_disturbed;
+mod front_direct_late;
 mod front_direct_limits;
 mod front_direct_props;
 mod front_direct_words;

@@ -113,7 +113,8 @@ impl Front<Host> for HostFront {
     /// the load of the tag and the moment at which their store of the tag takes effect. If the kernel
     /// preempts or migrates a thread there, or the thread gets a signal, the thread loads the tag
     /// again. If the CPU only handles an interrupt there, or a hypervisor pauses it, the thread does
-    /// not. The page may then be free twice (decision 17).
+    /// not. If the other thread has moved the page to the zone by then, the page is free there and in
+    /// this front. A zone with bitmaps notices this in most cases (decision 17).
     #[inline(always)]
     fn free(&self, machine: &Host, tags: &PageTags, page: u32, old: u8, new: u8) -> Freed {
         let tag = tags.of(page);

@@ -1,11 +1,9 @@
 //! Runs, on real threads, the laws about the page allocator and the vmstat work. A law is a
 //! contract that holds on every machine.
 
-use plimsoll_host::OwnerLocks;
-use plimsoll_host::fronts::Fronts;
 use plimsoll_mm::laws;
 
-use crate::support::law::{run_law, run_law_with};
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 2000;
 
@@ -34,16 +32,7 @@ fn churn_by_batches() {
 fn runs_between_fronts_and_the_zone() {
     run_law(&laws::fronts::giving_against_taking(), 2, ROUNDS);
     run_law(&laws::fronts::runs_against_drains(), 3, ROUNDS);
-}
-
-/// This law does not hold with restartable fronts: the store of a tag can take effect only after the
-/// other CPU has moved the page to the zone (decision 17).
-#[test]
-fn runs_freed_twice() {
-    let law = laws::fronts::runs_freed_twice();
-    for fronts in [Fronts::Off, Fronts::Owned] {
-        run_law_with((fronts, OwnerLocks::Exchanged), &law, 2, ROUNDS);
-    }
+    run_law(&laws::fronts::runs_freed_twice(), 2, ROUNDS);
 }
 
 #[test]

@@ -11,10 +11,13 @@
 //! such a free block, the allocation uses a split block whose largest free block is as small as
 //! possible.
 //!
-//! The tags of free pages have no meaning, except that they do not say "allocated".
+//! The tags of free pages have no meaning, except that they do not say "allocated" or "in a front" (a
+//! CPU's stack of free pages). If a tag does say so, the page was freed twice at once: the zone does
+//! not give it, and drops a page that it gets although it is free.
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::list::{End, List};
 use super::order_at;
@@ -36,6 +39,9 @@ pub(super) struct Bitmaps {
     /// The lists of partly free huge blocks, one list for each order below that of a huge block. A
     /// huge block is on the list for the order of its largest free block.
     lists: [List; SMALL],
+    /// The number of pages that were given although they were free, since
+    /// [`Bitmaps::take_given_twice`] was last called. They were dropped.
+    given_twice: u32,
 }
 
 /// The free pages of one huge block while it is split. For a block that is whole, or whose pages
@@ -78,6 +84,26 @@ impl Bitmaps {
             whole: Whole::new(spanned),
             blocks: vec![none; spanned.0.div_ceil(HUGE) as usize],
             lists: [List::EMPTY; SMALL],
+            given_twice: 0,
+        }
+    }
+
+    /// Returns the number of pages that [`Bitmaps::give_page`] and [`Bitmaps::give_word`] have dropped
+    /// since the last call, because the pages were free.
+    pub(super) fn take_given_twice(&mut self) -> u32 {
+        mem::take(&mut self.given_twice)
+    }
+
+    /// Returns which pages of the word with the index `word` are free, counted from the start of the
+    /// zone.
+    #[inline]
+    fn free_in_word(&self, word: u32) -> u64 {
+        let page = word * 64;
+        let split = &self.blocks[(page / HUGE) as usize];
+        if split.free == 0 && self.whole.contains(page) {
+            u64::MAX
+        } else {
+            split.bits.word(page % HUGE)
         }
     }
 
@@ -96,9 +122,12 @@ impl Bitmaps {
         self.freed(links, page - offset, order.pages().0, least, has)
     }
 
-    /// Frees the single page at `page`, as [`Bitmaps::give`] does, but faster.
+    /// Frees the single page at `page`, as [`Bitmaps::give`] does, but faster. Drops it if it is free.
     #[inline]
     pub(super) fn give_page(&mut self, links: &mut Links, page: u32) -> Option<u32> {
+        if self.free_in_word(page / 64) >> (page % 64) & 1 == 1 {
+            return self.drop_twice(1);
+        }
         let offset = page % HUGE;
         let split = &mut self.blocks[(page / HUGE) as usize];
         let word = split.bits.add_page(offset);
@@ -107,11 +136,25 @@ impl Bitmaps {
         self.freed(links, page - offset, 1, least, has)
     }
 
-    /// Frees the pages whose bits are 1 in `bits`, which must not be 0. All of them have their bits
-    /// in the word with the index `word`, counted from the start of the zone. If the huge block
+    #[cold]
+    fn drop_twice(&mut self, pages: u32) -> Option<u32> {
+        self.given_twice += pages;
+        None
+    }
+
+    /// Frees the pages whose bits are 1 in `bits`. All of them have their bits in the word with the
+    /// index `word`, counted from the start of the zone. Drops pages that are free. If the huge block
     /// around these pages is now whole, takes that block out of the bitmaps, and returns its first
     /// page.
     pub(super) fn give_word(&mut self, links: &mut Links, word: u32, bits: u64) -> Option<u32> {
+        let twice = self.free_in_word(word) & bits;
+        let bits = bits & !twice;
+        if twice != 0 {
+            self.drop_twice(twice.count_ones());
+            if bits == 0 {
+                return None;
+            }
+        }
         let page = word * 64;
         let offset = page % HUGE;
         let split = &mut self.blocks[(page / HUGE) as usize];

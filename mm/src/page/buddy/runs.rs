@@ -50,21 +50,23 @@ impl Buddy {
         got
     }
 
-    /// Frees huge blocks. Does nothing if the zone has no bitmaps.
-    pub(in crate::page) fn give_huge(&mut self, pages: &[u32]) {
+    /// Frees huge blocks, and returns their number. Does nothing if the zone has no bitmaps.
+    pub(in crate::page) fn give_huge(&mut self, pages: &[u32]) -> u32 {
         let Some(bitmaps) = &mut self.bitmaps else {
-            return;
+            return 0;
         };
         bitmaps.whole.give_run(pages);
-        self.free += Pages(count_of(pages.len()) << Order::HUGE.get());
+        let given = count_of(pages.len());
+        self.free += Pages(given << Order::HUGE.get());
+        given
     }
 
-    /// Frees single pages to the bitmaps. Does nothing if the zone has no bitmaps.
-    pub(in crate::page) fn give_pages(&mut self, pages: &[u32]) {
+    /// Frees single pages to the bitmaps. Drops pages that are free already, because they were freed
+    /// twice, and returns the number of the others. Does nothing if the zone has no bitmaps.
+    pub(in crate::page) fn give_pages(&mut self, pages: &[u32]) -> u32 {
         let Some(bitmaps) = &mut self.bitmaps else {
-            return;
+            return 0;
         };
-        self.free += Pages(count_of(pages.len()));
         let mut rest = pages;
         while let Some((&page, others)) = rest.split_first() {
             // Pages that were freed one after the other are often neighbours. Successive pages
@@ -86,15 +88,18 @@ impl Buddy {
                 bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
             }
         }
+        let given = count_of(pages.len()) - bitmaps.take_given_twice();
+        self.free += Pages(given);
+        given
     }
 
-    /// Frees the `len` single pages from `first` on to the bitmaps. Does nothing if the zone has no
-    /// bitmaps.
-    pub(in crate::page) fn give_neighbours(&mut self, first: u32, len: u32) {
+    /// Frees the `len` single pages from `first` on to the bitmaps. Drops pages that are free already,
+    /// because they were freed twice, and returns the number of the others. Does nothing if the zone
+    /// has no bitmaps.
+    pub(in crate::page) fn give_neighbours(&mut self, first: u32, len: u32) -> u32 {
         let Some(bitmaps) = &mut self.bitmaps else {
-            return;
+            return 0;
         };
-        self.free += Pages(len);
         let (mut page, end) = (first, first + len);
         while page < end {
             let count = (64 - page % 64).min(end - page);
@@ -105,5 +110,8 @@ impl Buddy {
             }
             page += count;
         }
+        let given = len - bitmaps.take_given_twice();
+        self.free += Pages(given);
+        given
     }
 }

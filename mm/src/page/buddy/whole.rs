@@ -221,6 +221,12 @@ impl Whole {
         }
     }
 
+    /// Returns whether the page is in a free block of 512 or 1024 pages.
+    pub(super) fn contains(&self, page: u32) -> bool {
+        let has = |sets: &[BlockSet; 2], block: u32| sets.iter().any(|set| set.contains(block));
+        has(&self.huge, page / HUGE) || has(&self.largest, page / LARGEST)
+    }
+
     /// Returns whether there is a free block of 512 pages or more, or of 1024 pages if `order` is
     /// [`Order::MAX`].
     pub(super) fn has(&self, order: Order) -> bool {

@@ -44,11 +44,7 @@ pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, r
     }
 }
 
-/// Runs `law` as [`run_law`] does, but only with these kinds of fronts and locks.
-///
-/// # Panics
-/// As [`run_law`].
-pub(crate) fn run_law_with<S: Send + Sync + 'static>(
+fn run_law_with<S: Send + Sync + 'static>(
     (fronts, locks): (Fronts, OwnerLocks),
     law: &Law<Host, S>,
     cpus: u32,
