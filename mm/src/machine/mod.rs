@@ -375,6 +375,14 @@ pub trait Tags {
     /// # Errors
     /// The page's current tag, if it is not `old`.
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8>;
+    /// Sets the tags of pages from the index `first` on to `new`, as [`Tags::replace`] does: at most
+    /// `len` tags, and only as long as they are `old`. May end early. Returns the number of tags that
+    /// it has changed. Several tags may change in one atomic step.
+    fn replace_while(&self, first: u32, len: u32, old: u8, new: u8) -> u32 {
+        let replaced = |page: &u32| self.replace(*page, old, new).is_ok();
+        let pages = (first..first + len).take_while(replaced).count();
+        u32::try_from(pages).unwrap_or(len)
+    }
     /// Sets the tags of the `len` pages from the index `first` on to `new`, if all of them are
     /// `old`. Returns whether it did so; otherwise, nothing has changed. The loads and stores of the
     /// tags are no atomic step, so the caller holds a lock that keeps other CPUs from doing the same.

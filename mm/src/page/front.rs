@@ -25,6 +25,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::Request;
 use super::error::FreeError;
+use super::front_run::{RUN, first_of_neighbours};
 use super::mobility::Mobility;
 use super::pcp::list_of;
 use super::sizing::Sizes;
@@ -37,10 +38,6 @@ use crate::units::{CpuId, Order, count_of};
 
 /// The orders of the blocks that fronts (CPUs' stacks of free blocks) hold.
 pub(super) const FRONTED: [Order; 2] = [Order::ZERO, Order::HUGE];
-
-/// The largest number of blocks that move at once between a CPU's front (its stack of free blocks)
-/// and its page lists or the zone, or between two fronts.
-pub(super) const RUN: usize = 64;
 
 /// A CPU's front for single pages (its stack of free pages) holds at most the number of pages that
 /// the CPU's lists may hold, divided by this number.
@@ -322,8 +319,18 @@ impl<M: Machine> Zone<M> {
     /// tags it has changed to the beginning of `pages`, and returns the number of these blocks.
     fn retag_fronted(&self, order: Order, pages: &mut [u32]) -> usize {
         let (fronted, listed) = (tag::fronted(order), tag::listed(order));
+        let mut done = 0..0;
+        if order == Order::ZERO
+            && let Some(first) = first_of_neighbours(pages)
+        {
+            let len = count_of(pages.len());
+            done = first..first + self.tags.replace_while(first, len, fronted, listed);
+        }
+        if done.len() == pages.len() {
+            return pages.len();
+        }
         self.keep(pages, |page| {
-            self.tags.replace(page, fronted, listed).is_ok()
+            done.contains(&page) || self.tags.replace(page, fronted, listed).is_ok()
         })
     }
 

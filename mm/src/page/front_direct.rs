@@ -20,7 +20,7 @@
 //! Locks: the pcp lock, which the CPU tries to take and never waits for, and inside it or after it
 //! the zone lock.
 
-use super::front::RUN;
+use super::front_run::{RUN, first_of_neighbours, word_of};
 use super::hold::{Moved, Part};
 use super::tag;
 use super::zone::{PerCpu, Zone, ZoneRequest};
@@ -227,56 +227,5 @@ fn moved_singly(pages: usize, most: usize) -> Moved {
     Moved {
         pages: count_of(pages),
         blocks: if pages > most { 1 } else { count_of(pages) },
-    }
-}
-
-/// Returns the first page of `pages` if these are all pages of a word, a block of 64 pages.
-fn word_of(pages: &[u32]) -> Option<u32> {
-    let first = (pages.len() == RUN).then(|| first_of_neighbours(pages))??;
-    first.is_multiple_of(count_of(RUN)).then_some(first)
-}
-
-/// Returns the first page of `pages` if they are neighbours: each is the page before the one that
-/// precedes it, or each is the page after that one.
-#[inline]
-fn first_of_neighbours(pages: &[u32]) -> Option<u32> {
-    let (&from, &to) = (pages.first()?, pages.last()?);
-    let len = count_of(pages.len());
-    if from.abs_diff(to) != len - 1 {
-        return None;
-    }
-    // Looks at all pages without a branch for each, because nearly always all of them match.
-    let differ = if from > to {
-        (0..len)
-            .zip(pages)
-            .fold(0, |all, (nth, page)| all | (page ^ from.wrapping_sub(nth)))
-    } else {
-        (0..len)
-            .zip(pages)
-            .fold(0, |all, (nth, page)| all | (page ^ from.wrapping_add(nth)))
-    };
-    (differ == 0).then_some(from.min(to))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::first_of_neighbours;
-
-    #[test]
-    fn neighbours_are_in_ascending_or_in_descending_order() {
-        for (pages, first) in [
-            (&[][..], None),
-            (&[7], Some(7)),
-            (&[7, 8, 9], Some(7)),
-            (&[9, 8, 7], Some(7)),
-            (&[7, 9, 8], None),
-            (&[7, 9, 9, 10], None),
-            (&[9, 7, 8, 6], None),
-            (&[7, 8, 10], None),
-            (&[0, u32::MAX], None),
-            (&[1, 0], Some(0)),
-        ] {
-            assert_eq!(first_of_neighbours(pages), first, "{pages:?}");
-        }
     }
 }

@@ -28,6 +28,7 @@ mod error;
 mod free;
 mod front;
 mod front_direct;
+mod front_run;
 mod gauge;
 #[cfg(test)]
 mod grouped_tests;

@@ -84,6 +84,13 @@ impl Tags for PageTags {
     }
 
     #[inline]
+    fn replace_while(&self, first: u32, len: u32, old: u8, new: u8) -> u32 {
+        let first = first as usize;
+        let tags = &self.all()[first..first + len as usize];
+        u32::try_from(runs::exchange(tags, old, new)).unwrap_or(len)
+    }
+
+    #[inline]
     fn replace_run(&self, first: u32, len: u32, old: u8, new: u8) -> bool {
         let first = first as usize;
         let tags = &self.all()[first..first + len as usize];
@@ -100,6 +107,7 @@ mod tests {
     use std::hint;
     use std::panic;
     use std::ptr;
+    use std::sync::Barrier;
     use std::sync::atomic::AtomicU32;
     use std::thread;
 
@@ -191,6 +199,66 @@ mod tests {
                 assert!((0..100).all(is_right), "{run:?}");
             }
         }
+    }
+
+    /// The tags of a run may be exchanged eight at a time, if the run begins at a multiple of eight.
+    #[test]
+    fn tags_of_a_run_are_replaced_up_to_the_first_that_differs() {
+        let tags = PageTags::new(Pages(100));
+        for (first, len) in [(8, 0), (8, 5), (8, 64), (16, 77), (9, 30)] {
+            for differs in first..=first + len {
+                (0..100).for_each(|page| tags.set(page, 7));
+                if differs < first + len {
+                    tags.set(differs, 6);
+                }
+                let replaced = tags.replace_while(first, len, 7, 9);
+                let most = differs - first;
+                assert!(replaced <= most, "{first}, {len}, {differs}");
+                assert!(
+                    first % 8 > 0 || replaced + 8 > most,
+                    "{first}, {len}, {differs}"
+                );
+                for page in 0..100 {
+                    let expected = match page {
+                        _ if (first..first + replaced).contains(&page) => 9,
+                        _ if page == differs && differs < first + len => 6,
+                        _ => 7,
+                    };
+                    assert_eq!(tags.get(page), expected, "{page}");
+                }
+            }
+        }
+    }
+
+    /// Of two threads that replace the same tags at once, one by one or several at a time, one thread
+    /// replaces each tag.
+    #[test]
+    fn each_tag_of_a_run_is_replaced_by_one_thread() {
+        let tags = PageTags::new(Pages(64));
+        let barrier = Barrier::new(2);
+        let replaced = AtomicU32::new(0);
+        let replace_all = |singly: bool| {
+            for _ in 0..2000 {
+                barrier.wait();
+                let done = if singly {
+                    0
+                } else {
+                    tags.replace_while(0, 64, 0x70, 0x20)
+                };
+                let rest = (done..64).filter(|&page| tags.replace(page, 0x70, 0x20).is_ok());
+                let rest = u32::try_from(rest.count()).expect("few");
+                replaced.fetch_add(done + rest, Relaxed);
+                if barrier.wait().is_leader() {
+                    assert_eq!(replaced.swap(0, Relaxed), 64);
+                    (0..64).for_each(|page| tags.set(page, 0x70));
+                }
+            }
+        };
+        (0..64).for_each(|page| tags.set(page, 0x70));
+        thread::scope(|scope| {
+            scope.spawn(|| replace_all(false));
+            replace_all(true);
+        });
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Relaxed loads and stores of the tags of a run of pages, many tags at a time.
+//! Relaxed accesses of the tags of a run of pages, many tags at a time.
 //!
 //! The compiler does not combine accesses of neighbouring atomics. On x86-64, this module does so
-//! in assembly. The CPU then loads or stores eight tags by one instruction. Other threads may see some
-//! of these tags change before others, as with loads and stores of single tags.
+//! in assembly. The CPU then loads, stores or exchanges eight tags by one instruction. After a store,
+//! other threads may see some of these tags change before others, as with stores of single tags.
 
 #![expect(unsafe_code, reason = "the accesses are in assembly")]
 
@@ -29,6 +29,40 @@ pub(super) fn set_all(tags: &[AtomicU8], tag: u8) {
     let (groups, rest) = tags.as_chunks::<TOGETHER>();
     rest.iter().for_each(|each| each.store(tag, Relaxed));
     set_groups(groups, tag);
+}
+
+/// Changes each of `tags` from `old` to `new` by an atomic exchange, which may change eight tags at
+/// once. Ends early if eight tags are not all `old`, or if the first tag does not have an address that
+/// is a multiple of eight. Returns the number of tags that it has changed.
+#[inline]
+pub(super) fn exchange(tags: &[AtomicU8], old: u8, new: u8) -> usize {
+    // An atomic exchange whose bytes are in two cache lines would be very slow.
+    if !tags.as_ptr().addr().is_multiple_of(TOGETHER) {
+        return 0;
+    }
+    let (groups, _rest) = tags.as_chunks::<TOGETHER>();
+    let changed = |group: &&[AtomicU8; TOGETHER]| exchange_group(group, old, new);
+    groups.iter().take_while(changed).count() * TOGETHER
+}
+
+/// Changes all tags of `group` from `old` to `new` in one atomic step. Returns `false`, without having
+/// changed any, if one of them is not `old`.
+#[inline]
+fn exchange_group(group: &[AtomicU8; TOGETHER], old: u8, new: u8) -> bool {
+    let wanted = u64::from_ne_bytes([old; TOGETHER]);
+    let mut found = wanted;
+    // SAFETY: the instruction compares and exchanges the eight tags of `group`, which are atomics. It
+    // has the same effect on each tag as an atomic exchange of the byte, and all at the same time.
+    unsafe {
+        asm!(
+            "lock cmpxchg qword ptr [{group}], {new}",
+            group = in(reg) group.as_ptr(),
+            new = in(reg) u64::from_ne_bytes([new; TOGETHER]),
+            inout("rax") found,
+            options(nostack),
+        );
+    }
+    found == wanted
 }
 
 /// Returns whether all tags of `groups` are `tag`. Looks at all tags without a branch for each,
