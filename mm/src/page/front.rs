@@ -194,10 +194,15 @@ impl<M: Machine> Zone<M> {
     /// were taken. The last one of `pages` is pushed last. Puts the blocks that cannot be pushed on
     /// the page list.
     fn push_back(&self, machine: &M, slot: &PerCpu<M>, order: Order, pages: &mut [u32]) {
+        if pages.is_empty() {
+            return;
+        }
         let pushed = slot.front(order).push_run(machine, pages);
-        let left = &mut pages[pushed..];
-        left.reverse();
-        self.list_fronted(machine, order, left);
+        if pushed < pages.len() {
+            let left = &mut pages[pushed..];
+            left.reverse();
+            self.list_fronted(machine, order, left);
+        }
     }
 
     /// Frees a block to a CPU's stack of free blocks (its front). If the block does not get there,
