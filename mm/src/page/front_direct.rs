@@ -9,13 +9,14 @@
 //!
 //! Single pages move directly only if the design lets one hold of the zone lock move at most a run
 //! of pages. So every design moves as many pages under one hold of the zone lock as it does without
-//! fronts, except for a *word*: 64 pages that are a block of order 6. Their bits are one word of a
-//! bitmap, so a word moves as a single block. They also move directly only if a hold may move an
-//! eighth of a run. Otherwise a few pages at a time would move, which is slower.
+//! fronts. They also move directly only if a hold may move an eighth of a run. Otherwise a few pages
+//! at a time would move, which is slower. There is one exception: a run that is a block of 64 pages
+//! moves as one block, even if a hold may move fewer single pages. The bits of such a block are one
+//! word of a bitmap, so this code calls its pages a *word*.
 //!
-//! The tags of a word are one cache line. So a CPU that takes pages takes whole words if it can. If
-//! two CPUs had pages of the same word in their fronts, this cache line would move between them with
-//! nearly every allocation and free.
+//! The tags of a word are one cache line. If two CPUs had pages of the same word in their fronts,
+//! this cache line would move between the CPUs with nearly every allocation and free. So a CPU that
+//! takes pages takes whole words if it can.
 //!
 //! Locks: the pcp lock, which the CPU tries to take and never waits for, and inside it or after it
 //! the zone lock.
