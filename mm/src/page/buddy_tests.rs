@@ -14,7 +14,7 @@ use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
 use super::tag;
 use crate::machine::Tags;
-use crate::units::{Order, Pages};
+use crate::units::{Order, Pages, count_of};
 
 /// The tags of a small test zone, one for each page. New tags have the values that [`Tags`]
 /// requires.
@@ -249,6 +249,35 @@ proptest! {
                 prop_assert_eq!(buddy.blocks_of(order, ANY), buddy.blocks(order), "one type");
             }
         }
+    }
+}
+
+/// The zone gets pages that it has already, in a huge block that is partly free or free as a whole,
+/// one by one or as neighbours, or a page twice at once.
+#[test]
+fn pages_that_are_free_are_dropped() {
+    for is_whole in [false, true] {
+        let (mut buddy, known) = filled(1024, Metadata::Eager, Grouping::Off, FreeIndex::Bitmaps);
+        let mut held = vec![0; 130];
+        assert_eq!(buddy.take_pages(&mut held), 130);
+        held.sort_unstable();
+        let last = held.split_off(if is_whole { 130 } else { 129 });
+        assert_eq!(buddy.give_pages(&held), count_of(held.len()));
+        let free = buddy.free();
+        for pages in [&held[..1], &held[60..70], &[held[3], held[80], held[4]]] {
+            assert_eq!(buddy.give_pages(pages), 0, "{pages:?}");
+        }
+        assert_eq!(buddy.give_neighbours(held[0], 129), 0);
+        assert_eq!(buddy.free(), free);
+        if let [last] = last[..] {
+            assert_eq!(
+                buddy.give_pages(&[last, last - 1, last]),
+                1,
+                "only the last is new"
+            );
+        }
+        assert_eq!(buddy.free(), Pages(1024));
+        assert_eq!(buddy.take(known.frames(), Order::MAX, ANY), Some(0));
     }
 }
 

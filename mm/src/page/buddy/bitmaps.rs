@@ -17,6 +17,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 use core::mem;
 
 use super::list::{End, List};
@@ -39,9 +40,9 @@ pub(super) struct Bitmaps {
     /// The lists of partly free huge blocks, one list for each order below that of a huge block. A
     /// huge block is on the list for the order of its largest free block.
     lists: [List; SMALL],
-    /// The number of pages that were given although they were free, since
-    /// [`Bitmaps::take_given_twice`] was last called. They were dropped.
-    given_twice: u32,
+    /// The number of pages that [`Bitmaps::give_page`] and [`Bitmaps::give_word`] have freed since the
+    /// last call of [`Bitmaps::take_given`].
+    given: u32,
 }
 
 /// The free pages of one huge block while it is split. For a block that is whole, or whose pages
@@ -84,14 +85,14 @@ impl Bitmaps {
             whole: Whole::new(spanned),
             blocks: vec![none; spanned.0.div_ceil(HUGE) as usize],
             lists: [List::EMPTY; SMALL],
-            given_twice: 0,
+            given: 0,
         }
     }
 
-    /// Returns the number of pages that [`Bitmaps::give_page`] and [`Bitmaps::give_word`] have dropped
-    /// since the last call, because the pages were free.
-    pub(super) fn take_given_twice(&mut self) -> u32 {
-        mem::take(&mut self.given_twice)
+    /// Returns the number of pages that [`Bitmaps::give_page`] and [`Bitmaps::give_word`] have freed
+    /// since the last call. They drop pages that are free already.
+    pub(super) fn take_given(&mut self) -> u32 {
+        mem::take(&mut self.given)
     }
 
     /// Returns which pages of the word with the index `word` are free, counted from the start of the
@@ -126,8 +127,10 @@ impl Bitmaps {
     #[inline]
     pub(super) fn give_page(&mut self, links: &mut Links, page: u32) -> Option<u32> {
         if self.free_in_word(page / 64) >> (page % 64) & 1 == 1 {
-            return self.drop_twice(1);
+            cold_path();
+            return None;
         }
+        self.given += 1;
         let offset = page % HUGE;
         let split = &mut self.blocks[(page / HUGE) as usize];
         let word = split.bits.add_page(offset);
@@ -136,25 +139,17 @@ impl Bitmaps {
         self.freed(links, page - offset, 1, least, has)
     }
 
-    #[cold]
-    fn drop_twice(&mut self, pages: u32) -> Option<u32> {
-        self.given_twice += pages;
-        None
-    }
-
     /// Frees the pages whose bits are 1 in `bits`. All of them have their bits in the word with the
     /// index `word`, counted from the start of the zone. Drops pages that are free. If the huge block
     /// around these pages is now whole, takes that block out of the bitmaps, and returns its first
     /// page.
     pub(super) fn give_word(&mut self, links: &mut Links, word: u32, bits: u64) -> Option<u32> {
-        let twice = self.free_in_word(word) & bits;
-        let bits = bits & !twice;
-        if twice != 0 {
-            self.drop_twice(twice.count_ones());
-            if bits == 0 {
-                return None;
-            }
+        let bits = bits & !self.free_in_word(word);
+        if bits == 0 {
+            cold_path();
+            return None;
         }
+        self.given += bits.count_ones();
         let page = word * 64;
         let offset = page % HUGE;
         let split = &mut self.blocks[(page / HUGE) as usize];

@@ -88,7 +88,7 @@ impl Buddy {
                 bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
             }
         }
-        let given = count_of(pages.len()) - bitmaps.take_given_twice();
+        let given = bitmaps.take_given();
         self.free += Pages(given);
         given
     }
@@ -110,7 +110,7 @@ impl Buddy {
             }
             page += count;
         }
-        let given = len - bitmaps.take_given_twice();
+        let given = bitmaps.take_given();
         self.free += Pages(given);
         given
     }
