@@ -351,7 +351,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Allocates a block from the zone, bypassing the lists (Linux: `rmqueue_buddy`).
+    /// Allocates a block from the zone, bypassing the lists (Linux: `rmqueue_buddy`). A zone with
+    /// bitmaps drops a page that was freed twice, and takes another one instead.
     #[cold]
     fn alloc_direct(&self, machine: &M, ask: ZoneRequest) -> Option<u32> {
         if !self.allows(machine, ask) {
@@ -359,7 +360,12 @@ impl<M: Machine> Zone<M> {
         }
         let mut gauge = self.gauge(machine, Site::AllocDirect);
         let page = self.locked(machine, Site::AllocDirect, |buddy| {
-            let page = self.take_direct(buddy, ask)?;
+            let mut page = self.take_direct(buddy, ask)?;
+            while self.is_out(page, ask.order) {
+                self.note_dropped(1);
+                gauge.moved(machine, ask.order);
+                page = self.take_direct(buddy, ask)?;
+            }
             // The tag is set under the lock: otherwise a CPU that frees this block's buddy could
             // see a free tag and merge with a block that is already allocated.
             self.tags
@@ -372,10 +378,12 @@ impl<M: Machine> Zone<M> {
             gauge.moved(machine, ask.order);
             gauge.stop(machine);
             Some(page)
-        })?;
-        let part = Part::first(Site::AllocDirect, machine.this_cpu());
-        self.note_hold(machine, part, gauge.moved);
-        Some(page)
+        });
+        if gauge.moved.blocks > 0 {
+            let part = Part::first(Site::AllocDirect, machine.this_cpu());
+            self.note_hold(machine, part, gauge.moved);
+        }
+        page
     }
 
     /// Takes a block for `ask` under the zone lock. An atomic request of several pages first tries

@@ -395,14 +395,20 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Frees a block to the zone, bypassing the lists (Linux: `free_one_page`).
+    /// Frees a block to the zone, bypassing the lists (Linux: `free_one_page`). A zone with bitmaps
+    /// drops a single page that is free already, because it was freed twice.
     #[cold]
     pub(super) fn free_direct(&self, machine: &M, page: u32, order: Order) {
         let mut gauge = self.gauge(machine, Site::FreeDirect);
         self.locked(machine, Site::FreeDirect, |buddy| {
-            buddy.give(self.frames(), page, order);
-            gauge.moved(machine, order);
-            gauge.stop(machine);
+            let given = if self.has_bitmaps && order == Order::ZERO {
+                buddy.give_pages(&[page])
+            } else {
+                buddy.give(self.frames(), page, order);
+                1
+            };
+            self.note_dropped(1 - given);
+            gauge.moved_run(machine, order, given);
         });
         let part = Part::first(Site::FreeDirect, machine.this_cpu());
         self.note_hold(machine, part, gauge.moved);

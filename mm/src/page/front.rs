@@ -355,6 +355,17 @@ impl<M: Machine> Zone<M> {
         kept
     }
 
+    /// Returns whether a block of `order` that the zone has just given is also in a CPU's front
+    /// (its stack of free blocks), or allocated. This is possible if the block was freed twice.
+    /// Only a zone with bitmaps knows it.
+    #[inline]
+    pub(super) fn is_out(&self, page: u32, order: Order) -> bool {
+        M::Front::CAPACITY > 0
+            && self.has_bitmaps
+            && has_front(order)
+            && tag::is_out(self.tags.get(page), order)
+    }
+
     /// Moves all blocks of a CPU's fronts (its stacks of free blocks) to the CPU's lists. Returns
     /// the number of pages that went to the zone instead, because a list had no room for them.
     pub(super) fn empty_fronts(&self, machine: &M, cpu: CpuId, site: Site) -> u32 {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::page::holds::Limit;
-use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{AllocError, Config, Layout, Reclaiming, Request, ZoneKind, ZoneLayout};
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
@@ -13,7 +14,7 @@ use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 
 use crate::front_direct::{
-    BATCH, PAGES, config, direct, filled, held, holds, is_exact, view, world,
+    BATCH, PAGES, WORD, config, direct, filled, held, holds, is_exact, view, world,
 };
 use crate::fronts::{ONE, World};
 
@@ -92,6 +93,58 @@ fn no_run_is_taken_at_the_low_watermark() {
             (PAGES - low..PAGES - low + batch).contains(&taken),
             "{taken}"
         );
+    }
+}
+
+/// A hold moves a word only if the zone stays above its low watermark. Otherwise it moves at most a
+/// batch, as long as the zone is above this watermark.
+#[test]
+fn no_word_is_taken_if_the_zone_would_reach_the_low_watermark() {
+    for batch in [63, 15] {
+        // The number of pages above the watermark, beyond ten words.
+        for rest in [0, 1, 2, 15, 16, 17, 62, 63] {
+            let world = World::of(Topology::flat(2), config());
+            let low = Pages(PAGES - 10 * WORD - rest);
+            let marks = Watermarks {
+                min: Pages(100),
+                low,
+                high: low,
+            };
+            let sizes = Sizes {
+                batch: Pages(batch),
+                high_min: Pages(256),
+                high_max: Pages(1024),
+            };
+            let pages = world.manager.pages();
+            let seed = || pages.seed_sizes(&world.machine, 0, marks, sizes);
+            world
+                .depot
+                .keeping_limits(seed)
+                .expect("lists can have these sizes");
+            let mut users = Vec::new();
+            let take = || {
+                while view(&world).free > low {
+                    users.push(world.take());
+                }
+            };
+            let ((), _, events) = world.watch.during(take);
+            let taken = holds(&events, Site::Refill);
+            assert_eq!(direct(&events).0, taken.iter().sum::<u32>());
+            let mut left = 10 * WORD + rest;
+            for pages in taken {
+                if left > WORD {
+                    assert_eq!(pages, WORD, "{left} pages above the watermark");
+                } else {
+                    assert!(
+                        0 < left && pages <= batch,
+                        "{left} pages above the watermark"
+                    );
+                }
+                left = left.saturating_sub(pages);
+            }
+            users.into_iter().for_each(|pfn| world.free(pfn));
+            world.is_whole();
+        }
     }
 }
 

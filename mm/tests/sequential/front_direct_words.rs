@@ -73,6 +73,27 @@ fn cpus_that_take_pages_in_turns_get_words_of_their_own() {
     }
 }
 
+/// A part of a word is better than a word of a huge block that is whole. The zone splits a whole
+/// block only if it has no other page.
+#[test]
+fn no_huge_block_is_split_while_the_zone_has_other_pages() {
+    let world = world();
+    let mut users = world.held(509);
+    let before = view(&world).blocks;
+    let (pfn, _, events) = world.watch.during(|| world.take());
+    assert_eq!(
+        (pfn, moved(&events, Site::Refill)),
+        (Pfn(509), vec![(3, 3)])
+    );
+    assert_eq!(view(&world).blocks[3..], before[3..]);
+    users.push(pfn);
+    users.extend((0..3).map(|_| world.take()));
+    assert_eq!(users[512], Pfn(512), "now it splits one");
+    is_exact(&world, 513);
+    users.into_iter().for_each(|pfn| world.free(pfn));
+    world.is_whole();
+}
+
 /// A CPU that frees in another order than it allocated gives words back, too. The front becomes full
 /// between two words, because 64 divides its limit.
 #[test]

@@ -108,6 +108,41 @@ fn a_block_that_was_freed_twice_appears_once() {
     }
 }
 
+/// A block was freed twice. The store of its tag by the second free takes effect after the block
+/// has reached the zone. The block is then free in the zone, and in the front (the stack of free
+/// blocks) of CPU 1. A zone that gives the block drops it, and gives another one.
+#[test]
+fn a_block_that_the_zone_gives_is_dropped_if_it_is_on_a_front() {
+    for passes_list in [false, true] {
+        let world = world();
+        let mut users = held(&world, 6);
+        let twice = users.remove(3);
+        free(&world, twice);
+        let pages = world.manager.pages();
+        pages.drain_all_sync(&world.machine);
+        world.machine.on(1);
+        world.depot.let_the_next_free_be_late();
+        free(&world, twice);
+        world.machine.on(0);
+        if passes_list {
+            world.watch.refuse(3);
+        }
+        users.extend(take_some(&world, 1));
+        world.watch.refuse(0);
+        users.extend(take_some(&world, 15));
+        assert!(!users.contains(&twice), "{passes_list}");
+        assert_eq!(pages.double_frees(), 1);
+        world.machine.on(1);
+        assert_eq!(take(&world), twice);
+        users.push(twice);
+        world.machine.on(0);
+        pages.drain_all_sync(&world.machine);
+        is_exact(&world, users.len(), 0);
+        free_all(&world, &users);
+        world.is_whole();
+    }
+}
+
 /// The same block is in the fronts (the stacks of free blocks) of two CPUs, which pass it on to the
 /// zone one after the other.
 #[test]

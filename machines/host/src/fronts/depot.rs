@@ -153,6 +153,8 @@ impl Depot {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
     use super::*;
 
     #[test]
@@ -196,8 +198,10 @@ mod tests {
     #[test]
     fn a_depot_that_is_soon_unlocked_is_waited_for() {
         let depot = Depot::new(2, most_runs(2));
-        let mut held = depot.runs.lock().ok();
         let mut looks = 0;
+        drop(depot.lock_soon(|| looks += 1));
+        assert_eq!(looks, 0, "a lock that is free is not waited for");
+        let mut held = depot.runs.lock().ok();
         let runs = depot.lock_soon(|| {
             looks += 1;
             if looks == TRIES - 1 {
@@ -206,6 +210,25 @@ mod tests {
         });
         assert!(runs.is_some());
         assert!(depot.lock_soon(|| ()).is_none(), "still held");
+    }
+
+    /// A thread that panics while it holds the lock of the depot leaves the runs as they are.
+    #[test]
+    fn a_depot_whose_lock_is_poisoned_still_gives_and_takes() {
+        let depot = Depot::new(2, most_runs(2));
+        assert!(depot.give(0, &[7; RUN]));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let _held = depot.runs.lock();
+            resume_unwind(Box::new("a panic"));
+        }));
+        assert!(outcome.is_err() && depot.runs.is_poisoned());
+        assert!(depot.give(1, &[8; RUN]));
+        let mut taken = [0; RUN];
+        assert!(depot.take(&mut taken));
+        assert_eq!(taken, [8; RUN]);
+        let mut returned = Vec::new();
+        depot.return_to(0, |pages| returned.push(pages[0]));
+        assert_eq!(returned, [7]);
     }
 
     #[test]
