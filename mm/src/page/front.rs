@@ -52,6 +52,14 @@ const LIMIT_MIN: u32 = 2;
 /// of the list of huge blocks.
 const HUGE_MAX: u32 = 16;
 
+/// A CPU's full front for single pages (its stack of free pages) moves at most this part of its
+/// pages to a zone with bitmaps at once, and at most [`AT_ONCE_MAX`] pages.
+const PART_AT_ONCE: usize = 4;
+
+/// The largest number of pages that a CPU's full front (its stack of free pages) moves to a zone
+/// with bitmaps at once.
+const AT_ONCE_MAX: usize = 4 * RUN;
+
 /// Returns whether CPUs have fronts (stacks of free blocks) for blocks of `order`.
 #[inline(always)]
 pub(super) const fn has_front(order: Order) -> bool {
@@ -278,8 +286,10 @@ impl<M: Machine> Zone<M> {
         }
         if len > 0 {
             let run = &mut run[..len];
-            if len < RUN || !front.give_run(machine, run) {
+            if len < RUN {
                 self.pass_on(machine, slot, order, run);
+            } else if !front.give_run(machine, run) {
+                self.pass_on_with_more(machine, slot, run);
             }
             if front.push(machine, page) {
                 return Ok(());
@@ -289,6 +299,27 @@ impl<M: Machine> Zone<M> {
             0 => Err(FreeError::NotAllocated(self.pfn(page))),
             _ => Ok(()),
         }
+    }
+
+    /// Does the same as [`Zone::pass_on`] with `run`, a run of pages that was popped from the CPU's
+    /// stack of free pages. In a zone with bitmaps, pops more runs if the stack is long, and moves
+    /// them as well. One decision for more pages takes less time per page.
+    fn pass_on_with_more(&self, machine: &M, slot: &PerCpu<M>, run: &mut [u32]) {
+        let front = slot.front(Order::ZERO);
+        let most = if self.has_bitmaps {
+            (front.limit() as usize / PART_AT_ONCE).min(AT_ONCE_MAX)
+        } else {
+            0
+        };
+        if most < 2 * RUN {
+            return self.pass_on(machine, slot, Order::ZERO, run);
+        }
+        let mut pages = [0; AT_ONCE_MAX];
+        pages[..run.len()].copy_from_slice(run);
+        // Whole runs only, because a run may be a word, which moves as one block.
+        let more = &mut pages[run.len()..most - most % RUN];
+        let len = run.len() + front.pop_run(machine, more);
+        self.pass_on(machine, slot, Order::ZERO, &mut pages[..len]);
     }
 
     /// Moves blocks that were popped from the stack of free blocks (`slot.front`) to the zone or to

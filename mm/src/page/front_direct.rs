@@ -15,13 +15,14 @@
 //! word of a bitmap, so this code calls its pages a *word*.
 //!
 //! The tags of a word are one cache line. If two CPUs had pages of the same word in their fronts,
-//! this cache line would move between the CPUs with nearly every allocation and free. So a CPU that
-//! takes pages takes whole words if it can.
+//! this cache line would move between the CPUs with nearly every allocation and free. So a CPU takes
+//! a whole word if the first word with free pages is whole, and otherwise as many pages of this word
+//! as it can.
 //!
 //! Locks: the pcp lock, which the CPU tries to take and never waits for, and inside it or after it
 //! the zone lock.
 
-use super::front_run::{RUN, first_of_neighbours, word_of};
+use super::front_run::{RUN, are_words, first_of_neighbours, first_of_word};
 use super::hold::{Moved, Part};
 use super::tag;
 use super::zone::{PerCpu, Zone, ZoneRequest};
@@ -113,12 +114,8 @@ impl<M: Machine> Zone<M> {
         let Some(most) = self.most_directly(machine, Site::Spill, order) else {
             return 0;
         };
-        let word = if order == Order::ZERO {
-            word_of(pages)
-        } else {
-            None
-        };
-        let each = if word.is_some() {
+        let words = order == Order::ZERO && are_words(pages);
+        let each = if words {
             RUN
         } else {
             most.min(pages.len()).max(1)
@@ -128,14 +125,19 @@ impl<M: Machine> Zone<M> {
         if len == 0 || order == Order::ZERO && !passes() {
             return 0;
         }
-        let mut part = Part::first(Site::Spill, machine.this_cpu());
+        let (mut given, mut part) = (0, Part::first(Site::Spill, machine.this_cpu()));
         for pages in pages.chunks_exact_mut(each) {
             let first = match order {
-                Order::ZERO => word.or_else(|| first_of_neighbours(pages)),
+                Order::ZERO if words => first_of_word(pages),
+                Order::ZERO => first_of_neighbours(pages),
                 _ => None,
             };
-            part = self.give_hold_directly(machine, part, order, most, pages, first);
+            let moved = self.give_hold_directly(machine, order, most, pages, first);
+            self.emit_hold(machine, part, moved);
+            part = part.after(moved.blocks);
+            given += i64::from(moved.pages);
         }
+        self.count_free(machine, given);
         len
     }
 
@@ -154,19 +156,18 @@ impl<M: Machine> Zone<M> {
 
     /// Moves blocks of `order` that have the tag of blocks in fronts, and are in no stack, to the
     /// zone under one hold of its lock. Drops blocks that another CPU has retagged in the meantime.
-    /// `first` is the first of the pages if they are neighbours. Returns the [`Part`] for the next
-    /// hold.
+    /// `first` is the first of the pages if they are neighbours. Returns the amount that it has moved.
+    /// The caller adds it to the counter of free pages.
     fn give_hold_directly(
         &self,
         machine: &M,
-        part: Part,
         order: Order,
         most: usize,
         pages: &mut [u32],
         first: Option<u32>,
-    ) -> Part {
+    ) -> Moved {
         let (fronted, listed) = (tag::fronted(order), tag::listed(order));
-        let moved = self.locked(machine, Site::Spill, |buddy| {
+        self.locked(machine, Site::Spill, |buddy| {
             // If a block was freed twice, another CPU may do the same with it. The tag is changed
             // under the zone lock, so only one of these CPUs finds the tag of blocks in fronts.
             let len = count_of(pages.len());
@@ -194,9 +195,7 @@ impl<M: Machine> Zone<M> {
             self.note_dropped(count_of(kept.len()) - blocks);
             machine.spend(Work::BuddyFree, blocks);
             Moved::of(order, blocks)
-        });
-        self.note_hold(machine, part, moved);
-        part.after(moved.blocks)
+        })
     }
 
     /// The number of blocks of `order` that move past the lists under one hold of the zone lock at

@@ -7,10 +7,20 @@ use crate::units::count_of;
 /// and its page lists or the zone, or between two fronts.
 pub(super) const RUN: usize = 64;
 
-/// Returns the first page of `pages` if these are all pages of a word, a block of 64 pages.
-pub(super) fn word_of(pages: &[u32]) -> Option<u32> {
-    let first = (pages.len() == RUN).then(|| first_of_neighbours(pages))??;
-    first.is_multiple_of(count_of(RUN)).then_some(first)
+/// Returns whether every 64 of `pages` are all pages of a word, a block of 64 pages.
+pub(super) fn are_words(pages: &[u32]) -> bool {
+    pages.chunks(RUN).all(is_word)
+}
+
+/// Returns the first page of `word`, whose pages are all pages of a word. Returns `None` if there are
+/// no pages.
+pub(super) fn first_of_word(word: &[u32]) -> Option<u32> {
+    word.first().min(word.last()).copied()
+}
+
+fn is_word(pages: &[u32]) -> bool {
+    let first = first_of_neighbours(pages);
+    pages.len() == RUN && first.is_some_and(|first| first.is_multiple_of(count_of(RUN)))
 }
 
 /// Returns the first page of `pages` if they are neighbours: each is the page before the one that
@@ -62,14 +72,29 @@ mod tests {
     #[test]
     fn a_word_has_64_neighbours_and_begins_at_a_multiple_of_64() {
         let neighbours = |first, len| (first..first + len).collect::<Vec<u32>>();
-        assert_eq!(word_of(&neighbours(128, 64)), Some(128));
-        let descending: Vec<u32> = (0..64).rev().collect();
-        assert_eq!(word_of(&descending), Some(0));
-        for (first, len) in [(129, 64), (128, 63), (128, 65), (128, 128), (96, 64)] {
-            assert_eq!(word_of(&neighbours(first, len)), None, "{first}, {len}");
+        assert!(are_words(&neighbours(128, 64)));
+        let descending: Vec<u32> = (64..128).rev().collect();
+        assert!(are_words(&descending));
+        assert_eq!(first_of_word(&descending), Some(64));
+        assert_eq!(first_of_word(&neighbours(128, 64)), Some(128));
+        assert_eq!(first_of_word(&[]), None);
+        for (first, len) in [(129, 64), (128, 63), (128, 65), (96, 64), (96, 128)] {
+            assert!(!are_words(&neighbours(first, len)), "{first}, {len}");
         }
         let mut swapped = neighbours(64, 64);
         swapped.swap(10, 11);
-        assert_eq!(word_of(&swapped), None);
+        assert!(!are_words(&swapped));
+    }
+
+    #[test]
+    fn several_words_may_be_in_any_order_but_each_is_whole() {
+        let words = |firsts: &[u32]| -> Vec<u32> {
+            firsts.iter().flat_map(|&first| first..first + 64).collect()
+        };
+        assert!(are_words(&words(&[128, 192])) && are_words(&words(&[512, 0, 64])));
+        for firsts in [&[0, 65][..], &[1, 64], &[0, 64, 130]] {
+            assert!(!are_words(&words(firsts)), "{firsts:?}");
+        }
+        assert!(!are_words(&words(&[0, 64])[..127]));
     }
 }

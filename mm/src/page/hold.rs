@@ -350,18 +350,29 @@ impl<M: Machine> Zone<M> {
     /// pages. Subtracts the pages if the hold took them from the zone. Emits the event for the
     /// hold.
     pub(super) fn note_hold(&self, machine: &M, part: Part, moved: Moved) {
+        let delta = match part.site {
+            Site::Refill | Site::AllocDirect => -i64::from(moved.pages),
+            _ => i64::from(moved.pages),
+        };
+        if self.has_bitmaps {
+            self.count_free(machine, delta);
+        } else {
+            let item = ZoneItem::FreePages as usize;
+            self.counters.add_blocks(machine, item, delta, moved.blocks);
+        }
+        self.emit_hold(machine, part, moved);
+    }
+
+    /// Adds `delta` to the counter of free pages of a zone with bitmaps.
+    pub(super) fn count_free(&self, machine: &M, delta: i64) {
+        let item = ZoneItem::FreePages as usize;
+        self.counters.add_run(machine, item, delta);
+    }
+
+    /// Emits the event for a hold of the zone lock that has moved this amount.
+    pub(super) fn emit_hold(&self, machine: &M, part: Part, moved: Moved) {
         let Moved { pages, blocks } = moved;
         let Part { site, cpu, further } = part;
-        let delta = match site {
-            Site::Refill | Site::AllocDirect => -i64::from(pages),
-            _ => i64::from(pages),
-        };
-        let item = ZoneItem::FreePages as usize;
-        if self.has_bitmaps {
-            self.counters.add_run(machine, item, delta);
-        } else {
-            self.counters.add_blocks(machine, item, delta, blocks);
-        }
         let (zone, pages, batch) = (self.index, Pages(pages), self.sizes(machine).batch);
         machine.emit(Event::ZoneHold {
             zone,

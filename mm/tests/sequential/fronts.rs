@@ -41,7 +41,11 @@ impl World {
     }
 
     pub(super) fn of(topology: Topology, config: Config<Plain>) -> Self {
-        let depot = Arc::<Depot>::default();
+        Self::of_depot(topology, config, Depot::default())
+    }
+
+    pub(super) fn of_depot(topology: Topology, config: Config<Plain>, depot: Depot) -> Self {
+        let depot = Arc::new(depot);
         let machine = Plain::with_fronts(topology, &depot);
         Self::on(machine, depot, config)
     }

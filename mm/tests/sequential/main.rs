@@ -22,6 +22,7 @@ mod front_direct_words;
 mod front_huge;
 mod front_huge_frees;
 mod front_huge_moves;
+mod front_long;
 mod front_sizes;
 mod fronts;
 mod owned_cpus;

@@ -32,13 +32,27 @@ pub(crate) struct Depot {
     is_away: AtomicBool,
     /// The number of pushes that still succeed, if this number is limited.
     pushes: Mutex<Option<u32>>,
+    /// The largest limit of a front (a CPU's stack of free blocks), or `None` for [`USUAL_MOST`].
+    most: Option<u32>,
     /// True if the limits of the fronts (the CPUs' stacks of free blocks) stay as they are.
     keeps_limits: AtomicBool,
     /// The limit of each front (a CPU's stack of free blocks of some order).
     limits: Mutex<BTreeMap<(u32, Order), u32>>,
 }
 
+/// The largest limit of a front (a CPU's stack of free blocks) in most tests.
+const USUAL_MOST: u32 = 128;
+
 impl Depot {
+    /// The depot of a machine whose fronts (the CPUs' stacks of free blocks) have room for `most`
+    /// blocks.
+    pub(crate) fn of_long_fronts(most: u32) -> Self {
+        Self {
+            most: Some(most),
+            ..Self::default()
+        }
+    }
+
     /// Makes the depot refuse all further runs of pages.
     pub(crate) fn fill_up(&self) {
         self.is_full.store(true, Relaxed);
@@ -149,7 +163,7 @@ impl Stack {
 }
 
 impl Front<Plain> for Stack {
-    const CAPACITY: u32 = 128;
+    const CAPACITY: u32 = 1024;
 
     fn pop(&self, machine: &Plain) -> Option<u32> {
         let page = self.is_mine(machine).then(|| self.stack().pop())??;
@@ -243,6 +257,7 @@ impl Front<Plain> for Stack {
         if let Some(depot) = &self.depot
             && !depot.keeps_limits.load(Relaxed)
         {
+            let pages = pages.min(depot.most.unwrap_or(USUAL_MOST));
             self.limit.store(pages, Relaxed);
             let mut limits = depot.limits.lock().expect("one thread");
             limits.insert((self.cpu.0, self.order), pages);

@@ -67,8 +67,14 @@ impl Depot {
     /// Adds `pages`, a run of free pages from the stack of the CPU with the index `front`. Returns
     /// `false` if `pages` is not a whole run, or the depot is full or stays locked.
     pub(super) fn give(&self, front: usize, pages: &[u32]) -> bool {
-        let (Ok(pages), Some(mut runs)) = (pages.try_into(), self.lock_soon(hint::spin_loop))
-        else {
+        let Ok(pages) = pages.try_into() else {
+            return false;
+        };
+        // Relaxed is enough: `len` only decides whether to try the lock.
+        if self.len.load(Relaxed) as usize >= self.most {
+            return false;
+        }
+        let Some(mut runs) = self.lock_soon(hint::spin_loop) else {
             return false;
         };
         if runs.len() >= self.most {
