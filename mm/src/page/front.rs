@@ -5,8 +5,9 @@
 //! ([`Front`]). Blocks move between a front and the page lists in runs: an empty front takes a run
 //! from the list, and a full front gives one back. A run of single pages has at most [`RUN`] pages,
 //! and may also go from the full front of one CPU to the empty front of another
-//! ([`Front::give_run`]). So decisions about the lists (their `high`, refills, spills) are made
-//! once for each run, and not for each block.
+//! ([`Front::give_run`]). In a zone with bitmaps, several runs leave a full front at once if the
+//! front is long. So decisions about the lists (their `high`, refills, spills) are made once for each
+//! run, or for several runs, and not for each block.
 //!
 //! A block in a front has the tag [`tag::fronted`]. An entry of a front is valid only if its block
 //! has this tag. If two frees of the same block race, both may push the block; the entry that is
@@ -52,12 +53,13 @@ const LIMIT_MIN: u32 = 2;
 /// of the list of huge blocks.
 const HUGE_MAX: u32 = 16;
 
-/// A CPU's full front for single pages (its stack of free pages) moves at most this part of its
-/// pages to a zone with bitmaps at once, and at most [`AT_ONCE_MAX`] pages.
+/// If a CPU's front for single pages (its stack of free pages) is full and the zone has bitmaps, the
+/// CPU moves at most the limit of the front, divided by this number, and at most [`AT_ONCE_MAX`]
+/// pages at once. But it always moves a run.
 const PART_AT_ONCE: usize = 4;
 
-/// The largest number of pages that a CPU's full front (its stack of free pages) moves to a zone
-/// with bitmaps at once.
+/// The largest number of pages that a CPU moves at once from its full front (its stack of free pages)
+/// to its page lists or the zone, if the zone has bitmaps.
 const AT_ONCE_MAX: usize = 4 * RUN;
 
 /// Returns whether CPUs have fronts (stacks of free blocks) for blocks of `order`.
@@ -303,7 +305,7 @@ impl<M: Machine> Zone<M> {
 
     /// Does the same as [`Zone::pass_on`] with `run`, a run of pages that was popped from the CPU's
     /// stack of free pages. In a zone with bitmaps, pops more runs if the stack is long, and moves
-    /// them as well. One decision for more pages takes less time per page.
+    /// them as well: one decision for more pages takes less time per page.
     fn pass_on_with_more(&self, machine: &M, slot: &PerCpu<M>, run: &mut [u32]) {
         let front = slot.front(Order::ZERO);
         let most = if self.has_bitmaps {
