@@ -6,6 +6,20 @@ use crate::units::Order;
 /// The number of words of a [`Bits`], each of which has the bits of 64 pages.
 pub(super) const WORDS: usize = (1 << Order::HUGE.index()) / 64;
 
+/// For each order, about the blocks of the next larger order: the bits of the first such block in a
+/// word, and a mask that changes the index of a bit to that of the first bit of the block around it.
+/// If such a block has 64 pages or more, these are all bits of the word, and 0.
+const LARGER: [(u64, u32); 16] = {
+    let mut larger = [(u64::MAX, 0); 16];
+    let mut order = 0;
+    while order < 5 {
+        let pages = 2 << order;
+        larger[order] = (ones(pages), 64 - pages);
+        order += 1;
+    }
+    larger
+};
+
 /// A set of pages of one huge block (512 pages). The bit of a page is 1 if the page is in the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits(pub(super) [u64; WORDS]);
@@ -40,16 +54,22 @@ impl Bits {
         }
     }
 
-    /// Adds the page at `offset`, which must not be in the set yet. Returns the word that now has the
-    /// page's bit.
-    #[inline]
-    pub(super) fn add_page(&mut self, offset: u32) -> u64 {
+    /// Adds the page at `offset`, and returns `true`, if this makes no block larger than blocks of
+    /// `order`. Otherwise, or if the page is in the set already, returns `false` and changes nothing.
+    /// If a larger block has more than 64 pages, also returns `false` if the page would only fill the
+    /// word that has its bit.
+    #[inline(always)]
+    pub(super) fn add_apart(&mut self, offset: u32, order: Order) -> bool {
         let (word, bit) = at(offset);
         let before = self.0[word];
-        debug_assert_eq!(before >> bit & 1, 0, "no page is here twice");
         let bits = before | 1 << bit;
+        let (block, start) = LARGER[order.index() % LARGER.len()];
+        let block = block << (bit & start);
+        if bits == before || bits & block == block {
+            return false;
+        }
         self.0[word] = bits;
-        bits
+        true
     }
 
     /// Adds the pages whose bits are 1 in `bits`. These are bits of one word of the set: the word
@@ -82,19 +102,11 @@ impl Bits {
     /// Returns whether the set has all pages of the block of `order` around the page at `offset`.
     #[inline]
     pub(super) fn has_around(&self, offset: u32, order: Order) -> bool {
-        let (word, _) = at(offset);
-        self.has_around_in(self.0[word], offset, order)
-    }
-
-    /// Returns the same as [`Bits::has_around`]. `bits` is the word that has the bit of the page at
-    /// `offset`: a caller that has just stored this word need not load it again.
-    #[inline]
-    pub(super) fn has_around_in(&self, bits: u64, offset: u32, order: Order) -> bool {
         let pages = order.pages().0;
         let (word, bit) = at(offset & !(pages - 1));
         if pages <= 64 {
             let wanted = ones(pages) << bit;
-            bits & wanted == wanted
+            self.0[word] & wanted == wanted
         } else {
             let words = &self.0[word..word + (pages / 64) as usize];
             words.iter().all(|bits| *bits == u64::MAX)
@@ -293,6 +305,29 @@ mod tests {
                 _ => sizes.iter().scan(got, |end, size| { *end += size; Some(*end) }).take_while(|&end| end <= most).last().map_or(0, |end| end - got),
             };
             prop_assert_eq!(taken, expected);
+        }
+
+        /// The words are nearly full, or have few pages, so that the added page may make a block of any
+        /// size.
+        #[test]
+        fn a_page_is_added_apart_if_it_makes_no_larger_block(
+            words in prop::collection::vec(prop_oneof![
+                any::<u64>(), Just(u64::MAX), (0..64_u32).prop_map(|bit| !(1 << bit)),
+                (0..64_u32, 0..64_u32).prop_map(|(a, b)| 1 << a | 1 << b),
+            ], WORDS),
+            page in 0_u32..512,
+            largest in 0_u8..=8,
+        ) {
+            let mut bits = Bits(words.clone().try_into().expect("as many words"));
+            let before = bits;
+            let mut after = bits;
+            after.0[at(page).0] |= 1 << (page % 64);
+            let is_added = bits.add_apart(page, order(largest));
+            prop_assert_eq!(bits, if is_added { after } else { before });
+            let is_new = !before.has_around(page, Order::ZERO);
+            // If a larger block has more than 64 pages, only its word counts.
+            let larger = order((largest + 1).min(6));
+            prop_assert_eq!(is_added, is_new && !after.has_around(page, larger));
         }
 
         #[test]

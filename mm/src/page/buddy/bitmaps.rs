@@ -40,7 +40,7 @@ pub(super) struct Bitmaps {
     /// The lists of partly free huge blocks, one list for each order below that of a huge block. A
     /// huge block is on the list for the order of its largest free block.
     lists: [List; SMALL],
-    /// The number of pages that [`Bitmaps::give_page`] and [`Bitmaps::give_word`] have freed since the
+    /// The number of pages that [`Bitmaps::give_apart`] and [`Bitmaps::give_word`] have freed since the
     /// last call of [`Bitmaps::take_given`].
     given: u32,
 }
@@ -67,6 +67,19 @@ impl Split {
             self.largest.max(order)
         }
     }
+
+    /// Frees the page at `offset` if this changes nothing but the page's bit and the number of free
+    /// pages. Most frees of single pages in random order change no more. Returns `false`, without
+    /// having done anything, if the page is free already, is the first free page, or may become part
+    /// of a free block that is larger than the largest one before.
+    #[inline(always)]
+    fn add_apart(&mut self, offset: u32) -> bool {
+        if self.free == 0 || !self.bits.add_apart(offset, self.largest) {
+            return false;
+        }
+        self.free += 1;
+        true
+    }
 }
 
 // The book-keeping of a huge block takes 80 bytes: 72 bytes in `Split`, and 8 bytes for the block's
@@ -89,7 +102,7 @@ impl Bitmaps {
         }
     }
 
-    /// Returns the number of pages that [`Bitmaps::give_page`] and [`Bitmaps::give_word`] have freed
+    /// Returns the number of pages that [`Bitmaps::give_apart`] and [`Bitmaps::give_word`] have freed
     /// since the last call. They drop pages that are free already.
     pub(super) fn take_given(&mut self) -> u32 {
         mem::take(&mut self.given)
@@ -123,20 +136,26 @@ impl Bitmaps {
         self.freed(links, page - offset, order.pages().0, least, has)
     }
 
-    /// Frees the single page at `page`, as [`Bitmaps::give`] does, but faster. Drops it if it is free.
-    #[inline]
-    pub(super) fn give_page(&mut self, links: &mut Links, page: u32) -> Option<u32> {
-        if self.free_in_word(page / 64) >> (page % 64) & 1 == 1 {
-            cold_path();
-            return None;
+    /// Frees single pages from the beginning of `pages`, as long as each is a simple case: the next
+    /// page does not have its bit in the same word, and [`Split::add_apart`] can free the page.
+    /// Returns the number of these pages. For the next one, the caller uses [`Bitmaps::give_word`].
+    pub(super) fn give_apart(&mut self, pages: &[u32]) -> usize {
+        let blocks = &mut self.blocks[..];
+        let mut given = 0;
+        let mut rest = pages.iter();
+        while let Some(&page) = rest.next() {
+            let is_simple = rest
+                .as_slice()
+                .first()
+                .is_none_or(|next| next / 64 != page / 64)
+                && blocks[(page / HUGE) as usize].add_apart(page % HUGE);
+            if !is_simple {
+                break;
+            }
+            given += 1;
         }
-        self.given += 1;
-        let offset = page % HUGE;
-        let split = &mut self.blocks[(page / HUGE) as usize];
-        let word = split.bits.add_page(offset);
-        let least = split.least(Order::ZERO);
-        let has = |bits: &Bits, up| bits.has_around_in(word, offset, up);
-        self.freed(links, page - offset, 1, least, has)
+        self.given += given;
+        given as usize
     }
 
     /// Frees the pages whose bits are 1 in `bits`. All of them have their bits in the word with the

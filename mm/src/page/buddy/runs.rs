@@ -68,22 +68,19 @@ impl Buddy {
             return 0;
         };
         let mut rest = pages;
-        while let Some((&page, others)) = rest.split_first() {
+        loop {
+            rest = &rest[bitmaps.give_apart(rest)..];
+            let Some(&page) = rest.first() else {
+                break;
+            };
             // Pages that were freed one after the other are often neighbours. Successive pages
             // whose bits are in the same word are freed in one step.
             let word = page / 64;
-            let is_beside = |other: &&u32| **other / 64 == word;
-            let whole = if others.first().is_some_and(|other| is_beside(&other)) {
-                let beside = others.iter().take_while(is_beside);
-                let first = (1, 1_u64 << (page % 64));
-                let add = |(count, bits), page: &u32| (count + 1, bits | 1 << (page % 64));
-                let (count, bits) = beside.fold(first, add);
-                rest = &rest[count..];
-                bitmaps.give_word(&mut self.links, word, bits)
-            } else {
-                rest = others;
-                bitmaps.give_page(&mut self.links, page)
-            };
+            let beside = rest.iter().take_while(|&other| other / 64 == word);
+            let add = |(count, bits), page: &u32| (count + 1, bits | 1 << (page % 64));
+            let (count, bits) = beside.fold((0, 0), add);
+            rest = &rest[count..];
+            let whole = bitmaps.give_word(&mut self.links, word, bits);
             if let Some(whole) = whole {
                 bitmaps.whole.give(whole, Order::HUGE, Backing::Present);
             }
