@@ -3,13 +3,14 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plimsoll_host::Host;
 use plimsoll_host::cpu::Entered;
-use plimsoll_host::fronts::BareFront;
+use plimsoll_host::fronts::{BareFront, Fronts};
 use plimsoll_host::locks::OwnerLock;
+use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::machine::{CpuLock, Machine};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::Pages;
 
 use super::subject::{Frames, cpu_of, frame, give, pairs, take};
 use super::{CPUS, FRAMES};
@@ -105,20 +106,23 @@ impl Frames for Floor {
     }
 }
 
-/// The floor of Plimsoll's allocator with restartable sequences: a stack of 1024 frames for each
-/// CPU, used by the same sequences, with nothing else around them. It cannot serve a load that needs
-/// more frames, or in which one thread frees what another has allocated.
+/// The floor of Plimsoll's allocator with fronts of one kind: a stack of 1024 frames for each CPU,
+/// which a thread uses in the same way, with as little as possible around it ([`BareFront`]). It
+/// cannot serve a load in which one thread frees what another has allocated.
 pub(super) struct Bare {
+    name: &'static str,
     host: Host,
     fronts: Vec<BareFront>,
 }
 
 impl Bare {
-    /// Returns `None` if this computer has no restartable sequences.
-    pub(super) fn new() -> Option<Self> {
-        let fronts: Option<_> = (0..CPUS).map(|_| BareFront::new()).collect();
+    /// Returns `None` if this computer has no fronts of this kind.
+    pub(super) fn new(name: &'static str, kind: Fronts) -> Option<Self> {
+        let pages = Pages(FRAMES.0 / CPUS);
+        let fronts: Option<_> = (0..CPUS).map(|_| BareFront::new(kind, pages)).collect();
         Some(Self {
-            host: Host::with_topology(Topology::flat(CPUS)),
+            name,
+            host: Host::with_fronts(Topology::flat(CPUS), kind, OwnerLocks::Exchanged),
             fronts: fronts?,
         })
     }
@@ -144,7 +148,7 @@ impl Frames for Bare {
     const PASSES: bool = false;
 
     fn name(&self) -> String {
-        "floor: sequences alone".to_owned()
+        self.name.to_owned()
     }
 
     fn enter(&self, thread: usize) -> Option<Entered> {

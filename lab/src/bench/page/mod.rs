@@ -102,6 +102,13 @@ const MODES: [(&str, Fronts); 3] = [
     ("plimsoll, no fronts", Fronts::Off),
 ];
 
+/// The floors of the kinds of fronts, and their names in the tables. A front is a stack of free pages
+/// in front of a CPU's page lists.
+const FLOORS: [(&str, Fronts); 2] = [
+    ("floor: rseq alone", Fronts::Restartable),
+    ("floor: owned alone", Fronts::Owned),
+];
+
 /// Makes the subjects of this package. A subject is a measured allocator. The first are Plimsoll's
 /// page allocator with each kind of fronts (stacks of free pages that a CPU uses without a lock)
 /// that this computer supports. The others are the floors, which do less than a page allocator must
@@ -115,8 +122,10 @@ fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
             ours.push(Box::new(Plimsoll::new(name, design(), fronts)?));
         }
     }
-    if let Some(bare) = Bare::new() {
-        ours.push(Box::new(bare));
+    for (name, fronts) in FLOORS {
+        if let Some(bare) = Bare::new(name, fronts) {
+            ours.push(Box::new(bare));
+        }
     }
     ours.push(Box::new(Floor::new()));
     Ok(ours)
@@ -213,7 +222,8 @@ mod tests {
         };
         let kinds = MODES.iter().filter(|(_, fronts)| fronts.is_available());
         let ours = kinds.count();
-        let floors = 1 + usize::from(Fronts::Restartable.is_available());
+        let bare = FLOORS.iter().filter(|(_, fronts)| fronts.is_available());
+        let floors = 1 + bare.count();
         assert_eq!(first.rows.len(), ours + floors);
         for plimsoll in &exact.rows[..ours] {
             assert_eq!(

@@ -8,8 +8,8 @@
 //! * otherwise there are no fronts.
 //!
 //! Runs of pages go from one CPU's front to another CPU's front through a depot (`depot.rs`).
-//! Counters use restartable sequences too (`homes.rs`). For measurements, `bare.rs` has the sequences
-//! with nothing around them.
+//! Counters use restartable sequences too (`homes.rs`). For measurements, `bare.rs` has a front with
+//! as little as possible around it.
 
 mod bare;
 mod depot;
