@@ -323,3 +323,25 @@ fn memory_that_was_given_back_can_be_removed() {
     world.free(first, Order::MAX);
     world.is_whole();
 }
+
+/// A zone with bitmaps keeps no blocks for atomic requests of several pages. So below the low
+/// watermark, these requests get any block, and the counts of free pages stay exact.
+#[test]
+fn an_atomic_request_of_several_pages_gets_a_block() {
+    let world = World::new();
+    let (machine, pages) = (&world.machine, world.manager.pages());
+    let single = Request::new(Order::ZERO);
+    let mut users = Vec::new();
+    while world.view().free >= world.view().watermarks.low {
+        users.push(pages.alloc(machine, single).expect("pages are free"));
+    }
+    for order in [1, 3, 5].map(|order| Order::new(order).expect("an order")) {
+        let request = Request::new(order).urgent(Urgency::Atomic);
+        let block = pages.alloc(machine, request).expect("some pages are free");
+        world.free(block, order);
+    }
+    users
+        .into_iter()
+        .for_each(|pfn| world.free(pfn, Order::ZERO));
+    world.is_whole();
+}

@@ -100,10 +100,11 @@ impl Buddy {
         mobility: Mobility,
     ) -> Option<u32> {
         if self.bitmaps.is_some() {
-            return if order < Order::HUGE {
-                self.take_bits(order, mobility)
-            } else {
-                self.take_whole(order, mobility)
+            return match order {
+                // A zone with bitmaps keeps no blocks for atomic requests.
+                _ if mobility == Mobility::HighAtomic => None,
+                _ if order < Order::HUGE => self.take_bits(order, mobility),
+                _ => self.take_whole(order, mobility),
             };
         }
         let lists = &self.lists[mobility.index()];
