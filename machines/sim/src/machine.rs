@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
-use plimsoll_mm::no_front::NoFront;
 use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
@@ -14,6 +13,7 @@ use crate::locks::cpu_lock::SimCpuLock;
 use crate::locks::lock::SimLock;
 use crate::locks::once::SimOnce;
 use crate::locks::rw_lock::SimRwLock;
+use crate::memory::front::SimFront;
 use crate::memory::line::SimLine;
 use crate::memory::tags::SimTags;
 use crate::memory::word::{SimField, SimLocalWord, SimWord};
@@ -28,7 +28,7 @@ impl Machine for Sim {
     type Once<T> = SimOnce<T>;
     type Field = SimField;
     type RwLock<T> = SimRwLock<T>;
-    type Front = NoFront;
+    type Front = SimFront;
 
     const PRICES_LOADS: bool = true;
 
@@ -87,8 +87,8 @@ impl Machine for Sim {
         SimField::new(value)
     }
 
-    fn make_fronts(&self, _order: Order) -> impl Iterator<Item = NoFront> {
-        std::iter::repeat(NoFront)
+    fn make_fronts(&self, _order: Order) -> impl Iterator<Item = SimFront> {
+        SimFront::of_all(self.0.options.fronts)
     }
 
     #[inline]

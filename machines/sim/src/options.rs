@@ -5,6 +5,10 @@ use plimsoll_mm::units::Nanos;
 /// The options of one run. Experiments use [`SimOptions::default`], but also set
 /// [`SimOptions::jitter`] and [`SimOptions::under_load`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each option is independent of the others"
+)]
 pub struct SimOptions {
     /// The seed of every random stream.
     pub seed: u64,
@@ -39,6 +43,10 @@ pub struct SimOptions {
     /// clock frequencies, and CPUs share memory bandwidth. Experiments set this option; most tests
     /// do not.
     pub under_load: bool,
+    /// If true, the CPUs have fronts: stacks of free blocks in front of their page lists. An
+    /// allocation from a front, or a free to it, takes no virtual time and emits no event. So this
+    /// option is for tests of what the memory manager does with fronts, and not for measurements.
+    pub fronts: bool,
     /// The faults to inject.
     pub faults: Faults,
 }
@@ -56,6 +64,7 @@ impl Default for SimOptions {
             stack_bytes: 64 << 10,
             late_ticks_percent: 0,
             under_load: false,
+            fronts: false,
             faults: Faults::default(),
         }
     }

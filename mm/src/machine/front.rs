@@ -11,7 +11,7 @@ use super::Machine;
 /// lists instead. So a machine may refuse any call except [`Front::empty`].
 ///
 /// The manager emits no events for blocks that it pops from a front or frees to it. So a machine
-/// that has observers makes fronts without room.
+/// whose observers need these events makes fronts without room.
 ///
 /// Every function takes or returns a block as the index of its first page within the zone. A caller
 /// of [`Front::push`] owns the block until the push succeeds; a caller that pops a block owns it

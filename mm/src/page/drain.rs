@@ -102,6 +102,10 @@ impl<M: Machine> Zone<M> {
     /// (Linux: `drain_pages_zone`). Between two holds, `cpu` may put further pages on its lists,
     /// and the next hold may return these before the older ones. So each hold counts the pages on
     /// the lists anew, under the pcp lock.
+    ///
+    /// If another CPU drains the same lists at the same time, it may still have blocks of a front (the
+    /// CPU's stack of free blocks) that are not on the lists yet when this function returns. The other
+    /// CPU then moves them to the zone.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
         // The drain returns all pages to the zone, including those whose return was interrupted

@@ -1,7 +1,8 @@
-//! The memory that CPUs share: words, cache lines and tags. Also the arena, a list that never moves
+//! The memory that CPUs share: words, cache lines and tags. Also the CPUs' stacks of free blocks. Also the arena, a list that never moves
 //! its items.
 
 pub(crate) mod arena;
+pub(crate) mod front;
 pub(crate) mod line;
 pub(crate) mod tags;
 pub(crate) mod word;

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::FreeIndex;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::Sim;
@@ -44,7 +45,7 @@ impl Play {
         }
         let owners = Rc::new(RefCell::new(Owners::new(&shared.layout)));
         let phases: Rc<RefCell<Phases>> = Rc::default();
-        let limit = HoldLimit::new(shared.design.holds);
+        let limit = HoldLimit::new(shared.design.holds, FreeIndex::Lists);
         let sweeps = Sweeps::new(shared.design.reaping);
         let (watch, notes) = (Rc::clone(&owners), Rc::clone(&phases));
         sim.observe_pages();

@@ -6,13 +6,14 @@
 
 use crate::support;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use plimsoll_mm::Manager;
+use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{ZoneKind, ZoneView};
-use plimsoll_mm::site::LockClass;
+use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pages};
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
@@ -41,14 +42,17 @@ impl Play {
         }
         let mm = Manager::new(&sim, config).expect("a random layout is possible");
         let owners = Rc::new(RefCell::new(Owners::new(&scenario.layout)));
-        let limit = HoldLimit::new(scenario.design.holds);
-        let watch = Rc::clone(&owners);
+        let limit = HoldLimit::new(scenario.design.holds, scenario.layout.index);
+        let kept_by_tasks = scenario.options.fronts.then(|| Rc::clone(&owners));
+        let watch = kept_by_tasks.is_none().then(|| Rc::clone(&owners));
         sim.observe_pages();
         sim.observe(move |_, _, _, event| {
-            watch.borrow_mut().note(event);
+            if let Some(owners) = &watch {
+                owners.borrow_mut().note(event);
+            }
             limit.note(event);
         });
-        let shared = Rc::new(Shared::new(scenario, mm, cache));
+        let shared = Rc::new(Shared::new(scenario, mm, cache, kept_by_tasks));
         let (jobs, idle) = (Rc::clone(&shared), Rc::clone(&shared));
         sim.on_job(move |sim, job| {
             if !jobs.over.get() {
@@ -122,6 +126,7 @@ impl Play {
         let (sim, pages) = (&self.sim, self.shared.mm.pages());
         self.shared.cache.forget();
         for (pfn, order) in self.owners().blocks() {
+            self.shared.gives(pfn, order);
             pages.free(sim, pfn, order).expect("events name the owner");
         }
         check_whole::check(sim, pages, &self.shared.scenario.layout, &self.owners());
@@ -154,6 +159,66 @@ fn cpus_that_go_offline_leave_no_page_behind() {
         play.run();
         play.check();
     });
+}
+
+#[test]
+fn promises_hold_with_fronts() {
+    seeds::each("promises_hold_with_fronts", 200, |seed| {
+        let play = Play::new(Scenario::with_fronts(seed));
+        play.run();
+        play.check();
+    });
+}
+
+/// In a swarm with fronts (the CPUs' stacks of free pages), the tasks must use the fronts, several
+/// pages must move between fronts and zones at once, and the fronts of CPUs must be emptied.
+#[test]
+fn the_swarm_with_fronts_meets_what_it_is_for() {
+    let mut met = [0_u64; 5];
+    for seed in 0..60 {
+        let play = Play::new(Scenario::with_fronts(seed));
+        let seen: Rc<Cell<[u64; 4]>> = Rc::default();
+        let notes = Rc::clone(&seen);
+        play.sim.observe(move |_, _, _, event| {
+            let mut seen = notes.get();
+            match *event {
+                Event::PageAlloc { .. } => seen[0] += 1,
+                Event::ZoneHold {
+                    site,
+                    pages: Pages(64),
+                    ..
+                } => match site {
+                    Site::Refill => seen[1] += 1,
+                    Site::Spill => seen[2] += 1,
+                    _ => {}
+                },
+                Event::PcpuDrain { .. } => seen[3] += 1,
+                _ => {}
+            }
+            notes.set(seen);
+        });
+        play.run();
+        let [seen_allocs, refills, spills, drains] = seen.get();
+        let offline = play
+            .sim
+            .topology()
+            .ids()
+            .any(|cpu| !play.sim.is_online(cpu));
+        let now = [
+            play.shared.taken.get().saturating_sub(seen_allocs),
+            refills,
+            spills,
+            drains,
+            u64::from(offline),
+        ];
+        met.iter_mut()
+            .zip(now)
+            .for_each(|(runs, now)| *runs += u64::from(now > 0));
+    }
+    assert!(
+        met.iter().all(|&runs| runs >= 3),
+        "runs that met each: {met:?}"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ use plimsoll_mm::vmstat::counters::{Direction, NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 
 use super::cache::Cache;
+use super::check_owners::Owners;
 use super::dice::Dice;
 use super::scenario::{self, Scenario};
 
@@ -32,12 +33,17 @@ pub(crate) struct Shared {
     /// Blocks that a task has allocated and passed on. Any task may free them.
     pub(crate) passed_on: RefCell<Vec<Block>>,
     pub(crate) cache: Cache,
+    /// The owners of all pages, if the tasks keep them. The tasks do so if the CPUs have fronts (stacks
+    /// of free pages), because then the manager emits no event for most allocations and frees.
+    owners: Option<Rc<RefCell<Owners>>>,
     /// True while a task changes the set of CPUs, so that only one task does so at a time.
     plugging: Cell<bool>,
     /// The sum of all additions to the zone counter, and the sum of all additions to the node
     /// counter.
     pub(crate) counted: [Cell<i64>; 2],
     pub(crate) out_of_memory: Cell<u32>,
+    /// The number of blocks that tasks have allocated.
+    pub(crate) taken: Cell<u64>,
     /// True when the run is over. Jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
 }
@@ -50,19 +56,72 @@ impl Shared {
         let mut request = Request::new(Order::MAX).urgent(Urgency::Reserve);
         request.class = ZoneKind::Movable;
         let free = || pages.view(sim).iter().map(|view| view.free.0).sum::<u32>();
-        while free() > self.scenario.left && pages.alloc(sim, request).is_ok() {}
+        while free() > self.scenario.left
+            && let Ok(pfn) = pages.alloc(sim, request)
+        {
+            self.owns(pfn, request.order);
+        }
     }
 
-    pub(crate) fn new(scenario: Scenario, mm: Manager<Sim>, cache: Cache) -> Self {
+    /// `owners` are the owners of all pages, if the tasks are to keep them.
+    pub(crate) fn new(
+        scenario: Scenario,
+        mm: Manager<Sim>,
+        cache: Cache,
+        owners: Option<Rc<RefCell<Owners>>>,
+    ) -> Self {
         Self {
             scenario,
             mm,
             passed_on: RefCell::default(),
             cache,
+            owners,
             plugging: Cell::new(false),
             counted: Default::default(),
             out_of_memory: Cell::new(0),
+            taken: Cell::new(0),
             over: Cell::new(false),
+        }
+    }
+}
+
+impl Shared {
+    /// Allocates a block. If the CPUs have fronts (stacks of free pages), the task uses that of its CPU.
+    fn alloc(&self, sim: &Sim, request: Request) -> Result<Pfn, AllocError> {
+        let pages = self.mm.pages();
+        let pfn = if self.scenario.options.fronts {
+            pages.local(sim, sim.this_cpu()).alloc(sim, request)
+        } else {
+            pages.alloc(sim, request)
+        }?;
+        self.taken.set(self.taken.get() + 1);
+        self.owns(pfn, request.order);
+        Ok(pfn)
+    }
+
+    /// Frees a block that a task owns. Uses the CPU's front (its stack of free pages), if there is one.
+    fn free(&self, sim: &Sim, pfn: Pfn, order: Order) {
+        self.gives(pfn, order);
+        let pages = self.mm.pages();
+        let freed = if self.scenario.options.fronts {
+            pages.local(sim, sim.this_cpu()).free(sim, pfn, order)
+        } else {
+            pages.free(sim, pfn, order)
+        };
+        freed.expect("it was handed out with this order");
+    }
+
+    /// Notes that a task owns a block.
+    fn owns(&self, pfn: Pfn, order: Order) {
+        if let Some(owners) = &self.owners {
+            owners.borrow_mut().takes(pfn, order);
+        }
+    }
+
+    /// Notes that a task is about to free a block.
+    pub(crate) fn gives(&self, pfn: Pfn, order: Order) {
+        if let Some(owners) = &self.owners {
+            owners.borrow_mut().gives(pfn, order);
         }
     }
 }
@@ -145,7 +204,7 @@ impl Actor {
         let row = self.dice.chance(10);
         let blocks = if row { self.shared.scenario.burst } else { 1 };
         for _ in 0..blocks {
-            match self.shared.mm.pages().alloc(sim, request) {
+            match self.shared.alloc(sim, request) {
                 Ok(pfn)
                     if order == 0 && self.shared.scenario.odds.reclaim && self.dice.chance(20) =>
                 {
@@ -178,6 +237,10 @@ impl Actor {
         let pages = self.shared.mm.pages();
         pages.split(sim, pfn, order).expect("it was handed out");
         let singles = pfn.0..pfn.0 + order.pages().0;
+        self.shared.gives(pfn, order);
+        singles
+            .clone()
+            .for_each(|page| self.shared.owns(Pfn(page), Order::ZERO));
         self.held
             .extend(singles.map(|page| (Pfn(page), Order::ZERO)));
     }
@@ -192,8 +255,7 @@ impl Actor {
 
     fn free(&mut self, sim: &Sim) {
         if let Some((pfn, order)) = self.take() {
-            let freed = self.shared.mm.pages().free(sim, pfn, order);
-            freed.expect("it was handed out with this order");
+            self.shared.free(sim, pfn, order);
         }
     }
 
@@ -214,6 +276,15 @@ impl Actor {
             .map(|block| block.0)
             .collect();
         self.dice.shuffle(&mut pfns);
+        if self.shared.scenario.options.fronts {
+            // Pages that are freed in order can move to the zone as blocks.
+            if self.dice.chance(50) {
+                pfns.sort_unstable();
+            }
+            return pfns
+                .iter()
+                .for_each(|&pfn| self.shared.free(sim, pfn, Order::ZERO));
+        }
         self.shared
             .mm
             .pages()
@@ -308,10 +379,13 @@ impl Actor {
     }
 
     /// Asserts that `cpu`, which is offline, has no pages. If CPUs have inboxes, first waits for
-    /// CPUs that have just sent a page to `cpu` and are about to drain its inbox.
+    /// CPUs that have just sent a page to `cpu` and are about to drain its inbox. If CPUs have fronts
+    /// (stacks of free pages), first waits for CPUs that have begun to drain the pages of `cpu`: these
+    /// pages may just be on their way from the front to the zone.
     fn has_no_pages(&self, sim: &Sim, cpu: CpuId) {
-        let waits = self.shared.scenario.design.owning == Owning::Inbox;
-        // The CPU that is about to drain the inbox may be preempted for a few time slices.
+        let scenario = &self.shared.scenario;
+        let waits = scenario.design.owning == Owning::Inbox || scenario.options.fronts;
+        // The CPU that is about to drain the pages may be preempted for a few time slices.
         let looks = if waits { 100 } else { 1 };
         for _ in 0..looks {
             if self.shared.mm.pages().listed(sim, cpu) == Pages::ZERO {

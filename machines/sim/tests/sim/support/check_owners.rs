@@ -2,7 +2,8 @@
 //!
 //! The check keeps an entry for each page, and updates the entries according to the events of
 //! single pages. The manager emits these events in the order in which its state changes, so the
-//! times of the events do not matter.
+//! times of the events do not matter. If the CPUs have fronts (stacks of free pages), most allocations
+//! and frees emit no events, so the tasks update the entries.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ impl Owners {
         }
     }
 
-    fn takes(&mut self, pfn: Pfn, order: Order) {
+    pub(crate) fn takes(&mut self, pfn: Pfn, order: Order) {
         assert!(
             pfn.is_aligned(order),
             "{pfn:?} heads no block of order {order}"
@@ -61,7 +62,7 @@ impl Owners {
         self.blocks.insert(pfn.0, order);
     }
 
-    fn gives(&mut self, pfn: Pfn, order: Order) {
+    pub(crate) fn gives(&mut self, pfn: Pfn, order: Order) {
         let had = self.blocks.remove(&pfn.0);
         assert_eq!(
             had,

@@ -156,6 +156,56 @@ impl Scenario {
         }
     }
 
+    /// Draws a scenario for `seed` in which the CPUs have fronts (stacks of free pages), most zones have
+    /// bitmaps, and tasks allocate and free many pages in a row.
+    pub(crate) fn with_fronts(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed, u64::MAX - 1);
+        let drawn = Self::new(seed);
+        let mut layout = match dice.below(3) {
+            0 => drawn.layout,
+            1 => drawn.layout.with_bitmaps(),
+            _ => Layout::arena(Pages(*dice.pick(&[2000, 20_000]))).with_bitmaps(),
+        };
+        let mut tunables = drawn.tunables;
+        let mut profile = drawn.profile;
+        let mut bursts: &[u32] = &[1, 40, 500];
+        if dice.chance(40) {
+            // In a large zone with few CPUs, fronts are long. Tasks can fill the lists behind them.
+            layout = Layout::arena(Pages(1 << 18)).with_bitmaps();
+            profile = small::profile(Topology::flat(dice.between(1, 3)), 1000);
+            bursts = &[500, 6000];
+            let fraction = *dice.pick(&[8, 40, 100]);
+            tunables
+                .set(Knob::HighFraction, fraction)
+                .expect("in bounds");
+        }
+        Self {
+            profile,
+            options: SimOptions {
+                fronts: true,
+                ..drawn.options
+            },
+            layout,
+            design: Design {
+                owning: Owning::None,
+                ..drawn.design
+            },
+            tunables,
+            burst: *dice.pick(bursts),
+            left: dice.between(1000, 60_000),
+            order_max: *dice.pick(&[0, 0, 1, 9, 10]),
+            odds: Odds {
+                alloc: dice.between(20, 40),
+                free_many: dice.between(0, 40),
+                drain: dice.between(0, 4),
+                // The reclaimer of these tests frees pages, but does not note their owners.
+                reclaim: false,
+                ..drawn.odds
+            },
+            ..drawn
+        }
+    }
+
     /// Returns the configuration of the manager, without reclaimers.
     pub(crate) fn config(&self) -> Config<Sim> {
         let mut config = Config::new(self.layout.clone());
