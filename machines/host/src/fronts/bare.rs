@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::hint;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use plimsoll_mm::machine::{Freed, Front, Tags};
 use plimsoll_mm::units::Pages;
@@ -29,6 +29,8 @@ pub struct BareFront {
     stack: Stack,
     tags: PageTags,
     bits: Box<[AtomicU64]>,
+    /// No bit of a word with a smaller index is 1.
+    lowest: AtomicUsize,
 }
 
 /// The tag of an allocated page.
@@ -63,6 +65,7 @@ impl BareFront {
             stack,
             tags,
             bits: (0..pages.0.div_ceil(64)).map(word).collect(),
+            lowest: AtomicUsize::new(0),
         })
     }
 
@@ -113,15 +116,19 @@ impl BareFront {
         let freed = if self.kind == Fronts::Restartable {
             rseq::free(rseq::mine(), &self.stack, page, tag, [ALLOCATED, FREE])
         } else {
-            let Some(me) = locks::mine() else {
+            let Some(me) = locks::mine().filter(|me| self.stack.is_home(*me)) else {
                 return false;
             };
             // Relaxed is enough: the trait `Tags` promises nothing more.
-            let replaced = tag.compare_exchange(ALLOCATED, FREE, Relaxed, Relaxed);
-            match replaced {
-                Err(_) => Freed::Unchanged,
-                Ok(_) if self.stack.push_at(me, page) => Freed::Pushed,
-                Ok(_) => Freed::Tagged,
+            if tag
+                .compare_exchange(ALLOCATED, FREE, Relaxed, Relaxed)
+                .is_err()
+            {
+                Freed::Unchanged
+            } else if self.stack.push_at(me, page) {
+                Freed::Pushed
+            } else {
+                Freed::Tagged
             }
         };
         match freed {
@@ -153,19 +160,16 @@ impl BareFront {
     fn refill(&self) -> Option<u32> {
         let mut run = [0; REFILL];
         let mut got = 0;
-        for (word, free) in (0..).zip(&self.bits) {
-            // Relaxed is enough for all accesses to the bits: only one thread uses them at a time.
-            let mut bits = free.load(Relaxed);
-            while bits != 0 && got < run.len() {
-                run[got] = word * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
-                got += 1;
-            }
-            free.store(bits, Relaxed);
+        // Relaxed is enough for all accesses to the bits: only one thread uses them at a time.
+        let mut word = self.lowest.load(Relaxed);
+        while let Some(free) = self.bits.get(word) {
+            got += take_lowest(free, word * 64, &mut run[got..]);
             if got == run.len() {
                 break;
             }
+            word += 1;
         }
+        self.lowest.store(word, Relaxed);
         let run = &mut run[..got];
         run.reverse();
         if !self.push_run(run) {
@@ -195,10 +199,29 @@ impl BareFront {
     fn set_bits(&self, pages: &[u32]) {
         for pages in pages.chunk_by(|page, next| page / 64 == next / 64) {
             let bits = pages.iter().fold(0, |bits, page| bits | 1 << (page % 64));
-            let word = &self.bits[pages[0] as usize / 64];
+            let nth = pages[0] as usize / 64;
+            let word = &self.bits[nth];
             word.store(word.load(Relaxed) | bits, Relaxed);
+            if nth < self.lowest.load(Relaxed) {
+                self.lowest.store(nth, Relaxed);
+            }
         }
     }
+}
+
+/// Changes up to `out.len()` of the lowest 1 bits of `word` to 0, and writes `first` plus the index
+/// of each of these bits to `out`. Returns their number.
+fn take_lowest(word: &AtomicU64, first: usize, out: &mut [u32]) -> usize {
+    let mut bits = word.load(Relaxed);
+    let mut got = 0;
+    while bits != 0 && got < out.len() {
+        let page = first + bits.trailing_zeros() as usize;
+        out[got] = u32::try_from(page).expect("pages have numbers of 32 bits");
+        bits &= bits - 1;
+        got += 1;
+    }
+    word.store(bits, Relaxed);
+    got
 }
 
 impl fmt::Debug for BareFront {
