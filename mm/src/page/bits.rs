@@ -273,6 +273,30 @@ mod tests {
         }
     }
 
+    /// The set has all pages of a block but one, or but two. Only the page that is missing alone
+    /// completes the block.
+    #[test]
+    fn only_the_last_page_of_a_larger_block_is_not_added_apart() {
+        for (largest, page) in (0..=5).flat_map(|size| (0..512).map(move |page| (size, page))) {
+            let without = |bits: Bits, page: u32| {
+                let mut bits = bits;
+                bits.0[at(page).0] &= !(1 << (page % 64));
+                bits
+            };
+            let pages = 2 << largest;
+            let start = page & !(pages - 1);
+            let mut block = Bits::NONE;
+            block.add(start, order(largest + 1));
+            let mut last = without(block, page);
+            assert!(!last.add_apart(page, order(largest)), "{largest}, {page}");
+            for other in (start..start + pages).filter(|&other| other != page) {
+                let mut bits = without(without(Bits::ALL, page), other);
+                assert!(bits.add_apart(page, order(largest)), "{largest}, {page}");
+                assert_eq!(bits, without(Bits::ALL, other));
+            }
+        }
+    }
+
     proptest! {
         /// The words are empty, full, or have a few pages, so that some fit into the run and some do
         /// not.

@@ -1,17 +1,19 @@
 //! Tests of words, blocks of 64 pages, that move between a front (a CPU's stack of free pages) and a
 //! zone with bitmaps. The tags of a word share a cache line, so a word should have one CPU only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_mm::event::Event;
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::{Config, Layout, Request, Sweep, ZoneKind, ZoneLayout};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{Pages, Pfn};
+use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 
 use crate::front_direct::{
-    WORD, config, direct, filled, held, is_exact, view, without_words, world,
+    PAGES, WORD, config, direct, filled, held, is_exact, view, without_words, world,
 };
-use crate::fronts::World;
+use crate::fronts::{ONE, World};
 
 /// The numbers of pages and blocks that each hold of the zone lock at `site` has moved.
 fn moved(events: &[Event], site: Site) -> Vec<(u32, u32)> {
@@ -155,4 +157,88 @@ fn a_word_loses_a_page_that_has_another_user() {
     last[freed..].iter().for_each(|&pfn| world.free(pfn));
     world.free(twice);
     world.is_whole();
+}
+
+/// Words that move to the zone make huge blocks whole. Their memory has been in use, so it is
+/// allocated before memory that was given back to the system.
+#[test]
+fn huge_blocks_of_freed_words_are_used_before_memory_that_was_given_back() {
+    let world = World::of(Topology::flat(2), config()).sized(512, 512);
+    world.depot.fill_up();
+    let pages = world.manager.pages();
+    let mut users = world.held(6 * 1024);
+    let others = users.split_off(3 * 1024);
+    users.into_iter().for_each(|pfn| world.free(pfn));
+    pages.drain_all_sync(&world.machine);
+    let mut sweep = Sweep::default();
+    let mut round = || pages.report_free(&world.machine, &mut sweep, Pages(PAGES), |_, _| true);
+    assert_eq!(
+        [round().given, round().given],
+        [Pages(0), Pages(PAGES - 3 * 1024)]
+    );
+    let first = others[0];
+    let free = || others.into_iter().for_each(|pfn| world.free(pfn));
+    let ((), _, events) = world.watch.during(free);
+    assert!(direct(&events).1 > 20 * WORD);
+    pages.drain_all_sync(&world.machine);
+    let huge = Request::new(Order::HUGE);
+    let take = || pages.alloc(&world.machine, huge).expect("there is memory");
+    let blocks: Vec<Pfn> = (0..6).map(|_| take()).collect();
+    let was_used = |pfn: &Pfn| (first.0..first.0 + 3 * 1024).contains(&pfn.0);
+    assert!(blocks.iter().all(was_used), "{blocks:?}");
+    for pfn in blocks {
+        let freed = pages.free(&world.machine, pfn, Order::HUGE);
+        freed.expect("it is allocated");
+    }
+    world.is_whole();
+}
+
+/// The event for a hold of the zone lock names the zone, the zone's batch and the CPU that moved
+/// the pages past its lists.
+#[test]
+fn a_hold_past_the_lists_names_its_zone_its_batch_and_its_cpu() {
+    let zone = |kind, start| ZoneLayout {
+        kind,
+        node: NodeId(0),
+        start: Pfn(start),
+        spanned: Pages(PAGES),
+        holes: Vec::new(),
+    };
+    let zones = [zone(ZoneKind::Normal, 0), zone(ZoneKind::Movable, PAGES)];
+    let layout = Layout::of(zones).with_bitmaps();
+    let world = World::of(Topology::flat(2), Config::new(layout));
+    world.depot.fill_up();
+    let pages = world.manager.pages();
+    let sizes = Sizes {
+        batch: Pages(31),
+        high_min: Pages(512),
+        high_max: Pages(512),
+    };
+    let marks = pages.view(&world.machine)[1].watermarks;
+    let seed = || pages.seed_sizes(&world.machine, 1, marks, sizes);
+    let seeded = world.depot.keeping_limits(seed);
+    seeded.expect("lists can have these sizes");
+    world.machine.on(1);
+    let movable = ONE.of_class(ZoneKind::Movable);
+    let take = || pages.alloc(&world.machine, movable);
+    let take_and_free = || {
+        let users: Vec<Pfn> = (0..40 * WORD).map_while(|_| take().ok()).collect();
+        users.into_iter().for_each(|pfn| world.free(pfn));
+    };
+    let ((), _, events) = world.watch.during(take_and_free);
+    let (taken, given) = direct(&events);
+    assert!(taken > 20 * WORD && given > 20 * WORD);
+    let seen = events.iter().filter_map(|event| match *event {
+        Event::ZoneHold {
+            zone, cpu, batch, ..
+        } => Some((zone, cpu, batch)),
+        _ => None,
+    });
+    let seen: BTreeSet<(u32, CpuId, Pages)> = seen.collect();
+    assert_eq!(seen, [(1, CpuId(1), Pages(31))].into());
+    pages.drain_all_sync(&world.machine);
+    for zone in pages.view(&world.machine) {
+        assert_eq!((zone.free, zone.listed), (zone.managed, Pages(0)));
+        assert_eq!(zone.counted_free, u64::from(zone.free.0));
+    }
 }

@@ -258,6 +258,9 @@ mod tests {
             let _entered = host.enter(CpuId(0));
             assert_eq!(front.alloc(), None, "no thread has entered");
             assert!(front.enter());
+            let lowest: Vec<u32> = (0..REFILL).filter_map(|_| front.alloc()).collect();
+            assert!(lowest.iter().copied().eq(0..64), "in ascending order");
+            assert!(lowest.into_iter().all(|page| front.free(page)));
             for _ in 0..3 {
                 let mut pages: Vec<u32> = iter::from_fn(|| front.alloc()).collect();
                 assert!(pages.iter().all(|&page| front.free(page)));
@@ -294,5 +297,30 @@ mod tests {
             front.enter() && front.free(first),
             "the thread is the user again"
         );
+    }
+
+    /// A thread frees a page after another thread has become the user. The page can be allocated
+    /// again, at the latest after the thread has become the user again and has freed it.
+    #[test]
+    fn a_page_that_is_freed_by_a_former_user_is_not_lost() {
+        const PAGES: u32 = 100;
+        let Some(front) = BareFront::new(Fronts::Owned, Pages(PAGES)) else {
+            return;
+        };
+        let host = Host::with_fronts(Topology::flat(2), Fronts::Owned, OwnerLocks::Exchanged);
+        let _entered = host.enter(CpuId(0));
+        assert!(front.enter());
+        let page = front.alloc().expect("the thread is the user");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _entered = host.enter(CpuId(1));
+                assert!(front.enter());
+            });
+        });
+        let freed = front.free(page);
+        assert!(front.enter() && (freed || front.free(page)));
+        let mut pages: Vec<u32> = iter::from_fn(|| front.alloc()).collect();
+        pages.sort_unstable();
+        assert!(pages.into_iter().eq(0..PAGES));
     }
 }

@@ -243,4 +243,31 @@ mod tests {
         let given = (0..).take_while(|_| depot.give(2, &[7; RUN])).count();
         assert_eq!(given, 3 * RUNS_PER_CPU);
     }
+
+    /// A CPU may read an old number of runs before it takes the lock. It still adds no run to a
+    /// depot that has become full in the meantime.
+    #[test]
+    fn a_depot_that_has_just_become_full_takes_no_run() {
+        let depot = Depot::new(1, most_runs(1));
+        let given = (0..).take_while(|_| depot.give(0, &[7; RUN])).count();
+        assert_eq!(given, RUNS_PER_CPU);
+        depot.len.store(0, Relaxed);
+        assert!(!depot.give(0, &[8; RUN]));
+        assert_eq!(depot.pages_of(0) as usize, RUNS_PER_CPU * RUN);
+        let mut returned = Vec::new();
+        depot.return_to(0, |pages| returned.push(pages[0]));
+        assert_eq!(returned, [7; RUNS_PER_CPU]);
+    }
+
+    /// A depot that was full takes a run again as soon as there is room for it.
+    #[test]
+    fn a_full_depot_has_room_again_when_a_run_is_taken() {
+        let depot = Depot::new(2, most_runs(2));
+        let fill = || (0..).take_while(|_| depot.give(1, &[7; RUN])).count();
+        assert_eq!(fill(), 2 * RUNS_PER_CPU);
+        assert!(depot.take(&mut [0; RUN]));
+        assert_eq!(fill(), 1);
+        depot.return_to(1, |_| ());
+        assert_eq!(fill(), 2 * RUNS_PER_CPU);
+    }
 }
