@@ -412,12 +412,12 @@ impl Part {
         self.site
     }
 
-    /// Returns the [`Part`] for the next hold of the zone lock in this operation, whose holds so
-    /// far have moved `moved` pages in total. If that total is 0, the next hold still counts as the
+    /// Returns the [`Part`] for the next hold of the zone lock in this operation, after a hold that
+    /// has moved `moved` pages or blocks. If no hold has moved any, the next hold still counts as the
     /// first one.
     pub(super) const fn after(self, moved: u32) -> Self {
         Self {
-            further: moved > 0,
+            further: self.further || moved > 0,
             ..self
         }
     }
