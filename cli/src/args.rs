@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Designs,
     /// Lists the knobs that can be set in a design
     Knobs,
+    /// Shows what Plimsoll uses if it runs on this computer: CPUs, nodes, the kind of fronts
+    Host,
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
     /// Prints the completions of this command for a shell

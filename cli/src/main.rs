@@ -89,6 +89,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
         Command::Knobs => command::designs::knobs(),
+        Command::Host => command::designs::host(),
         Command::Bench(args) => command::bench::run(&args),
         Command::Completions { shell } => command::shell::completions(shell),
         Command::Man { folder } => command::shell::man(&folder),

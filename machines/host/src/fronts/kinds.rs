@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::registrar::Registrar;
 use super::rseq;
 use super::sync::STRANGE_MAX;
 use crate::locks;
@@ -41,6 +42,24 @@ impl Fronts {
             Self::Owned => locks::barriers_are_available(),
             Self::Off => true,
         }
+    }
+
+    /// What this process, its kernel and its processor must have to use fronts (stacks of free pages)
+    /// of this kind, as a phrase for people.
+    #[must_use]
+    pub const fn needs(self) -> &'static str {
+        match self {
+            Self::Restartable => "rseq and membarrier (Linux 5.10), x86-64 or AArch64",
+            Self::Owned => "membarrier (Linux 4.14)",
+            Self::Off => "nothing",
+        }
+    }
+
+    /// The library that registers the threads of this process for restartable sequences. Returns `None`
+    /// if this process cannot use such sequences.
+    #[must_use]
+    pub fn registrar() -> Option<Registrar> {
+        rseq::registrar()
     }
 
     /// Returns this kind if it [is available](Fronts::is_available), and otherwise the next kind

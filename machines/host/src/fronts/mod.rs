@@ -16,6 +16,7 @@ mod depot;
 mod front;
 mod homes;
 mod kinds;
+mod registrar;
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -37,4 +38,5 @@ pub use self::front::HostFront;
 pub(crate) use self::homes::Homes;
 pub use self::kinds::Fronts;
 pub(crate) use self::kinds::{PATIENCE, real_cpu};
+pub use self::registrar::Registrar;
 pub(crate) use self::rseq::leave;

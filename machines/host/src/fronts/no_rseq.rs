@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32};
 
 use plimsoll_mm::machine::Freed;
 
+use super::registrar::Registrar;
 use super::stack::Stack;
 
 /// The stand-in for the area that a thread shares with the kernel (Linux: `struct rseq`). With this
@@ -25,6 +26,10 @@ pub(super) fn mine() -> &'static Area {
 
 pub(super) fn is_available() -> bool {
     false
+}
+
+pub(super) fn registrar() -> Option<Registrar> {
+    None
 }
 
 pub(super) fn set_up() -> Option<&'static Area> {

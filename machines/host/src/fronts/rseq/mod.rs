@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::registrar::Registrar;
 use super::stack::Stack;
 pub(super) use ops::{add, free, pop, push, push_run};
 use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
@@ -109,6 +110,15 @@ fn registration() -> Option<Registration> {
 /// Returns whether this process can use restartable sequences.
 pub(super) fn is_available() -> bool {
     registration().is_some()
+}
+
+/// The library that registers the areas of this process's threads with the kernel. Returns `None` if
+/// this process cannot use restartable sequences.
+pub(super) fn registrar() -> Option<Registrar> {
+    Some(match registration()? {
+        Registration::Libc { .. } => Registrar::Libc,
+        Registration::Own => Registrar::Plimsoll,
+    })
 }
 
 /// Makes the calling thread able to run restartable sequences. Returns its area; `None` if this
