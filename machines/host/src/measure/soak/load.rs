@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_mm::Manager;
-use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
-use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Pfn};
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 use super::outcome::{Kind, Outcome, ROOM, Usage, ns};
 use super::{Soak, SoakOptions};
@@ -41,18 +41,13 @@ struct World {
     begun: Instant,
     /// The time span of each job during which the job's worker thread lost the CPU.
     away: Mutex<Vec<Span>>,
+    /// The number of pages by which page lists became shorter while jobs ran.
+    decayed: AtomicU64,
 }
 
 pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasure> {
-    let decayed = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&decayed);
-    let observer = move |_cpu: CpuId, _at: Nanos, event: Event| {
-        if let Event::Refresh { decayed, .. } = event {
-            // Relaxed is enough: the sum is read only after the workers have ended.
-            count.fetch_add(decayed.0.into(), Relaxed);
-        }
-    };
-    let host = Host::with_observer(Topology::flat(2), observer);
+    // The machine has no observer, because with one it would have no fronts (stacks of free pages).
+    let host = Host::with_topology(Topology::flat(2));
     let pages = options.pages.max(Pages(1 << 14));
     let mut config = Config::new(Layout::arena(pages).with_bitmaps());
     // A short interval of the periodic work makes page lists shrink (*decay*) often, so that the
@@ -68,11 +63,12 @@ pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasu
         begun: Instant::now(),
         end: Instant::now() + options.length,
         away: Mutex::new(Vec::with_capacity(ROOM)),
+        decayed: AtomicU64::new(0),
         drain_every: options.drain_every,
     });
     let upkeep = Arc::clone(&world);
     let workers = world.host.start(move |host, job| {
-        upkeep.watched(|| upkeep.manager.run(host, job));
+        upkeep.watched(|| upkeep.run_job(host, job));
     });
     let workers = workers.map_err(|why| CannotMeasure::Refused(std::io::Error::other(why)))?;
     world.manager.start(&world.host);
@@ -85,7 +81,7 @@ pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasu
     let away = Jumps::of(away);
     let mut soak = one.filed(&away);
     soak.merge(&mut other.filed(&away));
-    soak.decayed = decayed.load(Relaxed);
+    soak.decayed = world.decayed.load(Relaxed);
     Ok(soak)
 }
 
@@ -125,6 +121,16 @@ impl World {
 
     fn drains_now(&self) -> bool {
         self.begun.elapsed().as_secs().is_multiple_of(2)
+    }
+
+    /// Runs `job` on its CPU, and adds to `decayed`.
+    fn run_job(&self, host: &Host, job: Job) {
+        let listed = || self.manager.pages().listed(host, host.this_cpu());
+        let before = listed();
+        self.manager.run(host, job);
+        let shorter = before.saturating_sub(listed());
+        // Relaxed is enough: the sum is read only after the workers have ended.
+        self.decayed.fetch_add(shorter.0.into(), Relaxed);
     }
 
     /// Runs `job` on its worker thread. If the worker did not run all the time, records the span of
@@ -172,10 +178,14 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Each gap begins where the one before it ends. So each interrupt makes a gap longer, and the
+    /// number of long gaps in a second is that of interrupts.
     fn idle(&mut self) {
+        let mut start = clock::ticks();
         for _ in 0..IDLE_GAPS {
-            let started = clock::ticks();
-            self.outcome.add(Kind::Idle, span_since(started));
+            let gap = span_since(start);
+            self.outcome.add(Kind::Idle, gap);
+            start = gap.end;
         }
     }
 

@@ -10,7 +10,9 @@
 //! *disturbed*. They go to a separate histogram. A long time of an undisturbed chunk also goes to a
 //! separate histogram if another thread lost its CPU during the chunk. That thread may have held a
 //! lock. The gaps of the undisturbed idle loop then show the only disturbance that remains:
-//! interrupts.
+//! interrupts. Divide the number of long times by the sum of all times, for allocations and for
+//! gaps: if allocations have no more long times per second than the idle loop, then interrupts
+//! alone cause them.
 
 mod histogram;
 mod load;
@@ -83,8 +85,8 @@ pub struct Soak {
     /// The number of page faults of the two threads. The faults come from first touches of the
     /// allocator's records.
     pub faults: u64,
-    /// The number of pages that the periodic vmstat work moved from page lists to their zones, to
-    /// shrink the lists.
+    /// The number of pages by which the CPUs' page lists became shorter while the periodic vmstat work
+    /// ran, mostly because it moved pages to their zones.
     pub decayed: u64,
 }
 
