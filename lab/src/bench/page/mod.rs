@@ -16,6 +16,7 @@ use plimsoll_host::affinity::{self, CpuMask};
 use plimsoll_host::fronts::Fronts;
 use plimsoll_host::measure::Pair;
 use plimsoll_mm::design::Design;
+use plimsoll_mm::page::owned::Owning;
 use plimsoll_mm::units::Pages;
 
 pub use plimsoll_host::cpu::Entered;
@@ -109,9 +110,16 @@ const FLOORS: [(&str, Fronts); 2] = [
     ("floor: owned alone", Fronts::Owned),
 ];
 
+/// The designs in which page lists own blocks, and their names in the tables: as proposed for Linux,
+/// and ours. They have no fronts.
+const OWNERS: [(&str, Owning); 2] = [
+    ("plimsoll, block-owned-rfc", Owning::Rfc),
+    ("plimsoll, block-owned", Owning::Inbox),
+];
+
 /// Makes the subjects of this package. A subject is a measured allocator. The first are Plimsoll's
 /// page allocator with each kind of fronts (stacks of free pages that a CPU uses without a lock)
-/// that this computer supports. The others are the floors, which do less than a page allocator must
+/// that this computer supports, and with page lists that own blocks. The others are the floors, which do less than a page allocator must
 /// do. If there are no allocators of other projects, the last floor is the one with which the others
 /// are compared.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
@@ -121,6 +129,10 @@ fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
         if fronts.is_available() {
             ours.push(Box::new(Plimsoll::new(name, design(), fronts)?));
         }
+    }
+    for (name, owning) in OWNERS {
+        let design = Design { owning, ..design() };
+        ours.push(Box::new(Plimsoll::new(name, design, Fronts::Off)?));
     }
     for (name, fronts) in FLOORS {
         if let Some(bare) = Bare::new(name, fronts) {
@@ -221,7 +233,7 @@ mod tests {
             panic!("there are several tables");
         };
         let kinds = MODES.iter().filter(|(_, fronts)| fronts.is_available());
-        let ours = kinds.count();
+        let ours = kinds.count() + OWNERS.len();
         let bare = FLOORS.iter().filter(|(_, fronts)| fronts.is_available());
         let floors = 1 + bare.count();
         assert_eq!(first.rows.len(), ours + floors);

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use std::{fs, hint, panic, thread};
 
@@ -30,6 +31,9 @@ const CHUNK: usize = 64;
 /// The largest number of chunks (groups of [`CHUNK`] frames) that wait until the other thread frees
 /// them.
 const CHUNKS_WAITING: usize = 8;
+/// The number of frames of each process in the load `exits`. Half of them were allocated by each
+/// thread.
+const OF_PROCESS: usize = 1 << 12;
 /// The number of chunks in a sample of the load `alloc here, free there`, in which one thread
 /// allocates frames and another frees them.
 const CHUNKS: usize = 256;
@@ -49,7 +53,11 @@ pub(super) const ALONE: [&str; 10] = [
 ];
 
 /// The names of the loads with two threads, in the order of the columns of the report.
-pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
+pub(super) const TOGETHER: [&str; 3] = [
+    "64 out, back, each",
+    "alloc here, free there",
+    "exits, each",
+];
 
 /// One sample, in nanoseconds per operation. `None` if the sample is disturbed, or if the allocator
 /// has no blocks of the load's size. In a load that frees the blocks that it allocates, an
@@ -174,15 +182,19 @@ pub(super) fn together(
     rounds: usize,
     progress: &Progress,
 ) -> Vec<Samples<{ TOGETHER.len() }>> {
-    let (gate, ring) = (Gate(AtomicUsize::new(0)), Ring::new());
+    let shared = Shared {
+        gate: Gate(AtomicUsize::new(0)),
+        ring: Ring::new(),
+        handed: Default::default(),
+    };
     let spans = thread::scope(|scope| {
         let threads = [0, 1].map(|nth| {
-            let (gate, ring) = (&gate, &ring);
+            let shared = &shared;
             scope.spawn(move || {
                 // If the thread cannot be pinned to its CPU, the times only become noisier, so
                 // ignore the failure.
                 let _ = affinity::pin(&CpuMask::only(cpus[nth]));
-                thread_of_two(subjects, nth, rounds, gate, ring, progress)
+                thread_of_two(subjects, nth, rounds, shared, progress)
             })
         });
         threads.map(|thread| {
@@ -194,28 +206,65 @@ pub(super) fn together(
         let mut samples = [const { Vec::new() }; TOGETHER.len()];
         for round in 0..rounds {
             let at = round * subjects.len() + subject;
-            let [private, passed] = [0, 1].map(|load| spans.each_ref().map(|all| all[at][load]));
+            let [private, passed, ended] =
+                [0, 1, 2].map(|load| spans.each_ref().map(|all| all[at][load]));
             let pairs = PAIRS / CHUNK * CHUNK;
             let each = private.map(|span| span.per(pairs));
             samples[0].push(each[0].zip(each[1]).map(|(a, b)| f64::midpoint(a, b)));
             let passed = Span::around(passed).per(CHUNKS * CHUNK);
             samples[1].push(passed.filter(|_| subjects[subject].passes()));
+            let each = ended.map(|span| span.per(OF_PROCESS));
+            let mean = each[0].zip(each[1]).map(|(a, b)| f64::midpoint(a, b));
+            samples[2].push(mean.filter(|_| subjects[subject].passes()));
         }
         samples
     };
     (0..subjects.len()).map(samples_of).collect()
 }
 
-/// Does the work of thread `nth` (0 or 1) in all loads with two threads. Returns the times of both
+/// What the two threads share.
+struct Shared {
+    gate: Gate,
+    ring: Ring,
+    /// For each thread, the frames that the other thread has handed to it.
+    handed: [Mutex<Vec<usize>>; 2],
+}
+
+impl Shared {
+    /// The frames that were handed to thread `nth`.
+    fn handed_to(&self, nth: usize) -> MutexGuard<'_, Vec<usize>> {
+        self.handed[nth]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Two processes, each with a thread on each CPU, end at the same time. The calling thread, which
+/// has the number `nth`, frees all frames of the process `nth`. It allocates half of the frames of
+/// each process. Returns the time of the frees.
+fn end_a_process(subject: &dyn Subject, nth: usize, shared: &Shared) -> Span {
+    let mut frames = vec![NO_BLOCK; OF_PROCESS];
+    if subject.passes() {
+        subject.take(Size::Page, &mut frames);
+        let for_other = frames.split_off(OF_PROCESS / 2);
+        *shared.handed_to(1 - nth) = for_other;
+    }
+    shared.gate.pass();
+    frames.append(&mut shared.handed_to(nth));
+    shared.gate.pass();
+    Span::of(|| subject.give(Size::Page, &frames))
+}
+
+/// Does the work of thread `nth` (0 or 1) in all loads with two threads. Returns the times of all
 /// loads for each subject (a measured allocator) in each round.
 fn thread_of_two(
     subjects: &[Box<dyn Subject>],
     nth: usize,
     rounds: usize,
-    gate: &Gate,
-    ring: &Ring,
+    shared: &Shared,
     progress: &Progress,
 ) -> Vec<[Span; TOGETHER.len()]> {
+    let Shared { gate, ring, .. } = shared;
     let mut blocks = [NO_BLOCK; CHUNK];
     let mut spans = Vec::with_capacity(rounds * subjects.len());
     for _ in 0..rounds {
@@ -242,7 +291,9 @@ fn thread_of_two(
                 }),
             });
             gate.pass();
-            spans.push([private, passed]);
+            let ended = end_a_process(&**subject, nth, shared);
+            gate.pass();
+            spans.push([private, passed, ended]);
         }
         if nth == 0 {
             progress.step();
