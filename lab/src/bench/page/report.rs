@@ -1,5 +1,6 @@
 //! The results of `bench page`, as tables and as numbers.
 
+use super::timing::{ALONE, TOGETHER};
 use super::{Cell, Column, Subject};
 use crate::bench::{Row, table};
 use crate::measure::stats::Estimate;
@@ -11,8 +12,16 @@ const TABLES: [(&str, usize); 4] = [
     ("Frames that are allocated and soon freed, ns per pair", 3),
     ("65,536 frames, ns per frame", 4),
     ("Blocks of 512 frames, ns per block or pair", 3),
-    ("Two threads, ns per pair of one thread, or per frame", 2),
+    ("Two threads, ns per pair of one thread, or per frame", 3),
 ];
+
+const _: () = {
+    let [alone, two] = [TABLES[0].1 + TABLES[1].1 + TABLES[2].1, TABLES[3].1];
+    assert!(
+        alone == ALONE.len() && two == TOGETHER.len(),
+        "the tables show every load"
+    );
+};
 
 /// Makes the tables of all loads (patterns of allocations and frees). `columns` has the measured
 /// times of each load. If `columns` has no loads with two threads, the last table is left out.
