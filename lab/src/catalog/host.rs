@@ -20,7 +20,9 @@ fn parts(host: &Host) -> Table {
         None => "no".to_owned(),
     };
     let counters = match host.fronts() {
-        Fronts::Restartable => "restartable sequences on a CPU's real CPU, else an atomic addition",
+        Fronts::Restartable => {
+            "a restartable sequence if the thread runs on its CPU's home, otherwise an atomic one"
+        }
         Fronts::Owned | Fronts::Off => "an atomic addition",
     };
     let parts = [

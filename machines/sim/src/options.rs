@@ -43,8 +43,8 @@ pub struct SimOptions {
     /// clock frequencies, and CPUs share memory bandwidth. Experiments set this option; most tests
     /// do not.
     pub under_load: bool,
-    /// If true, the CPUs have fronts: stacks of free blocks in front of their page lists. An
-    /// allocation from a front, or a free to it, takes no virtual time and emits no event. So this
+    /// If true, the CPUs have fronts: stacks of free blocks in front of their page lists. The work of
+    /// an allocation from a front, or of a free to it, has no price and emits no event. So this
     /// option is for tests of what the memory manager does with fronts, and not for measurements.
     pub fronts: bool,
     /// The faults to inject.

@@ -119,9 +119,9 @@ const OWNERS: [(&str, Owning); 2] = [
 
 /// Makes the subjects of this package. A subject is a measured allocator. The first are Plimsoll's
 /// page allocator with each kind of fronts (stacks of free pages that a CPU uses without a lock)
-/// that this computer supports, and with page lists that own blocks. The others are the floors, which do less than a page allocator must
-/// do. If there are no allocators of other projects, the last floor is the one with which the others
-/// are compared.
+/// that this computer supports, and with page lists that own blocks. The others are the floors,
+/// which do less than a page allocator must do. If there are no allocators of other projects, the
+/// last floor is the one with which the others are compared.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let design = Design::default;
     let mut ours: Vec<Box<dyn Subject>> = Vec::new();

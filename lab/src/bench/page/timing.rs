@@ -222,7 +222,7 @@ pub(super) fn together(
     (0..subjects.len()).map(samples_of).collect()
 }
 
-/// What the two threads share.
+/// The state that the two measured threads share.
 struct Shared {
     gate: Gate,
     ring: Ring,

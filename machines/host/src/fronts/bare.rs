@@ -18,12 +18,12 @@ use crate::tags::PageTags;
 
 /// A stack of pages and the tags of these pages, which a thread uses in the same way as a front of
 /// one kind ([`Fronts`]). There are no page lists, no zone, no counters and no locks behind the stack,
-/// but only one bit for each page: a bit is 1 if the page is free and not on the stack. So the time of
-/// an allocation or a free is a lower bound of the time that the page allocator needs with fronts of
-/// this kind.
+/// but only one bit for each page: a bit is 1 if the page is free and not on the stack. So an
+/// allocation or a free does less than the page allocator must do with fronts of this kind. Its time
+/// is no strict lower bound: it also depends on where the compiler places the code.
 ///
-/// Only one thread at a time may use the stack. No memory is unsafe to access if two threads do, but
-/// pages may get lost.
+/// Only one thread at a time may use the stack. If two threads use it at once, pages may get lost, but
+/// no memory is accessed unsafely.
 pub struct BareFront {
     kind: Fronts,
     stack: Stack,

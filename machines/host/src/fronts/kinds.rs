@@ -44,8 +44,8 @@ impl Fronts {
         }
     }
 
-    /// What this process, its kernel and its processor must have to use fronts (stacks of free pages)
-    /// of this kind, as a phrase for people.
+    /// Names the features of the kernel and of the processor that fronts (stacks of free pages) of
+    /// this kind need, in a phrase for people.
     #[must_use]
     pub const fn needs(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! The memory that CPUs share: words, cache lines and tags. Also the CPUs' stacks of free blocks. Also the arena, a list that never moves
-//! its items.
+//! The memory that CPUs share: words, cache lines and tags. This module also has the CPUs' stacks of
+//! free blocks, and the arena, a list that never moves its items.
 
 pub(crate) mod arena;
 pub(crate) mod front;
