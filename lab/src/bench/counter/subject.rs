@@ -1,6 +1,5 @@
-//! The counters that the bench measures: every kind of Plimsoll's counters, the floor, which is an
-//! atomic addition to a word that no other thread uses, and the same addition by a restartable
-//! sequence.
+//! The counters that the bench measures: every kind of Plimsoll's counters, and floors, which do no
+//! more than a counter must (see [`ours`]).
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -71,19 +70,29 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Makes fresh counters. The first is the floor, in which each thread adds to a word of its own by
-/// an atomic instruction. In the second, each thread does so by a restartable sequence, if this
-/// computer has such sequences. Then follow Plimsoll's counters on a machine of 64 CPUs and on a
-/// server of 384 CPUs. The last two are counters that use no such sequences.
+/// Makes fresh counters. The first ones are floors:
+///
+/// * In the first, each thread adds to a word of its own by an atomic instruction.
+/// * In the second, it also passes whole batches on to a line that both threads share. A tree of
+///   counters must do so if the CPUs of both threads share an item. To find out whether a batch is
+///   full, the thread needs the new value of its word, so it uses another atomic instruction.
+/// * Two more, if this computer has restartable sequences, do the same by a sequence.
+///
+/// Then follow Plimsoll's counters on a machine of 64 CPUs and on a server of 384 CPUs. The last two
+/// are counters that use no sequences.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = machines::load("epyc-9654-2s", Card::Mid)?.topology;
     let portable = Host::with_fronts(large.clone(), Fronts::Off, OwnerLocks::Exchanged);
     let large = Host::with_topology(large);
     let cannot = |why: InitError| Error::Invalid(why.to_string());
-    let mut all: Vec<Box<dyn Subject>> = vec![Box::new(Floor::new(2))];
+    let passing = OwnWords::<true>::new("own atomic, batches of 32 to a shared line", &portable);
+    let mut all: Vec<Box<dyn Subject>> = vec![Box::new(Floor::new(2)), Box::new(passing)];
     if small.fronts() == Fronts::Restartable {
-        all.push(Box::new(OwnWords::new(&small)));
+        let passing = OwnWords::<true>::new("own word, batches of 32 to a shared line", &small);
+        let own = OwnWords::<false>::new("own word, by a sequence", &small);
+        all.push(Box::new(own));
+        all.push(Box::new(passing));
     }
     all.extend(
         Maker::new(&small)
@@ -99,15 +108,30 @@ pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
             .map_err(cannot)?,
     );
     let maker = Maker::new(&large).map_err(cannot)?;
-    all.push(maker.local("one-sided, grown, local").map_err(cannot)?);
     let near = [CpuId(0), CpuId(1)];
+    let local = maker.local("one-sided, grown, local", near);
+    all.push(local.map_err(cannot)?);
+    if let Some(far) = far {
+        let local = maker.local("one-sided, grown, local, apart", [CpuId(0), far]);
+        all.push(local.map_err(cannot)?);
+    }
+    let maker = Maker::with_batch(&large, LARGE).map_err(cannot)?;
+    let local = maker.local("one-sided, grown, local, batch 256", near);
+    all.push(local.map_err(cannot)?);
     let maker = Maker::new(&portable).map_err(cannot)?;
     let atomic = maker.one_sided().map_err(cannot)?;
     all.push(maker.of("one-sided, grown, atomic", near, atomic));
-    let local = maker.local("one-sided, grown, atomic, local");
+    let local = maker.local("one-sided, grown, atomic, local", near);
     all.push(local.map_err(cannot)?);
     Ok(all)
 }
+
+/// The batch of one of the rows. It shows what a counter costs if its owner accepts an error that is
+/// eight times as large as with [`Batch::RSS`].
+const LARGE: Batch = match Batch::new(256) {
+    Ok(batch) => batch,
+    Err(_) => unreachable!(),
+};
 
 /// The first CPU that does not share a last-level cache with CPU 0. `None` if all CPUs share one
 /// cache.
@@ -126,6 +150,10 @@ struct Maker<'a> {
 
 impl<'a> Maker<'a> {
     fn new(host: &'a Host) -> Result<Self, InitError> {
+        Self::with_batch(host, Batch::RSS)
+    }
+
+    fn with_batch(host: &'a Host, batch: Batch) -> Result<Self, InitError> {
         let topology = host.topology();
         let cpus = topology.cpus();
         let too_many = |_| InitError::Cpus {
@@ -133,8 +161,8 @@ impl<'a> Maker<'a> {
             machine: cpus,
         };
         let fan_in = OneSidedTree::<Host>::FAN_IN;
-        let along = Shape::of_topology(topology, Batch::RSS, fan_in).map_err(too_many)?;
-        let published = Shape::published(cpus, Batch::RSS).map_err(too_many)?;
+        let along = Shape::of_topology(topology, batch, fan_in).map_err(too_many)?;
+        let published = Shape::published(cpus, batch).map_err(too_many)?;
         Ok(Self {
             host,
             area: Arc::new(Area::new(host, WIDTH)?),
@@ -185,12 +213,12 @@ impl<'a> Maker<'a> {
         OneSidedTree::init_many_grown(self.host, &self.area, &self.along, items)
     }
 
-    /// Creates Plimsoll's tree. The threads, which play CPUs 0 and 1, add through a `LocalTree`.
-    fn local(&self, name: &'static str) -> Result<Box<dyn Subject>, InitError> {
+    /// Creates Plimsoll's tree. The threads, which play the CPUs `plays`, add through a `LocalTree`.
+    fn local(&self, name: &'static str, plays: [CpuId; 2]) -> Result<Box<dyn Subject>, InitError> {
         Ok(Box::new(Local(Of {
             name,
             host: self.host.clone(),
-            plays: Some([CpuId(0), CpuId(1)]),
+            plays: Some(plays),
             counters: self.one_sided()?,
         })))
     }
@@ -285,27 +313,48 @@ impl Subject for Local {
 }
 
 /// Words of the CPUs 0 and 1 of a machine. Each of the two threads adds to the word of the CPU that
-/// it plays, by a restartable sequence. A one-sided counter adds to a cell in the same way.
-struct OwnWords {
+/// it plays, by a restartable sequence if the machine uses them. A one-sided counter adds to a cell
+/// in the same way.
+///
+/// If `PASSES`, a thread also adds every whole batch of its word to a line that both threads share.
+struct OwnWords<const PASSES: bool> {
+    name: &'static str,
     host: Host,
     words: [PaddedWord; 2],
+    passed: PaddedCounter,
 }
 
 #[repr(align(128))]
 struct PaddedWord(<Host as Machine>::LocalWord);
 
-impl OwnWords {
-    fn new(host: &Host) -> Self {
+impl<const PASSES: bool> OwnWords<PASSES> {
+    fn new(name: &'static str, host: &Host) -> Self {
         Self {
+            name,
             host: host.clone(),
             words: [0, 1].map(|cpu| PaddedWord(host.local_word(CpuId(cpu), 0))),
+            passed: PaddedCounter(AtomicI64::new(0)),
         }
+    }
+
+    /// Adds `delta` to a word of `cpu` if a sequence has not added it. Returns the new value.
+    #[cold]
+    #[inline(never)]
+    fn add_again(&self, word: &<Host as Machine>::LocalWord, cpu: CpuId, delta: i64) -> i64 {
+        if word.admits(&self.host, cpu)
+            && let Some(new) = word.add_here(&self.host, cpu, delta)
+        {
+            return new;
+        }
+        // The kernel has moved the thread from the home of this CPU. No other thread adds to the
+        // word, so the count stays exact.
+        word.add(&self.host, delta)
     }
 }
 
-impl Subject for OwnWords {
+impl<const PASSES: bool> Subject for OwnWords<PASSES> {
     fn name(&self) -> String {
-        "own word, by a sequence".to_owned()
+        self.name.to_owned()
     }
 
     fn enter(&self, thread: usize) -> Option<Entered> {
@@ -313,17 +362,24 @@ impl Subject for OwnWords {
         Some(self.host.enter([CpuId(0), CpuId(1)][thread]))
     }
 
-    #[inline]
     fn add(&self, delta: i64) {
+        self.add_all(&[delta]);
+    }
+
+    fn add_all(&self, deltas: &[i64]) {
         let slot = SLOT.get();
-        let cpu = [CpuId(0), CpuId(1)][slot];
-        let word = &self.words[slot].0;
-        let add = |word: &<Host as Machine>::LocalWord| word.add_here(&self.host, cpu, delta);
-        let again = || word.admits(&self.host, cpu) && add(word).is_some();
-        if add(word).is_none() && !again() {
-            // The kernel has moved the thread from the home of this CPU. No other thread adds to the
-            // word, so the count stays exact.
-            word.add(&self.host, delta);
+        let (cpu, word) = ([CpuId(0), CpuId(1)][slot], &self.words[slot].0);
+        let whole = |value: i64| value & -i64::from(Batch::RSS.get());
+        for &delta in deltas {
+            let new = match word.add_here(&self.host, cpu, delta) {
+                Some(new) => new,
+                None => self.add_again(word, cpu, delta),
+            };
+            let passed = whole(new) - whole(new - delta);
+            if PASSES && passed != 0 {
+                // Relaxed: no other memory access has to be ordered with this addition.
+                self.passed.0.fetch_add(passed, Relaxed);
+            }
         }
     }
 
@@ -397,6 +453,7 @@ mod tests {
         let has = |name: &str| all.iter().any(|subject| subject.name() == name);
         let sequences = Fronts::Restartable.is_available();
         assert_eq!(has("own word, by a sequence"), sequences);
+        assert_eq!(has("own word, batches of 32 to a shared line"), sequences);
         assert!(has("one-sided, grown, atomic, 384 CPUs"));
     }
 }
