@@ -9,11 +9,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::AcqRel;
 
-use super::{Body, FEW, FewPages, Law, few_pages, few_pages_in};
+use super::{Body, FEW, FewPages, Law, few_pages};
 use crate::design::Design;
 use crate::machine::{Lock, Machine, Word};
 use crate::page::owned::Owning;
-use crate::page::{Layout, ListState, Mobility, TypedBlock};
+use crate::page::{ListState, Mobility, TypedBlock};
 use crate::site::{LockClass, Site};
 use crate::units::{CpuId, Order, Pages, Pfn};
 
@@ -40,18 +40,7 @@ impl<M: Machine> fmt::Debug for Handed<M> {
 impl<M: Machine> Handed<M> {
     /// Makes the state of a test: CPU 0 has allocated `count` pages.
     fn new(machine: &M, owning: Owning, count: usize) -> Self {
-        Self::of(machine, few_pages(machine, design(owning)), count)
-    }
-
-    /// Makes the state of a test in which a freed page goes to the inbox of the CPU that owns its
-    /// block. The zone keeps small free blocks in bitmaps.
-    fn with_bitmaps(machine: &M, count: usize) -> Self {
-        let layout = Layout::arena(Pages(FEW)).with_bitmaps();
-        let few = few_pages_in(machine, design(Owning::Inbox), layout);
-        Self::of(machine, few, count)
-    }
-
-    fn of(machine: &M, few: FewPages<M>, count: usize) -> Self {
+        let few = few_pages(machine, design(owning));
         let taken = (0..count).filter_map(|_| few.take(machine, Order::ZERO));
         let pages = taken.collect();
         Self {
@@ -202,16 +191,6 @@ pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     )
 }
 
-/// The same as [`inboxes_and_everything`], but in a zone that keeps small free blocks in bitmaps.
-#[must_use]
-pub fn inboxes_with_bitmaps<M: Machine>() -> Law<M, Handed<M>> {
-    law(
-        "no page is lost or shared, whoever frees it, with inboxes and bitmaps",
-        |machine| Handed::with_bitmaps(machine, 6),
-        mixed(),
-    )
-}
-
 /// All pages are in use. CPU 2 takes one of CPU 0's blocks, with its ownership, while another CPU
 /// frees pages of CPU 0's blocks. A page may still reach the inbox of CPU 0 after CPU 0 has lost
 /// the block. Such a page goes onto a list. No page is lost.
@@ -220,16 +199,6 @@ pub fn robbing_against_sending<M: Machine>() -> Law<M, Handed<M>> {
     law(
         "no page is lost that reaches an inbox after its block was taken by another CPU",
         |machine| Handed::new(machine, Owning::Inbox, FEW as usize),
-        robbed(),
-    )
-}
-
-/// The same as [`robbing_against_sending`], but in a zone that keeps small free blocks in bitmaps.
-#[must_use]
-pub fn robbing_with_bitmaps<M: Machine>() -> Law<M, Handed<M>> {
-    law(
-        "the same with bitmaps",
-        |machine| Handed::with_bitmaps(machine, FEW as usize),
         robbed(),
     )
 }

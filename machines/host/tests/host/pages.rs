@@ -81,9 +81,7 @@ fn blocks_with_owners() {
     run_law(&laws::owning::sending_against_collecting(), 2, ROUNDS);
     run_law(&laws::owning::two_senders_against_their_owner(), 3, ROUNDS);
     run_law(&laws::owning::inboxes_and_everything(), 3, ROUNDS);
-    run_law(&laws::owning::inboxes_with_bitmaps(), 3, ROUNDS);
     run_law(&laws::owning::robbing_against_sending(), 3, ROUNDS);
-    run_law(&laws::owning::robbing_with_bitmaps(), 3, ROUNDS);
     run_law(&laws::owning::owner_locks_and_everything(), 3, ROUNDS);
     run_law(&laws::owning::draining_against_collecting(), 2, ROUNDS);
     run_law(&laws::owning::disowning_against_decaying(), 2, ROUNDS);

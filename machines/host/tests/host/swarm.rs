@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_host::Host;
+use plimsoll_host::fronts::Fronts;
+use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::machine::{Job, JobState, Machine};
+use plimsoll_mm::page::owned::Owning;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Config, FreeIndex, Layout, Request};
 use plimsoll_mm::topology::Topology;
@@ -62,8 +64,8 @@ fn any(order: Order) -> Request {
 }
 
 impl Shared {
-    fn new(design: Design, index: FreeIndex) -> Self {
-        let host = Host::with_topology(Topology::flat(CPUS));
+    fn new(design: Design, index: FreeIndex, fronts: Fronts) -> Self {
+        let host = Host::with_fronts(Topology::flat(CPUS), fronts, OwnerLocks::Exchanged);
         let mut layout = Layout::arena(Pages(PAGES));
         layout.index = index;
         let mut config = Config::new(layout);
@@ -182,18 +184,39 @@ impl Shared {
     }
 }
 
+/// The kinds of fronts that this computer has.
+fn kinds() -> impl Iterator<Item = Fronts> {
+    let all = [Fronts::Restartable, Fronts::Owned, Fronts::Off];
+    all.into_iter().filter(|fronts| fronts.is_available())
+}
+
 #[test]
 fn threads_neither_share_nor_lose_pages() {
     for (seed, holds) in (0..).zip(HOLDS) {
+        let design = Design {
+            holds,
+            ..Design::OURS
+        };
         for index in [FreeIndex::Lists, FreeIndex::Bitmaps] {
-            let design = Design {
-                holds,
-                ..Design::OURS
-            };
-            let shared = Shared::new(design, index);
-            shared.run(seed, Duration::from_millis(200));
-            shared.is_whole();
+            for fronts in kinds() {
+                let shared = Shared::new(design, index, fronts);
+                shared.run(seed, Duration::from_millis(100));
+                shared.is_whole();
+            }
         }
+    }
+}
+
+#[test]
+fn nor_do_they_if_blocks_have_owners() {
+    for (seed, owning) in [(20, Owning::Rfc), (21, Owning::Inbox)] {
+        let design = Design {
+            owning,
+            ..Design::OURS
+        };
+        let shared = Shared::new(design, FreeIndex::Lists, Fronts::Off);
+        shared.run(seed, Duration::from_millis(400));
+        shared.is_whole();
     }
 }
 
@@ -204,7 +227,7 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         (11, Design::UNPATCHED, FreeIndex::Lists),
         (12, Design::PATCHED, FreeIndex::Lists),
     ] {
-        let shared = std::sync::Arc::new(Shared::new(design, index));
+        let shared = std::sync::Arc::new(Shared::new(design, index, Fronts::Restartable));
         let refreshes = std::sync::Arc::new(AtomicU32::new(0));
         {
             let _entered = shared.host.enter(CpuId(0));
@@ -273,7 +296,7 @@ fn after_a_drain_every_block_that_can_exist_can_be_had() {
         } else {
             FreeIndex::Lists
         };
-        let shared = Shared::new(design, index);
+        let shared = Shared::new(design, index, Fronts::Restartable);
         let dice = &mut Dice(seed);
         let mut all: Vec<Block> = {
             let _entered = shared.host.enter(CpuId(0));

@@ -9,7 +9,9 @@ use plimsoll_host::affinity::CpuMask;
 use plimsoll_host::fronts::Fronts;
 use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::Manager;
-use plimsoll_mm::page::{Config, Layout, Local, Request, ResizeError, Sweep};
+use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan};
+use plimsoll_mm::page::owned::Owning;
+use plimsoll_mm::page::{Config, FreeIndex, Layout, Local, Request, ResizeError, Sweep};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{Order, Pages, Pfn};
@@ -24,11 +26,35 @@ pub(crate) const MOST: Pages = Pages(16 * BLOCK.0);
 /// The interval at which the test moves the threads to other CPUs.
 const MOVE_EVERY: Duration = Duration::from_micros(10);
 
+/// The counter of pages that threads hold now.
+const HELD: usize = 0;
+/// The counter of pages that threads have allocated.
+const TAKEN: usize = 1;
+
+/// What differs between the storms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) fronts: Fronts,
+    pub(crate) index: FreeIndex,
+    pub(crate) owning: Owning,
+}
+
+impl Setting {
+    pub(crate) fn of(fronts: Fronts, index: FreeIndex) -> Self {
+        Self {
+            fronts,
+            index,
+            owning: Owning::None,
+        }
+    }
+}
+
 /// A manager, the owners of its pages, and counts of what the threads and the test have done.
 pub(crate) struct Load {
     pub(crate) host: Host,
     pub(crate) manager: Manager<Host>,
     owners: Box<[AtomicU8]>,
+    counters: AnyCounters<Host>,
     taken: AtomicU64,
     freed: AtomicU64,
     /// The ids (`gettid`) of the threads that the test interrupts, and moves to other CPUs.
@@ -41,15 +67,21 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn new(cpus: u32, fronts: Fronts) -> Self {
-        let host = Host::with_fronts(Topology::flat(cpus), fronts, OwnerLocks::Exchanged);
-        let mut config = Config::new(Layout::arena_up_to(LEAST, MOST));
+    pub(crate) fn new(cpus: u32, setting: Setting) -> Self {
+        let topology = Topology::flat(cpus);
+        let host = Host::with_fronts(topology, setting.fronts, OwnerLocks::Exchanged);
+        let mut layout = Layout::arena_up_to(LEAST, MOST);
+        layout.index = setting.index;
+        let mut config = Config::new(layout);
+        config.design.owning = setting.owning;
         // A short interval between two runs of the vmstat work makes this work coincide with all
         // other operations.
         let often = config.tunables.set(Knob::StatInterval, 10);
         often.expect("in bounds");
         let manager = Manager::new(&host, config).expect("a layout");
+        let plan = Plan::new(&host, Counting::OneSided, 2, Batch::RSS).expect("few CPUs");
         Self {
+            counters: plan.init_many(&host).expect("there is memory"),
             host,
             manager,
             owners: (0..MOST.0).map(|_| AtomicU8::new(0)).collect(),
@@ -86,6 +118,9 @@ impl Load {
             assert_eq!(owners, 0, "page {page} had an owner already");
         }
         self.taken.fetch_add(order.pages().0.into(), Relaxed);
+        let pages = i64::from(order.pages().0);
+        self.counters.add_growing(&self.host, HELD, pages);
+        self.counters.add_growing(&self.host, TAKEN, pages);
         Some(pfn)
     }
 
@@ -95,6 +130,8 @@ impl Load {
             assert_eq!(owners, 1, "page {page} has one owner");
         }
         self.freed.fetch_add(order.pages().0.into(), Relaxed);
+        let pages = i64::from(order.pages().0);
+        self.counters.add(&self.host, HELD, -pages);
         let freed = match local {
             Some(local) => local.free(&self.host, pfn, order),
             None => self.manager.pages().free(&self.host, pfn, order),
@@ -198,6 +235,9 @@ impl Load {
         assert_eq!(self.taken.load(Relaxed), self.freed.load(Relaxed));
         assert!(self.owners.iter().all(|owner| owner.load(Relaxed) == 0));
         assert!(self.has_raged(), "every part of the storm ran");
+        let sum = |counter| self.counters.precise_sum(host, counter);
+        let taken = self.taken.load(Relaxed).cast_signed();
+        assert_eq!((sum(HELD), sum(TAKEN)), (0, taken));
         assert_eq!(pages.double_frees(), 0, "no thread frees a page twice");
         pages.drain_all_sync(host);
         let zone = &pages.view(host)[0];

@@ -3,8 +3,9 @@
 //!
 //! Every 10 µs, each thread is moved to another CPU. There are signals, forks and drains. Threads
 //! end while other threads have their pages, CPUs go offline and come back, and a zone changes its
-//! size. There is a storm for each kind of fronts, the stacks of free pages that CPUs use without a
-//! lock. A storm lasts 2 seconds, or the number of seconds that `PLIMSOLL_STORM_SECONDS` gives. On
+//! size. Threads also add to counters. There is a storm for each kind of fronts, the stacks of free
+//! pages that CPUs use without a lock, in a zone with lists and in one with bitmaps, and a storm for
+//! each way in which blocks of pages can have owners. A storm lasts 2 seconds, or the number of seconds that `PLIMSOLL_STORM_SECONDS` gives. On
 //! a busy computer it lasts longer, until every part of the storm has run several times:
 //!
 //! ```sh
@@ -26,11 +27,12 @@ use std::time::{Duration, Instant};
 use plimsoll_host::Host;
 use plimsoll_host::affinity::CpuMask;
 use plimsoll_host::fronts::Fronts;
-use plimsoll_mm::page::Request;
+use plimsoll_mm::page::owned::Owning;
+use plimsoll_mm::page::{FreeIndex, Request};
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
 use kernel::Signals;
-use load::Load;
+use load::{Load, Setting};
 
 /// The number of CPUs of the memory manager. Some threads of the test act as one of these CPUs, and
 /// other threads act as none.
@@ -55,7 +57,15 @@ fn every_count_is_exact_after_a_storm() {
     }
     let all = [Fronts::Restartable, Fronts::Owned, Fronts::Off];
     for fronts in all.into_iter().filter(|fronts| fronts.is_available()) {
-        storm(fronts);
+        for index in [FreeIndex::Lists, FreeIndex::Bitmaps] {
+            storm(Setting::of(fronts, index));
+        }
+    }
+    for owning in [Owning::Rfc, Owning::Inbox] {
+        storm(Setting {
+            owning,
+            ..Setting::of(Fronts::Off, FreeIndex::Lists)
+        });
     }
 }
 
@@ -65,14 +75,14 @@ fn every_count_is_exact_after_a_storm() {
 fn every_count_is_exact_without_the_areas_of_glibc() {
     if own_areas::is_second_run() {
         assert!(kernel::glibc_has_no_areas());
-        storm(Fronts::Restartable);
+        storm(Setting::of(Fronts::Restartable, FreeIndex::Bitmaps));
     } else if Fronts::Restartable.is_available() {
         own_areas::run_again("every_count_is_exact");
     }
 }
 
-fn storm(fronts: Fronts) {
-    let load = Arc::new(Load::new(CPUS, fronts));
+fn storm(setting: Setting) {
+    let load = Arc::new(Load::new(CPUS, setting));
     let upkeep = Arc::clone(&load);
     let workers = load
         .host
@@ -126,7 +136,7 @@ fn storm(fronts: Fronts) {
 fn a_free_that_a_signal_interrupts_succeeds() {
     let all = [Fronts::Restartable, Fronts::Owned];
     for fronts in all.into_iter().filter(|fronts| fronts.is_available()) {
-        let load = Load::new(CPUS, fronts);
+        let load = Load::new(CPUS, Setting::of(fronts, FreeIndex::Lists));
         let signals = Signals::installed();
         let (begun, length) = (Instant::now(), length() / 2);
         let thread = kernel::this_thread();

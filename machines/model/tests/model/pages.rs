@@ -196,9 +196,7 @@ fn shuttle_blocks_with_owners() {
     let senders = laws::owning::two_senders_against_their_owner();
     shuttle::run_law(&senders, 3, SCHEDULES);
     shuttle::run_law(&laws::owning::inboxes_and_everything(), 3, SCHEDULES);
-    shuttle::run_law(&laws::owning::inboxes_with_bitmaps(), 3, SCHEDULES);
     shuttle::run_law(&laws::owning::robbing_against_sending(), 3, SCHEDULES);
-    shuttle::run_law(&laws::owning::robbing_with_bitmaps(), 3, SCHEDULES);
     let locks = laws::owning::owner_locks_and_everything();
     shuttle::run_law(&locks, 3, SCHEDULES);
     let draining = laws::owning::draining_against_collecting();

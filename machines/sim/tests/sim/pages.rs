@@ -127,9 +127,7 @@ fn blocks_with_owners() {
     let senders = laws::owning::two_senders_against_their_owner();
     run_law(&senders, &three, seeds());
     run_law(&laws::owning::inboxes_and_everything(), &three, seeds());
-    run_law(&laws::owning::inboxes_with_bitmaps(), &three, seeds());
     run_law(&laws::owning::robbing_against_sending(), &three, seeds());
-    run_law(&laws::owning::robbing_with_bitmaps(), &three, seeds());
     run_law(&laws::owning::owner_locks_and_everything(), &three, seeds());
     let draining = laws::owning::draining_against_collecting();
     run_law(&draining, &machine(), seeds());
