@@ -21,6 +21,18 @@ const TARGET_NS: u64 = 50_000;
 /// fraction.
 const SHARES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999)];
 
+/// The columns of the histogram. Each has its title, and the time in nanoseconds above which it
+/// counts operations.
+const LONGER_THAN: [(&str, u64); 7] = [
+    ("100 ns", 100),
+    ("1 µs", 1_000),
+    ("10 µs", 10_000),
+    ("50 µs", TARGET_NS),
+    ("100 µs", 100_000),
+    ("500 µs", 500_000),
+    ("1 ms", 1_000_000),
+];
+
 /// Runs a soak: two CPUs allocate and free for the time `length`.
 pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error> {
     progress.start("bench soak");
@@ -34,7 +46,7 @@ pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error>
     let soak = soak.map_err(|why| Error::Invalid(format!("bench soak: {why}")))?;
     progress.step();
     Ok(Found {
-        tables: vec![table(&soak, begun.elapsed())],
+        tables: vec![table(&soak, begun.elapsed()), histogram(&soak)],
         rows: rows(&soak),
     })
 }
@@ -84,6 +96,34 @@ fn table(soak: &Soak, took: Duration) -> Table {
     }
 }
 
+/// How often undisturbed operations took longer than some times. The counts are per second of such
+/// operations, so that those of allocations and of the idle loop can be compared.
+fn histogram(soak: &Soak) -> Table {
+    let mut columns = vec!["operation".to_owned()];
+    columns.extend(LONGER_THAN.map(|(title, _)| format!("> {title}")));
+    let rows = kinds(soak).into_iter().map(|(kind, times)| {
+        let mut cells = vec![kind.to_owned()];
+        cells.extend(LONGER_THAN.map(|(_, than)| {
+            let often = per_second(&times.undisturbed, than);
+            often.map_or(NOTHING.to_owned(), |often| human(often, Unit::Count))
+        }));
+        cells
+    });
+    Table {
+        title: "Undisturbed operations that took longer, per sampled second".into(),
+        note: String::new(),
+        columns,
+        rows: rows.collect(),
+    }
+}
+
+/// How many times per second of `times` were longer than `than` nanoseconds. `None` if there are no
+/// times.
+fn per_second(times: &Histogram, than: u64) -> Option<f64> {
+    let seconds = times.sum() as f64 / 1e9;
+    (seconds > 0.0).then(|| times.above(than) as f64 / seconds)
+}
+
 fn row(kind: &str, state: &str, times: &Histogram) -> Vec<String> {
     let mut cells = vec![kind.to_owned(), state.to_owned(), times.count().to_string()];
     let or_nothing = |value: u64| {
@@ -96,32 +136,32 @@ fn row(kind: &str, state: &str, times: &Histogram) -> Vec<String> {
     cells.extend(SHARES.map(|(_, share)| or_nothing(times.quantile(share))));
     cells.push(or_nothing(times.max()));
     cells.push(times.above(TARGET_NS).to_string());
-    cells.push(if times.sum() == 0 {
-        NOTHING.to_owned()
-    } else {
-        let seconds = times.sum() as f64 / 1e9;
-        human(times.above(TARGET_NS) as f64 / seconds, Unit::Count)
-    });
+    let often = per_second(times, TARGET_NS);
+    cells.push(often.map_or(NOTHING.to_owned(), |often| human(often, Unit::Count)));
     cells
 }
 
 fn rows(soak: &Soak) -> Vec<Row> {
     let [chunks, disturbed] = soak.chunks.map(|count| usize::try_from(count).unwrap_or(0));
-    let row = |case: &str, metric, value: u64| Row {
+    let row = |case: &str, metric, value: f64| Row {
         machine: "host".into(),
         load: "soak".into(),
         case: case.into(),
         metric,
-        median: value as f64,
-        low: value as f64,
-        high: value as f64,
+        median: value,
+        low: value,
+        high: value,
         ratio: None,
         ratio_low: None,
         ratio_high: None,
         rounds: chunks,
         disturbed,
     };
-    let mut rows = vec![row("allocation", "longest_own_ns", soak.longest_own())];
+    let mut rows = vec![row(
+        "allocation",
+        "longest_own_ns",
+        soak.longest_own() as f64,
+    )];
     for (kind, times) in kinds(soak) {
         for (state, times) in [
             ("", &times.undisturbed),
@@ -129,10 +169,13 @@ fn rows(soak: &Soak) -> Vec<Row> {
             (", disturbed", &times.disturbed),
         ] {
             let case = format!("{kind}{state}");
-            rows.push(row(&case, "p50_ns", times.quantile(0.5)));
-            rows.push(row(&case, "p99_ns", times.quantile(0.99)));
-            rows.push(row(&case, "p9999_ns", times.quantile(0.9999)));
-            rows.push(row(&case, "longest_ns", times.max()));
+            rows.push(row(&case, "p50_ns", times.quantile(0.5) as f64));
+            rows.push(row(&case, "p99_ns", times.quantile(0.99) as f64));
+            rows.push(row(&case, "p9999_ns", times.quantile(0.9999) as f64));
+            rows.push(row(&case, "longest_ns", times.max() as f64));
+            rows.push(row(&case, "over_50us", times.above(TARGET_NS) as f64));
+            let often = per_second(times, TARGET_NS).unwrap_or(0.0);
+            rows.push(row(&case, "over_50us_per_s", often));
         }
     }
     rows
