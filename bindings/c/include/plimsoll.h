@@ -18,18 +18,13 @@
 // it holds a newer plimsoll_cpu of another pool, its calls with the older one are slower, and use
 // the CPU on which the kernel runs it.
 //
-// Forks. A pool belongs to the process that made it. After a fork, the child must not call a
-// function with an object of its parent, not even plimsoll_pool_free, and must not touch the pages:
-// most such calls abort the child with a message, and the pages are not mapped in the child. So the
-// child calls exec, or _exit, or makes a pool of its own; it must run no atexit handler that frees
-// a pool of its parent.
-//
 // Signals. A signal handler must call no function of this library. A call may hold a lock of the
 // pool when the signal interrupts it; a handler that needs this lock then waits for ever.
 //
 // Forks. A pool belongs to the process that has created it. On Linux, a forked child has no memory at
-// the addresses of the pool's pages, and aborts if it allocates or frees a page of the pool. It may
-// free the pool, or leave it, and create pools of its own.
+// the addresses of the pool's pages, and aborts with a message if it allocates or frees a page of
+// the pool. It may free the pool, or leave it, create pools of its own, or call exec. The library
+// does not notice a child that a system call created instead of the C library's fork.
 //
 // This file is generated from the Rust code: change that, and run `cargo xtask c-header`.
 
