@@ -30,6 +30,7 @@ mod locks;
 mod oom;
 mod oom_select;
 mod owed;
+mod owned;
 mod page_split;
 mod pages;
 mod pool;
