@@ -81,6 +81,11 @@ fn run_for(
         },
         Fronts::best(),
     );
+    if !timing::sees_lost_cpus() {
+        note.push_str(
+            " This system does not say when a thread loses its CPU, so all rounds count.",
+        );
+    }
     match pair {
         Ok(pair) => {
             let both = timing::together(&subjects, pair.cpus(), rounds, progress);

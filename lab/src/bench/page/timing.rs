@@ -413,6 +413,11 @@ impl Span {
     }
 }
 
+/// Whether this system says when a thread has lost its CPU. If not, no round is left out.
+pub(super) fn sees_lost_cpus() -> bool {
+    times_scheduled().is_some()
+}
+
 /// How many times the kernel has given a CPU to the calling thread (the third field of `schedstat`
 /// in Linux). `None` if the system does not report this number.
 fn times_scheduled() -> Option<u64> {

@@ -3,6 +3,7 @@
 //!
 //! They form a single test program, so that the memory manager is compiled for real CPUs only once.
 
+mod auto_traits;
 mod bad_counters;
 mod bad_input;
 mod bad_machines;
