@@ -20,9 +20,7 @@ fn parts(host: &Host) -> Table {
         None => "no".to_owned(),
     };
     let counters = match host.fronts() {
-        Fronts::Restartable => {
-            "a restartable sequence if the thread runs on its CPU's home, otherwise an atomic one"
-        }
+        Fronts::Restartable => "a restartable sequence on the CPU's home, else an atomic one",
         Fronts::Owned | Fronts::Off => "an atomic addition",
     };
     let parts = [

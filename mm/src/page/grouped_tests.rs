@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::buddy::{Buddy, RmqueueMode, Wanted};
 use super::buddy_tests::{Known, grouped};
+use super::carve::Piece;
 use super::links::Metadata;
 use super::mobility::{Grouping, Mobility};
 use super::tag;
@@ -427,6 +428,28 @@ fn a_kept_block_that_serves_again_is_counted_once() {
     world.buddy.keep(frames, again, order, most);
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     assert_eq!(world.buddy.free_kept().0, 508);
+}
+
+#[test]
+fn free_pages_of_kept_blocks_are_counted() {
+    let mut world = World::new(1024, Grouping::Huge);
+    let (frames, mobility) = (world.known.frames(), Mobility::HighAtomic);
+    let page = world.buddy.take(frames, Order::MAX, MOVABLE).expect("free");
+    world.known.tags.set(page, tag::allocated(Order::MAX));
+    world.buddy.keep(frames, page, Order::MAX, Pages(1024));
+    world.buddy.give(frames, page, Order::MAX);
+    assert_eq!(world.buddy.free_kept(), Pages(1024));
+    assert!(world.buddy.unkeep(frames, MOVABLE, true));
+    assert_eq!(world.buddy.free_kept(), Pages(0));
+    let page = world.buddy.take(frames, Order::MAX, MOVABLE).expect("free");
+    let order = Order::ZERO;
+    let piece = Piece {
+        page,
+        order,
+        mobility,
+    };
+    world.buddy.lay_out(frames, &[piece]);
+    assert_eq!(world.buddy.free_kept(), Pages(1));
 }
 
 /// A block larger than a page block may have parts of different types: a CPU's list holds blocks of

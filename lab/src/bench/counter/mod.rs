@@ -7,6 +7,8 @@
 //! of an addition, compare it with the time of the floor. `cargo bench -p plimsoll-lab --bench
 //! counter` adds counters of other crates to the tables.
 
+mod floors;
+mod rows;
 mod subject;
 mod timing;
 
@@ -78,7 +80,7 @@ pub fn tables(
     progress.start("bench counter");
     progress.expect(LOADS.len() * timing::STEPS);
     let all = || -> Result<Vec<Box<dyn Subject>>, Error> {
-        let mut all = subject::ours()?;
+        let mut all = rows::ours()?;
         all.extend(others());
         Ok(all)
     };

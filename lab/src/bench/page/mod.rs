@@ -58,6 +58,11 @@ fn run_for(
     // Each ratio compares an allocator with the fastest allocator of other projects. If `others` is
     // empty, each ratio compares the allocator with the floor (a minimal allocator), which is the
     // last of our subjects.
+    let base = if others.is_empty() {
+        "last floor"
+    } else {
+        "fastest other allocator"
+    };
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();
@@ -71,14 +76,9 @@ fn run_for(
     let mut columns = columns(&ALONE, &alone, others_from);
     let mut note = format!(
         "ns per operation, or per pair of an allocation and its freeing. {rounds} rounds in turns, \
-         medians; rounds in which the thread lost its CPU do not count. × is to the fastest {}, \
-         round by round, with its 95 % interval. A machine on this computer uses this kind of fronts \
-         unless the program chooses another: {}.",
-        if others_from < subjects.len() - 1 {
-            "other allocator"
-        } else {
-            "other row"
-        },
+         medians; rounds in which the thread lost its CPU do not count. × is to the {base}, round by \
+         round, with its 95 % interval. A machine on this computer uses this kind of fronts unless \
+         the program chooses another: {}.",
         Fronts::best(),
     );
     if !timing::sees_lost_cpus() {

@@ -9,10 +9,10 @@ use plimsoll_mm::units::{CpuId, Order, Pages};
 
 const PAGES: u32 = 64 * 1024;
 
-/// All blocks are of one type, and CPU 0 owns them or has taken pages of them. A request for a page
-/// of another type then gets a page of these blocks, until no page is left.
+/// Nearly all pages are in use, and all page blocks are movable. A request for an unmovable page then
+/// gets a page of these blocks, until no page is left, whether or not blocks have owners.
 #[test]
-fn with_owners_a_request_falls_back_to_blocks_of_other_types() {
+fn with_owners_too_a_request_falls_back_to_blocks_of_other_types() {
     for owning in Owning::ALL {
         let host = Host::with_topology(Topology::flat(2));
         let _entered = host.enter(CpuId(0));

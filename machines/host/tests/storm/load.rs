@@ -31,7 +31,7 @@ const HELD: usize = 0;
 /// The counter of pages that threads have allocated.
 const TAKEN: usize = 1;
 
-/// What differs between the storms.
+/// The settings of a storm in which it differs from the other storms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) fronts: Fronts,

@@ -4,9 +4,10 @@
 //! Every 10 µs, each thread is moved to another CPU. There are signals, forks and drains. Threads
 //! end while other threads have their pages, CPUs go offline and come back, and a zone changes its
 //! size. Threads also add to counters. There is a storm for each kind of fronts, the stacks of free
-//! pages that CPUs use without a lock, in a zone with lists and in one with bitmaps, and a storm for
-//! each way in which blocks of pages can have owners. A storm lasts 2 seconds, or the number of seconds that `PLIMSOLL_STORM_SECONDS` gives. On
-//! a busy computer it lasts longer, until every part of the storm has run several times:
+//! pages that CPUs use without a lock, in a zone with lists and in one with bitmaps, and a storm
+//! for each way in which blocks of pages can have owners. A storm lasts 2 seconds, or the number of
+//! seconds that `PLIMSOLL_STORM_SECONDS` gives. On a busy computer it lasts longer, until every
+//! part of the storm has run several times:
 //!
 //! ```sh
 //! PLIMSOLL_STORM_SECONDS=600 cargo test --release -p plimsoll-host --test storm

@@ -153,7 +153,10 @@ mod tests {
         assert!((460..=500).contains(&times.above(500)));
         let mut all = Histogram::default();
         times.move_to(&mut all);
-        assert_eq!((times.count(), all.count()), (0, 1000));
+        assert_eq!((times.count(), times.sum(), times.max()), (0, 0, 0));
+        all.merge(&all.clone());
+        let merged = (all.count(), all.sum(), all.max(), all.above(1000));
+        assert_eq!(merged, (2000, 1_001_000, 1000, 0));
         assert_eq!(Histogram::default().quantile(0.5), 0);
     }
 }
